@@ -1,0 +1,1 @@
+"""mongottl: a MongoDB server whose documents expire as in Azure Cosmos DB."""
