@@ -1,0 +1,262 @@
+"""Making raw BSON: encoding values, and splicing elements of other documents in unread.
+
+    builder = DocumentBuilder()
+    builder.append("a", 1)                                        # an encoded value
+    builder.append_raw_element(cursor.raw_element())              # type, name and value of another document's element
+    builder.append_raw("b", type_code, buf, value, end)           # the value's bytes under a name of one's own
+    document = builder.finish()
+
+Replies are written as plain dicts and lists of values: `encode({"ok": 1.0, "cursor": {"firstBatch": [raw, raw]}})`.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
+from mypy_extensions import i32, i64, u8
+
+from mongottl.document.types import (
+    ARRAY,
+    BINARY,
+    BOOL,
+    CODE,
+    CODE_WITH_SCOPE,
+    DATE,
+    DB_POINTER,
+    DECIMAL128,
+    DOCUMENT,
+    DOUBLE,
+    INT32,
+    INT64,
+    INT_MAX,
+    INT_MIN,
+    MAX_KEY,
+    MIN_KEY,
+    NULL,
+    OBJECT_ID,
+    REGEX,
+    STRING,
+    SYMBOL,
+    TIMESTAMP,
+    UNDEFINED,
+    BinData,
+    Date,
+    DBPointer,
+    Decimal128,
+    Int64,
+    JavaScript,
+    MaxKey,
+    MinKey,
+    Missing,
+    ObjectId,
+    Regex,
+    Symbol,
+    Timestamp,
+    Undefined,
+    Value,
+)
+
+EMPTY_DOCUMENT: Final = b"\x05\x00\x00\x00\x00"
+_LENGTH_PLACE: Final = b"\x00\x00\x00\x00"
+_INDEX_NAMES: Final = [str(i).encode() for i in range(1024)]
+
+
+def index_name(index: i64) -> bytes:
+    """The field name of an array element, "0", "1", …"""
+    if index < 1024:
+        return _INDEX_NAMES[index]
+    return str(int(index)).encode()
+
+
+def _set_length(writer: BytesWriter, start: i64) -> None:
+    size: i64 = i64(len(writer)) - start
+    writer[start] = u8(size & 0xFF)
+    writer[start + 1] = u8((size >> 8) & 0xFF)
+    writer[start + 2] = u8((size >> 16) & 0xFF)
+    writer[start + 3] = u8((size >> 24) & 0xFF)
+
+
+def _write_name(writer: BytesWriter, type_code: i64, name: bytes) -> None:
+    writer.append(int(type_code))
+    writer.write(name)
+    writer.append(0)
+
+
+def _write_string(writer: BytesWriter, text: str) -> None:
+    data = text.encode("utf-8")
+    write_i32_le(writer, i32(len(data) + 1))
+    writer.write(data)
+    writer.append(0)
+
+
+def write_element(writer: BytesWriter, name: bytes, value: Value) -> None:
+    """Writes one element. MISSING writes nothing. TypeError for what is no BSON value."""
+    if isinstance(value, str):
+        _write_name(writer, STRING, name)
+        _write_string(writer, value)
+    elif isinstance(value, bool):
+        _write_name(writer, BOOL, name)
+        writer.append(1 if value else 0)
+    elif isinstance(value, int):
+        if INT_MIN <= value <= INT_MAX and not isinstance(value, Int64):
+            _write_name(writer, INT32, name)
+            write_i32_le(writer, i32(value))
+        else:
+            _write_name(writer, INT64, name)
+            write_i64_le(writer, i64(value))
+    elif isinstance(value, float):
+        _write_name(writer, DOUBLE, name)
+        write_f64_le(writer, value)
+    elif isinstance(value, bytes):
+        _write_name(writer, DOCUMENT, name)
+        writer.write(value)
+    elif isinstance(value, dict):
+        _write_name(writer, DOCUMENT, name)
+        _write_dict(writer, value)
+    elif isinstance(value, (list, tuple)):
+        _write_name(writer, ARRAY, name)
+        _write_array(writer, value)
+    elif value is None:
+        _write_name(writer, NULL, name)
+    elif isinstance(value, ObjectId):
+        _write_name(writer, OBJECT_ID, name)
+        writer.write(value.binary)
+    elif isinstance(value, Date):
+        _write_name(writer, DATE, name)
+        write_i64_le(writer, i64(value.ms))
+    else:
+        _write_rare(writer, name, value)
+
+
+def _write_rare(writer: BytesWriter, name: bytes, value: Value) -> None:
+    if isinstance(value, Missing):
+        return
+    if isinstance(value, Decimal128):
+        _write_name(writer, DECIMAL128, name)
+        writer.write(value.bid)
+    elif isinstance(value, BinData):
+        _write_name(writer, BINARY, name)
+        write_i32_le(writer, i32(len(value.data)))
+        writer.append(value.subtype)
+        writer.write(value.data)
+    elif isinstance(value, Timestamp):
+        _write_name(writer, TIMESTAMP, name)
+        writer.write(struct.pack("<II", value.inc, value.time))
+    elif isinstance(value, Regex):
+        _write_name(writer, REGEX, name)
+        writer.write(value.pattern.encode("utf-8"))
+        writer.append(0)
+        writer.write(value.options.encode("utf-8"))
+        writer.append(0)
+    elif isinstance(value, JavaScript):
+        scope = value.scope
+        if scope is None:
+            _write_name(writer, CODE, name)
+            _write_string(writer, value.code)
+        else:
+            _write_name(writer, CODE_WITH_SCOPE, name)
+            start: i64 = len(writer)
+            writer.write(_LENGTH_PLACE)
+            _write_string(writer, value.code)
+            writer.write(scope)
+            _set_length(writer, start)
+    elif isinstance(value, Symbol):
+        _write_name(writer, SYMBOL, name)
+        _write_string(writer, value.text)
+    elif isinstance(value, Undefined):
+        _write_name(writer, UNDEFINED, name)
+    elif isinstance(value, DBPointer):
+        _write_name(writer, DB_POINTER, name)
+        _write_string(writer, value.namespace)
+        writer.write(value.oid)
+    elif isinstance(value, MinKey):
+        _write_name(writer, MIN_KEY, name)
+    elif isinstance(value, MaxKey):
+        _write_name(writer, MAX_KEY, name)
+    else:
+        raise TypeError(f"not a BSON value: {type(value).__name__}")
+
+
+def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
+    start: i64 = len(writer)
+    writer.write(_LENGTH_PLACE)
+    for name, value in document.items():
+        write_element(writer, name.encode("utf-8"), value)
+    writer.append(0)
+    _set_length(writer, start)
+
+
+def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...]) -> None:
+    start: i64 = len(writer)
+    writer.write(_LENGTH_PLACE)
+    index: i64 = 0
+    for value in values:
+        write_element(writer, index_name(index), value)
+        index += 1
+    writer.append(0)
+    _set_length(writer, start)
+
+
+class DocumentBuilder:
+    """Appends elements in order; `finish` gives the document's bytes. Names are not checked for duplicates."""
+
+    def __init__(self) -> None:
+        self._writer = BytesWriter()
+        self._writer.write(_LENGTH_PLACE)
+
+    def append(self, name: str, value: Value) -> None:
+        """A value under a name; MISSING appends nothing."""
+        write_element(self._writer, name.encode("utf-8"), value)
+
+    def append_named(self, name: bytes, value: Value) -> None:
+        """The same for a name that is UTF-8 bytes already."""
+        write_element(self._writer, name, value)
+
+    def append_raw(self, name: bytes, type_code: i64, buf: bytes, value: i64, end: i64) -> None:
+        """The value buf[value:end] of another document, unread, under a name of one's own."""
+        _write_name(self._writer, type_code, name)
+        self._writer.write(buf[value:end])
+
+    def append_raw_element(self, element: bytes) -> None:
+        """One or more whole elements (type, name, value) of another document."""
+        self._writer.write(element)
+
+    def finish(self) -> bytes:
+        """The document. The builder must not be used afterwards."""
+        self._writer.append(0)
+        _set_length(self._writer, 0)
+        return self._writer.getvalue()
+
+
+def encode(document: dict[str, Value]) -> bytes:
+    """The raw BSON of a dict of values."""
+    writer = BytesWriter()
+    _write_dict(writer, document)
+    return writer.getvalue()
+
+
+def encode_fields(fields: Iterable[tuple[str, Value]]) -> bytes:
+    """The raw BSON of (name, value) pairs, duplicates kept."""
+    writer = BytesWriter()
+    writer.write(_LENGTH_PLACE)
+    for name, value in fields:
+        write_element(writer, name.encode("utf-8"), value)
+    writer.append(0)
+    _set_length(writer, 0)
+    return writer.getvalue()
+
+
+def encode_array(values: list[Value]) -> bytes:
+    """The raw BSON of an array (a document with the names "0", "1", …)."""
+    writer = BytesWriter()
+    _write_array(writer, values)
+    return writer.getvalue()
+
+
+def encode_value(value: Value) -> tuple[int, bytes]:
+    """(type code, value bytes) of one value, as it would stand behind its name."""
+    writer = BytesWriter()
+    write_element(writer, b"", value)
+    data = writer.getvalue()
+    return data[0], data[2:]
