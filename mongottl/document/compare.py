@@ -1,8 +1,8 @@
 """MongoDB's order of values: by type bracket first, then within the bracket.
 
-The order of brackets is MongoDB's documented one ("Comparison/Sort Order"): MinKey, (undefined and missing), null,
-numbers, strings and symbols, objects, arrays, binary data, ObjectId, bool, date, timestamp, regex, DBPointer, code, code with
-scope, MaxKey. Numbers of all four types compare by their mathematical value; NaN equals itself and comes before
+The order of brackets is the documented one ("Comparison/Sort Order"): MinKey, (undefined and missing), null,
+numbers, strings and symbols, objects, arrays, binary data, ObjectId, bool, date, timestamp, regex, DBPointer, code,
+code with scope, MaxKey. Numbers of all four types compare by their mathematical value; NaN equals itself and comes before
 every other number. Objects compare field by field: bracket of the value, then name, then value.
 """
 

@@ -1,0 +1,21 @@
+"""What parsing depends on besides the text itself. One per operation."""
+
+from mongottl.document.types import Value
+
+
+class ParseContext:
+    """The surroundings of a filter, expression, update or pipeline.
+
+    now_ms: the operation's one instant, for `$$NOW` and `$currentDate`; milliseconds since the epoch.
+    let: the command's `let` variables, already evaluated: name without `$$` to value.
+    namespace: "db.collection" of the command, for messages and for stages that read other collections.
+    """
+
+    def __init__(self, now_ms: int = 0, let: dict[str, Value] | None = None, namespace: str = "") -> None:
+        self.now_ms = now_ms
+        self.let: dict[str, Value] = {} if let is None else let
+        self.namespace = namespace
+
+    @property
+    def database(self) -> str:
+        return self.namespace.split(".", 1)[0]
