@@ -1,0 +1,202 @@
+"""One whole message's bytes into its object.
+
+The functions take `buffer[start:end]` by offsets, header included, so that nothing is copied but the documents. The
+caller has checked that the range is there and at least a header long. They check that each section and document fits
+exactly; whether a document's inside is valid BSON is checked later, by `document`.
+"""
+
+from librt.strings import read_i32_le, read_i64_le
+
+from mongottl.errors import ProtocolError
+from mongottl.wire.compression import decompress
+from mongottl.wire.crc32c import crc32c
+from mongottl.wire.messages import (
+    CHECKSUM_PRESENT,
+    HEADER_SIZE,
+    MAX_MESSAGE_SIZE,
+    NOT_COMPRESSED,
+    OP_COMPRESSED,
+    UNKNOWN_REQUIRED_FLAGS,
+    OpMsg,
+    OpQuery,
+    OpReply,
+    opcode_name,
+)
+
+
+def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED) -> OpMsg:
+    """The OP_MSG in `buffer[start:end]`: flagBits, sections, and a CRC-32C when flagged, which is verified.
+
+    ProtocolError: an unknown required flag, a wrong checksum, a section that does not fit, an unknown section kind, no
+    body or two, two sequences of one name.
+    """
+    pos = start + 20
+    if end < pos:
+        raise ProtocolError("OP_MSG: the message ends before its flag bits")
+    flags: int = read_i32_le(buffer, start + 16)
+    if flags & UNKNOWN_REQUIRED_FLAGS:
+        raise ProtocolError(f"OP_MSG: unknown required flag bits {flags & UNKNOWN_REQUIRED_FLAGS:#x}")
+    if flags & CHECKSUM_PRESENT:
+        end -= 4
+        if end < pos:
+            raise ProtocolError("OP_MSG: the message ends before its checksum")
+        expected: int = read_i32_le(buffer, end)
+        if crc32c(buffer[start:end]) != expected & 0xFFFFFFFF:
+            raise ProtocolError("OP_MSG: the checksum does not match the contents")
+    body: bytes | None = None
+    sequences: list[tuple[str, list[bytes]]] = []
+    while pos < end:
+        kind = buffer[pos]
+        pos += 1
+        if kind == 0:
+            if body is not None:
+                raise ProtocolError("OP_MSG: more than one body section")
+            # As in `_take_document`, in place: this runs for every message.
+            if end - pos < 5:
+                raise ProtocolError("OP_MSG: the body section is truncated")
+            size: int = read_i32_le(buffer, pos)
+            if size < 5 or size > end - pos:
+                raise ProtocolError(
+                    f"OP_MSG: the body's document has length {size}, but {end - pos} bytes of the message are left"
+                )
+            body = buffer[pos : pos + size]
+            pos += size
+            if buffer[pos - 1] != 0:
+                raise ProtocolError("OP_MSG: the body's document does not end with NUL")
+        elif kind == 1:
+            pos = _take_sequence(buffer, pos, end, sequences)
+        else:
+            raise ProtocolError(f"OP_MSG: unknown section kind {kind}")
+    if body is None:
+        raise ProtocolError("OP_MSG: no body section")
+    request_id: int = read_i32_le(buffer, start + 4)
+    response_to: int = read_i32_le(buffer, start + 8)
+    return OpMsg(request_id, response_to, flags, body, sequences, compressor)
+
+
+def _take_sequence(buffer: bytes, pos: int, end: int, sequences: list[tuple[str, list[bytes]]]) -> int:
+    """Appends the document sequence at `pos` (size, identifier, documents) and returns the offset behind it."""
+    if end - pos < 5:
+        raise ProtocolError("OP_MSG: a document sequence is truncated")
+    size: int = read_i32_le(buffer, pos)
+    if size < 5 or size > end - pos:
+        raise ProtocolError(
+            f"OP_MSG: a document sequence has length {size}, but {end - pos} bytes of the message are left"
+        )
+    end = pos + size
+    name_end = buffer.find(b"\0", pos + 4, end)
+    if name_end < 0:
+        raise ProtocolError("OP_MSG: a document sequence's identifier does not end inside its section")
+    name = _text(buffer, pos + 4, name_end, "OP_MSG: a document sequence's identifier")
+    for other, _ in sequences:
+        if other == name:
+            raise ProtocolError(f"OP_MSG: two document sequences are named {name!r}")
+    documents: list[bytes] = []
+    pos = name_end + 1
+    while pos < end:
+        document = _take_document(buffer, pos, end, "OP_MSG: document sequence")
+        documents.append(document)
+        pos += len(document)
+    sequences.append((name, documents))
+    return pos
+
+
+def _take_document(buffer: bytes, pos: int, end: int, where: str) -> bytes:
+    """The document at `pos`, which has to fit before `end`."""
+    if end - pos < 5:
+        raise ProtocolError(f"{where}: a document is truncated")
+    size: int = read_i32_le(buffer, pos)
+    if size < 5 or size > end - pos:
+        raise ProtocolError(f"{where}: a document has length {size}, but {end - pos} bytes are left")
+    if buffer[pos + size - 1] != 0:
+        raise ProtocolError(f"{where}: a document does not end with NUL")
+    return buffer[pos : pos + size]
+
+
+def _text(buffer: bytes, start: int, end: int, what: str) -> str:
+    try:
+        return buffer[start:end].decode()
+    except UnicodeDecodeError:
+        raise ProtocolError(f"{what} is not valid UTF-8") from None
+
+
+def decode_op_query(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED) -> OpQuery:
+    """The OP_QUERY in `buffer[start:end]`: flags, fullCollectionName, numberToSkip, numberToReturn, one or two
+    documents."""
+    pos = start + 20
+    if end < pos:
+        raise ProtocolError("OP_QUERY: the message ends before its flags")
+    flags: int = read_i32_le(buffer, start + 16)
+    name_end = buffer.find(b"\0", pos, end)
+    if name_end < 0:
+        raise ProtocolError("OP_QUERY: fullCollectionName does not end inside the message")
+    namespace = _text(buffer, pos, name_end, "OP_QUERY: fullCollectionName")
+    pos = name_end + 1
+    if end - pos < 8:
+        raise ProtocolError("OP_QUERY: the message ends before numberToReturn")
+    skip: int = read_i32_le(buffer, pos)
+    limit: int = read_i32_le(buffer, pos + 4)
+    pos += 8
+    query = _take_document(buffer, pos, end, "OP_QUERY")
+    pos += len(query)
+    fields: bytes | None = None
+    if pos < end:
+        fields = _take_document(buffer, pos, end, "OP_QUERY")
+        pos += len(fields)
+    if pos < end:
+        raise ProtocolError(f"OP_QUERY: {end - pos} bytes are left behind its documents")
+    request_id: int = read_i32_le(buffer, start + 4)
+    response_to: int = read_i32_le(buffer, start + 8)
+    return OpQuery(request_id, response_to, flags, namespace, skip, limit, query, fields, compressor)
+
+
+def decode_op_reply(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED) -> OpReply:
+    """The OP_REPLY in `buffer[start:end]`: responseFlags, cursorID, startingFrom, numberReturned, documents."""
+    pos = start + 36
+    if end < pos:
+        raise ProtocolError("OP_REPLY: the message ends before numberReturned")
+    flags: int = read_i32_le(buffer, start + 16)
+    cursor_id: int = read_i64_le(buffer, start + 20)
+    starting_from: int = read_i32_le(buffer, start + 28)
+    count: int = read_i32_le(buffer, start + 32)
+    documents: list[bytes] = []
+    while pos < end:
+        document = _take_document(buffer, pos, end, "OP_REPLY")
+        documents.append(document)
+        pos += len(document)
+    if len(documents) != count:
+        raise ProtocolError(f"OP_REPLY: numberReturned is {count}, but there are {len(documents)} documents")
+    request_id: int = read_i32_le(buffer, start + 4)
+    response_to: int = read_i32_le(buffer, start + 8)
+    return OpReply(request_id, response_to, flags, cursor_id, starting_from, documents, compressor)
+
+
+def compressed_opcode(buffer: bytes, start: int, end: int) -> int:
+    """The originalOpcode of the OP_COMPRESSED in `buffer[start:end]`, which may not be OP_COMPRESSED again."""
+    if end - start < HEADER_SIZE + 9:
+        raise ProtocolError("OP_COMPRESSED: the message ends before its compressorId")
+    opcode: int = read_i32_le(buffer, start + 16)
+    if opcode == OP_COMPRESSED:
+        raise ProtocolError("OP_COMPRESSED inside OP_COMPRESSED")
+    return opcode
+
+
+def decompress_message(buffer: bytes, start: int, end: int) -> bytes:
+    """The message inside the OP_COMPRESSED in `buffer[start:end]`, with the header that it had before.
+
+    The caller has asked `compressed_opcode` first. The uncompressedSize is checked before anything is decompressed.
+    """
+    size: int = read_i32_le(buffer, start + 20)
+    if size < 0 or size > MAX_MESSAGE_SIZE - HEADER_SIZE:
+        raise ProtocolError(f"OP_COMPRESSED: uncompressedSize {size} is not between 0 and {MAX_MESSAGE_SIZE - 16}")
+    compressor = buffer[start + 24]
+    contents = decompress(compressor, buffer[start + 25 : end], size)
+    header = (
+        (size + HEADER_SIZE).to_bytes(4, "little") + buffer[start + 4 : start + 12] + buffer[start + 16 : start + 20]
+    )
+    return header + contents
+
+
+def refuse_opcode(opcode: int, expected: str) -> ProtocolError:
+    """The error for a message of a kind that this side does not take."""
+    return ProtocolError(f"{opcode_name(opcode)} is not supported; {expected}")
