@@ -1,0 +1,97 @@
+"""Fuzzes the wire codec with atheris: `python tests/fuzz/fuzz_wire.py [corpus folder] [libFuzzer options]`.
+
+Invariant: whatever bytes arrive, in whatever pieces,
+- the connection answers with messages, NEED_DATA or ProtocolError, and with nothing else;
+- the answers do not depend on the pieces;
+- it never holds more bytes than it was given, and none after an error;
+- a message that was read and is encoded again reads as the same message.
+
+Not collected by pytest (its name does not begin with `test_`); the property tests state the same laws for hypothesis.
+"""
+
+import importlib
+import sys
+
+from mongottl.errors import ProtocolError
+from mongottl.wire.connection import WireConnection
+from mongottl.wire.encode import encode_op_query, encode_request
+from mongottl.wire.messages import NOT_COMPRESSED, NeedData, OpMsg, OpQuery
+
+# Compressed data grows at most about a thousandfold; longer inputs find nothing new and are slow.
+MAX_INPUT = 1 << 16
+
+
+def contents(message: OpMsg | OpQuery) -> tuple[object, ...]:
+    if isinstance(message, OpMsg):
+        return (message.request_id, message.response_to, message.flags, message.body, message.sequences)
+    return (message.request_id, message.flags, message.namespace, message.skip, message.limit, message.query)
+
+
+def read(chunks: list[bytes]) -> tuple[list[OpMsg | OpQuery], str]:
+    """The messages in the chunks, and the text of the error that ends them or an empty one."""
+    connection = WireConnection()
+    messages: list[OpMsg | OpQuery] = []
+    received = 0
+    for chunk in chunks:
+        connection.receive_data(chunk)
+        received += len(chunk)
+        try:
+            message = connection.next_message()
+            while not isinstance(message, NeedData):
+                messages.append(message)
+                message = connection.next_message()
+        except ProtocolError as error:
+            assert connection.unread_size == 0
+            return messages, str(error)
+        assert connection.unread_size <= received
+    return messages, ""
+
+
+def encode_again(message: OpMsg | OpQuery) -> bytes:
+    if isinstance(message, OpMsg):
+        return encode_request(
+            message.request_id,
+            message.body,
+            message.sequences,
+            message.flags,
+            NOT_COMPRESSED,
+            message.response_to,
+        )
+    return encode_op_query(
+        message.request_id,
+        message.namespace,
+        message.query,
+        flags=message.flags,
+        skip=message.skip,
+        limit=message.limit,
+        fields=message.fields,
+    )
+
+
+def check(data: bytes) -> None:
+    """One input: its first byte says how the rest is cut."""
+    if not data or len(data) > MAX_INPUT:
+        return
+    size = data[0] + 1
+    stream = data[1:]
+    messages, error = read([stream])
+    pieces, error_of_pieces = read([stream[n : n + size] for n in range(0, len(stream), size)])
+    assert error == error_of_pieces
+    assert [contents(one) for one in messages] == [contents(one) for one in pieces]
+    for message in messages:
+        again, error = read([encode_again(message)])
+        assert not error, error
+        assert [contents(one) for one in again] == [contents(message)]
+
+
+def main() -> None:
+    try:
+        atheris = importlib.import_module("atheris")
+    except ImportError:
+        sys.exit("atheris is not installed: pip install atheris")
+    atheris.Setup(sys.argv, check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

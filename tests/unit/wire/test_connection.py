@@ -1,0 +1,155 @@
+"""Cutting a stream into messages: headers, chunks, memory."""
+
+import struct
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from mongottl.errors import ProtocolError
+from mongottl.wire.connection import WireConnection
+from mongottl.wire.encode import encode_request
+from mongottl.wire.messages import MAX_MESSAGE_SIZE, NEED_DATA, OpMsg
+
+Refusal = Callable[[bytes], str]
+
+EMPTY = bytes.fromhex("0500000000")
+
+
+def document(size: int) -> bytes:
+    return struct.pack("<i", size) + bytes(size - 4)
+
+
+def next_op_msg(connection: WireConnection) -> OpMsg:
+    message = connection.next_message()
+    assert isinstance(message, OpMsg)
+    return message
+
+
+def test_nothing_received() -> None:
+    connection = WireConnection()
+    assert connection.next_message() is NEED_DATA
+    connection.receive_data(b"")
+    assert connection.next_message() is NEED_DATA
+    assert repr(NEED_DATA) == "NEED_DATA"
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, -1, -(2**31), MAX_MESSAGE_SIZE + 1, 2**31 - 1])
+def test_length_is_refused_by_the_header_alone(refusal: Refusal, length: int) -> None:
+    text = refusal(struct.pack("<iiii", length, 1, 0, 2013))
+    assert text == f"messageLength {length} is not between 16 and 48000000"
+
+
+@pytest.mark.parametrize(
+    ("opcode", "name"),
+    [
+        (1000, "OP_MSG (legacy) (1000)"),
+        (2001, "OP_UPDATE (2001)"),
+        (2002, "OP_INSERT (2002)"),
+        (2005, "OP_GET_MORE (2005)"),
+        (2006, "OP_DELETE (2006)"),
+        (2007, "OP_KILL_CURSORS (2007)"),
+        (2010, "OP_COMMAND (2010)"),
+        (2011, "OP_COMMANDREPLY (2011)"),
+        (0, "unknown opcode 0"),
+        (-1, "unknown opcode -1"),
+        (2014, "unknown opcode 2014"),
+    ],
+)
+def test_opcode_is_refused_by_the_header_alone(refusal: Refusal, opcode: int, name: str) -> None:
+    # The header announces more bytes than there are.
+    assert refusal(struct.pack("<iiii", 1000, 1, 0, opcode)).startswith(f"{name} is not supported; a server takes")
+
+
+def test_http_is_told_so(refusal: Refusal) -> None:
+    assert "HTTP" in refusal(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+
+def test_the_longest_message_in_chunks() -> None:
+    body = document(MAX_MESSAGE_SIZE - 21)
+    data = encode_request(1, body)
+    assert len(data) == MAX_MESSAGE_SIZE
+    connection = WireConnection()
+    for start in range(0, MAX_MESSAGE_SIZE, 1 << 20):
+        assert connection.next_message() is NEED_DATA
+        connection.receive_data(data[start : start + (1 << 20)])
+    assert next_op_msg(connection).body == body
+    assert connection.next_message() is NEED_DATA
+
+
+def test_memory_follows_the_bytes_received_not_the_length_field() -> None:
+    tracemalloc.start()
+    try:
+        connection = WireConnection()
+        connection.receive_data(struct.pack("<iiiiI", MAX_MESSAGE_SIZE, 1, 0, 2013, 0) + b"\0")
+        assert connection.next_message() is NEED_DATA
+        connection.receive_data(struct.pack("<i", MAX_MESSAGE_SIZE - 21))
+        assert connection.next_message() is NEED_DATA
+        assert connection.unread_size == 25
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_idle_connection_holds_no_message() -> None:
+    data = encode_request(1, document(1_000_000))
+    connection = WireConnection()
+    tracemalloc.start()
+    try:
+        connection.receive_data(data[:500_000])
+        connection.receive_data(data[500_000:])
+        next_op_msg(connection)
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_messages_in_one_chunk() -> None:
+    connection = WireConnection()
+    connection.receive_data(b"".join([encode_request(n, EMPTY) for n in range(1000)]))
+    for n in range(1000):
+        assert next_op_msg(connection).request_id == n
+    assert connection.next_message() is NEED_DATA
+
+
+@pytest.mark.parametrize("size", [1, 7, 15, 16, 17, 26, 27, 53, 1000])
+def test_any_chunk_size(size: int) -> None:
+    data = b"".join([encode_request(n, document(5 + n)) for n in range(50)])
+    connection = WireConnection()
+    seen: list[int] = []
+    for start in range(0, len(data), size):
+        connection.receive_data(data[start : start + size])
+        message = connection.next_message()
+        while isinstance(message, OpMsg):
+            assert len(message.body) == 5 + message.request_id
+            seen.append(message.request_id)
+            message = connection.next_message()
+    assert seen == list(range(50))
+
+
+def test_chunks_received_before_anybody_asks() -> None:
+    data = b"".join([encode_request(n, EMPTY) for n in range(20)])
+    connection = WireConnection()
+    for start in range(0, len(data), 11):
+        connection.receive_data(data[start : start + 11])
+    assert connection.unread_size == len(data)
+    assert [next_op_msg(connection).request_id for _ in range(20)] == list(range(20))
+    assert connection.unread_size == 0
+
+
+def test_documents_do_not_change_with_later_bytes() -> None:
+    connection = WireConnection()
+    connection.receive_data(encode_request(1, b"\6\0\0\0\1\0"))
+    first = next_op_msg(connection)
+    connection.receive_data(encode_request(2, b"\6\0\0\0\2\0"))
+    next_op_msg(connection)
+    assert first.body == b"\6\0\0\0\1\0"
+
+
+def test_a_refused_stream_frees_its_bytes() -> None:
+    connection = WireConnection()
+    connection.receive_data(encode_request(1, EMPTY)[:-1] + b"\1" + bytes(1000))
+    with pytest.raises(ProtocolError):
+        connection.next_message()
+    connection.receive_data(bytes(1000))
+    assert connection.unread_size == 0
