@@ -6,16 +6,18 @@ Invariant: whatever bytes arrive, in whatever pieces,
 - it never holds more bytes than it was given, and none after an error;
 - a message that was read and is encoded again reads as the same message.
 
+Run it with an interpreted `mongottl`: atheris sees the branches of Python code alone.
 Not collected by pytest (its name does not begin with `test_`); the property tests state the same laws for hypothesis.
 """
 
 import importlib
+import struct
 import sys
 
 from mongottl.errors import ProtocolError
 from mongottl.wire.connection import WireConnection
 from mongottl.wire.encode import encode_op_query, encode_request
-from mongottl.wire.messages import NOT_COMPRESSED, NeedData, OpMsg, OpQuery
+from mongottl.wire.messages import NOT_COMPRESSED, OP_COMPRESSED, OP_MSG, OP_QUERY, NeedData, OpMsg, OpQuery
 
 # Compressed data grows at most about a thousandfold; longer inputs find nothing new and are slow.
 MAX_INPUT = 1 << 16
@@ -69,11 +71,14 @@ def encode_again(message: OpMsg | OpQuery) -> bytes:
 
 
 def check(data: bytes) -> None:
-    """One input: its first byte says how the rest is cut."""
-    if not data or len(data) > MAX_INPUT:
+    """One input: its first byte says how the rest is cut, its second whether that gets a good header first."""
+    if len(data) < 2 or len(data) > MAX_INPUT:
         return
     size = data[0] + 1
-    stream = data[1:]
+    stream = data[2:]
+    if data[1] % 4:
+        opcode = (OP_MSG, OP_QUERY, OP_COMPRESSED)[data[1] % 4 - 1]
+        stream = struct.pack("<iiii", 16 + len(stream), 1, 0, opcode) + stream
     messages, error = read([stream])
     pieces, error_of_pieces = read([stream[n : n + size] for n in range(0, len(stream), size)])
     assert error == error_of_pieces
@@ -89,6 +94,7 @@ def main() -> None:
         atheris = importlib.import_module("atheris")
     except ImportError:
         sys.exit("atheris is not installed: pip install atheris")
+    atheris.instrument_all()
     atheris.Setup(sys.argv, check)
     atheris.Fuzz()
 
