@@ -41,6 +41,7 @@ of the text; there is no other place where text is ordered, field names aside.
 """
 
 import math
+from decimal import Decimal
 from typing import Final
 
 from librt.strings import BytesWriter, read_f64_le, read_i32_le, read_i64_le, write_f64_be
@@ -71,6 +72,7 @@ from mongottl.document.types import (
     ARRAY,
     BOOL,
     DATE,
+    DECIMAL128,
     DOCUMENT,
     DOUBLE,
     INT32,
@@ -130,8 +132,12 @@ _CLASS_BEYOND_DOUBLE: Final = 11
 _TWO_63: Final = 9223372036854775808.0
 _TWO_55: Final = 36028797018963968.0
 _LARGEST_DOUBLE: Final = 1.7976931348623157e308
+_INT64_LIMIT: Final = 2**63
 _DECIMAL_DIGITS: Final = 34
-_DECIMAL_EXPONENT_BIAS: Final = 8192
+_COEFFICIENT_BITS: Final = 2**113 - 1
+_COEFFICIENT_LIMIT: Final = 10**34
+_EXPONENT_BIAS: Final = 6176  # of a Decimal128
+_TAIL_EXPONENT_BIAS: Final = 8192  # of the tail of an inexact decimal, so that it is never negative
 
 # Bracket to its first and last first byte.
 _BRACKET_BYTES: Final[dict[int, tuple[int, int]]] = {
@@ -248,50 +254,62 @@ def _write_double(writer: BytesWriter, number: float) -> None:
         _invert(writer, start)
 
 
-def _write_decimal(writer: BytesWriter, value: Decimal128) -> None:
-    number = value.to_decimal()
-    if number.is_nan():
-        writer.append(_NAN)
+def _write_decimal(writer: BytesWriter, bid: bytes) -> None:
+    """A Decimal128 from its 16 bytes (little-endian, binary integer coefficient)."""
+    bits = int.from_bytes(bid, "little")
+    negative: bool = bits >> 127 != 0
+    if bits >> 123 & 0xF == 0xF:
+        if bits >> 122 & 1 == 1:
+            writer.append(_NAN)
+        else:
+            writer.append(_MINUS_INFINITY if negative else _INFINITY)
         return
-    if number.is_zero():
+    coefficient = bits & _COEFFICIENT_BITS
+    # The other layout of the coefficient, and one of more than 34 digits, are not canonical: they count as 0.
+    if coefficient == 0 or coefficient >= _COEFFICIENT_LIMIT or bits >> 125 & 3 == 3:
         writer.append(_ZERO)
         return
-    negative: bool = number.is_signed()
-    if number.is_infinite():
-        writer.append(_MINUS_INFINITY if negative else _INFINITY)
-        return
-    # Python's Decimal compares with float exactly, and copy_abs, unlike abs, does not round.
-    magnitude = number.copy_abs()
-    _, digits, exponent = magnitude.as_tuple()
-    assert isinstance(exponent, int)
-    coefficient = int("".join(map(str, digits)))
+    exponent = (bits >> 113 & 0x3FFF) - _EXPONENT_BIAS
     start: i64 = i64(len(writer)) + 1
-    inexact: i64 = 1
-    if magnitude > _LARGEST_DOUBLE:
-        writer.append(u8(_ZERO - _CLASS_BEYOND_DOUBLE if negative else _ZERO + _CLASS_BEYOND_DOUBLE))
-    elif magnitude < 1 or magnitude >= _TWO_63:
-        size_class: i64 = _CLASS_BELOW_ONE if magnitude < 1 else _CLASS_LARGE
-        writer.append(u8(_ZERO - size_class if negative else _ZERO + size_class))
-        double = min(float(magnitude), _LARGEST_DOUBLE)
-        if double > magnitude:
-            double = math.nextafter(double, 0.0)
-        inexact = 0 if double == magnitude else 1
-        _write_double_bits(writer, double, inexact)
-    else:
-        scale = 10 ** max(0, -exponent)
-        whole, rest = divmod(coefficient * 10 ** max(0, exponent), scale)
+    inexact: i64
+    scale = 10**-exponent if -_DECIMAL_DIGITS < exponent < 0 else 1
+    whole = coefficient
+    rest = 0
+    if exponent < 0:
+        whole, rest = divmod(coefficient, scale)
+    elif exponent < 19:
+        whole = coefficient * 10**exponent
+    if -_DECIMAL_DIGITS < exponent < 19 and 0 < whole < _INT64_LIMIT:
         _write_integer_part(writer, i64(whole), negative, 0 if rest == 0 else 1)
         fraction, rest_of_fraction = divmod(rest << 55, scale)
         inexact = 0 if rest_of_fraction == 0 else 1
         if rest != 0:
             _write_big_endian(writer, i64(fraction << 1) | inexact, 7)
+    else:
+        inexact = _write_decimal_as_double(writer, Decimal(f"{coefficient}E{exponent}"), negative)
     if inexact == 1:
-        # The first of 34 digits is not 0, so the exponent alone decides where it differs.
-        first_digit = _DECIMAL_EXPONENT_BIAS + exponent + len(digits)
-        writer.write(first_digit.to_bytes(2, "big"))
-        writer.write((coefficient * 10 ** (_DECIMAL_DIGITS - len(digits))).to_bytes(15, "big"))
+        # The first of the 34 digits is not 0, so where exponents differ they alone decide.
+        digits = len(str(coefficient))
+        writer.write((exponent + digits + _TAIL_EXPONENT_BIAS).to_bytes(2, "big"))
+        writer.write((coefficient * 10 ** (_DECIMAL_DIGITS - digits)).to_bytes(15, "big"))
     if negative:
         _invert(writer, start)
+
+
+def _write_decimal_as_double(writer: BytesWriter, magnitude: Decimal, negative: bool) -> i64:
+    """A decimal below 1 or from 2**63 on, without its tail; gives whether it is inexact and must have one."""
+    # Python's Decimal compares with float exactly, in any decimal context.
+    if magnitude > _LARGEST_DOUBLE:
+        writer.append(u8(_ZERO - _CLASS_BEYOND_DOUBLE if negative else _ZERO + _CLASS_BEYOND_DOUBLE))
+        return 1
+    size_class: i64 = _CLASS_BELOW_ONE if magnitude < 1 else _CLASS_LARGE
+    writer.append(u8(_ZERO - size_class if negative else _ZERO + size_class))
+    double = float(magnitude)
+    if double > magnitude:
+        double = math.nextafter(double, 0.0)
+    inexact: i64 = 0 if double == magnitude else 1
+    _write_double_bits(writer, double, inexact)
+    return inexact
 
 
 def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
@@ -385,7 +403,7 @@ def _write_date(writer: BytesWriter, ms: i64) -> None:
 
 def _write_rare(writer: BytesWriter, value: Value) -> None:
     if isinstance(value, Decimal128):
-        _write_decimal(writer, value)
+        _write_decimal(writer, value.bid)
     elif isinstance(value, (Undefined, Missing)):
         writer.append(_UNDEFINED)
     elif isinstance(value, Symbol):
@@ -460,6 +478,8 @@ def write_raw(writer: BytesWriter, buf: bytes, type_code: i64, pos: i64) -> None
     elif type_code == TIMESTAMP:
         writer.append(_TIMESTAMP)
         _write_big_endian(writer, read_i64_le(buf, pos), 8)
+    elif type_code == DECIMAL128:
+        _write_decimal(writer, buf[pos : pos + 16])
     else:
         _write_rare(writer, decode_value(buf, type_code, pos))
 
@@ -522,10 +542,10 @@ def encode_raw(buf: bytes, type_code: i64, pos: i64, descending: bool = False) -
 def encode_key(values: list[Value], descending: list[bool]) -> bytes:
     """The key of one component per value, each with its own direction."""
     writer = BytesWriter()
-    for value, inverted in zip(values, descending, strict=True):
+    for i in range(len(values)):
         start: i64 = i64(len(writer))
-        write_value(writer, value)
-        if inverted:
+        write_value(writer, values[i])
+        if descending[i]:
             _invert(writer, start)
     return writer.getvalue()
 

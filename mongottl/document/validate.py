@@ -1,0 +1,217 @@
+"""Checking BSON that came from outside, once, so that everything else may trust it.
+
+After `validate_document` every length lies inside what encloses it, every document, name and string ends in NUL,
+every name and string is UTF-8, every type code is known, and nesting is bounded: the readers of `walk`, which recurse
+and take lengths as they come, can then neither leave the buffer nor exhaust the stack. What a document means is not
+looked at: duplicate names, empty names, the names of array elements, `$`, the inner length of binary subtype 2, or how
+large it is.
+
+mongod accepts strings that are not UTF-8 and hands them back; here they are refused, since they have no place in the
+order of strings and drivers cannot read them.
+
+Source: https://bsonspec.org/spec.html, and MongoDB's "Limits and Thresholds" for the depth.
+"""
+
+from typing import Final
+
+from librt.strings import read_i32_le, read_i64_le
+from mypy_extensions import i64
+
+from mongottl.document.types import (
+    ARRAY,
+    BINARY,
+    BOOL,
+    CODE,
+    CODE_WITH_SCOPE,
+    DATE,
+    DB_POINTER,
+    DECIMAL128,
+    DOCUMENT,
+    DOUBLE,
+    INT32,
+    INT64,
+    MAX_KEY,
+    MIN_KEY,
+    NULL,
+    OBJECT_ID,
+    REGEX,
+    STRING,
+    SYMBOL,
+    TIMESTAMP,
+    UNDEFINED,
+)
+from mongottl.errors import CommandError, ErrorCode
+
+# Levels of documents and arrays in a stored document, itself included: MongoDB's documented limit.
+MAX_DEPTH: Final = 100
+# A command's own levels (`updates: [{q: {$and: [{…}]}, u: {$set: …}}]`) come on top of those of the document in it.
+MAX_MESSAGE_DEPTH: Final = 200
+
+_LONG_STRING: Final = 128  # bytes from which cutting a string out costs less than looking through it in place
+_HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # 80 80 80 80 80 80 80 80 as a signed integer
+
+
+def validate_document(buf: bytes, max_depth: int = MAX_DEPTH) -> None:
+    """Checks that `buf` is exactly one well-formed document.
+
+    CommandError: InvalidBSON (22) with what is wrong and where; Overflow (15) when it has more than `max_depth` levels
+    of documents and arrays, counting itself.
+    """
+    size: i64 = len(buf)
+    end = _check_document(buf, 0, size, i64(max_depth), max_depth)
+    if end != size:
+        raise _invalid(f"the document's length is {int(end)}, but there are {int(size)} bytes", 0)
+
+
+def validate_document_at(buf: bytes, start: i64, limit: i64, max_depth: int = MAX_DEPTH) -> i64:
+    """Checks the document at `start`, which must end at `limit` at the latest; gives the offset behind it.
+
+    limit: at most len(buf). Errors as those of `validate_document`.
+    """
+    if start < 0 or limit > i64(len(buf)):
+        raise ValueError("outside the buffer")
+    return _check_document(buf, start, limit, i64(max_depth), max_depth)
+
+
+def check_depth(doc: bytes, max_depth: int = MAX_DEPTH) -> None:
+    """Checks a valid document's nesting alone, for what came in inside a command or was made by an update.
+
+    CommandError Overflow (15) when it has more than `max_depth` levels of documents and arrays, counting itself.
+    """
+    _check_document(doc, 0, len(doc), i64(max_depth), max_depth)
+
+
+def _check_document(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: int) -> i64:
+    """Checks the document or array at `start`; gives the offset behind it. levels: how many may nest, itself counted."""
+    if levels <= 0:
+        raise CommandError(ErrorCode.Overflow, f"BSON nesting exceeded depth limit of {max_depth}")
+    if limit - start < 5:
+        raise _invalid("a document is cut short", start)
+    size: i64 = i64(read_i32_le(buf, start))
+    if size < 5 or size > limit - start:
+        raise _invalid(f"a document has the impossible length {int(size)}", start)
+    last: i64 = start + size - 1
+    if buf[last] != 0:
+        raise _invalid("a document does not end in NUL", start)
+    pos: i64 = start + 4
+    while True:
+        # Here pos <= last: names stop at the NUL at `last`, and every value is checked against it.
+        type_code: i64 = buf[pos]
+        if type_code == 0:
+            if pos != last:
+                raise _invalid("a document ends before its length says so", pos)
+            return last + 1
+        name: i64 = pos + 1
+        pos = name
+        bits: i64 = 0
+        byte: i64 = buf[pos]
+        while byte != 0:
+            bits |= byte
+            pos += 1
+            byte = buf[pos]
+        if bits >= 0x80:
+            _check_utf8(buf, name, pos, "a field name")
+        pos += 1
+        if pos > last:
+            raise _invalid("a field name does not end", name)
+        if type_code == STRING:
+            pos = _check_string(buf, pos, last)
+        elif type_code == INT32:
+            pos += 4
+        elif type_code == DOUBLE or type_code == DATE or type_code == INT64 or type_code == TIMESTAMP:
+            pos += 8
+        elif type_code == OBJECT_ID:
+            pos += 12
+        elif type_code == DOCUMENT or type_code == ARRAY:
+            pos = _check_document(buf, pos, last, levels - 1, max_depth)
+        elif type_code == BOOL:
+            if buf[pos] > 1:
+                raise _invalid("a bool is neither 0 nor 1", pos)
+            pos += 1
+        elif type_code == NULL:
+            pass
+        else:
+            pos = _check_rare(buf, type_code, pos, last, levels, max_depth)
+        if pos > last:
+            raise _invalid("a value reaches beyond its document", name)
+
+
+def _check_string(buf: bytes, pos: i64, last: i64) -> i64:
+    """Checks the string (int32 length, UTF-8, NUL), which may reach to `last`; gives the offset behind it."""
+    if last - pos < 5:
+        raise _invalid("a string is cut short", pos)
+    size: i64 = i64(read_i32_le(buf, pos))
+    pos += 4
+    if size < 1 or size > last - pos:
+        raise _invalid(f"a string has the impossible length {int(size)}", pos - 4)
+    end: i64 = pos + size - 1
+    if buf[end] != 0:
+        raise _invalid("a string does not end in NUL", pos - 4)
+    if size > _LONG_STRING:
+        if not buf[pos:end].isascii():
+            _check_utf8(buf, pos, end, "a string")
+        return end + 1
+    at: i64 = pos
+    bits: i64 = 0
+    while at + 8 <= end:
+        bits |= read_i64_le(buf, at) & _HIGH_BITS
+        at += 8
+    while at < end:
+        bits |= i64(buf[at]) & 0x80
+        at += 1
+    if bits != 0:
+        _check_utf8(buf, pos, end, "a string")
+    return end + 1
+
+
+def _check_utf8(buf: bytes, pos: i64, end: i64, what: str) -> None:
+    try:
+        buf[pos:end].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _invalid(f"{what} is not valid UTF-8", pos + i64(error.start)) from None
+
+
+def _check_cstring(buf: bytes, pos: i64, last: i64) -> i64:
+    start: i64 = pos
+    while pos < last and buf[pos] != 0:
+        pos += 1
+    if pos >= last:
+        raise _invalid("a regular expression does not end", start)
+    _check_utf8(buf, start, pos, "a regular expression")
+    return pos + 1
+
+
+def _check_rare(buf: bytes, type_code: i64, pos: i64, last: i64, levels: i64, max_depth: int) -> i64:
+    """The offset behind a value of the rarer types; the caller compares it with `last`."""
+    if type_code == DECIMAL128:
+        return pos + 16
+    if type_code == BINARY:
+        if last - pos < 5:
+            raise _invalid("binary data is cut short", pos)
+        size: i64 = i64(read_i32_le(buf, pos))
+        if size < 0:
+            raise _invalid(f"binary data has the impossible length {int(size)}", pos)
+        return pos + 5 + size
+    if type_code == REGEX:
+        return _check_cstring(buf, _check_cstring(buf, pos, last), last)
+    if type_code == CODE or type_code == SYMBOL:
+        return _check_string(buf, pos, last)
+    if type_code == CODE_WITH_SCOPE:
+        if last - pos < 14:
+            raise _invalid("code with scope is cut short", pos)
+        size = i64(read_i32_le(buf, pos))
+        if size < 14 or size > last - pos:
+            raise _invalid(f"code with scope has the impossible length {int(size)}", pos)
+        end: i64 = pos + size
+        if _check_document(buf, _check_string(buf, pos + 4, end), end, levels - 1, max_depth) != end:
+            raise _invalid("code with scope has a length that is not that of its parts", pos)
+        return end
+    if type_code == DB_POINTER:
+        return _check_string(buf, pos, last) + 12
+    if type_code == UNDEFINED or type_code == MIN_KEY or type_code == MAX_KEY:
+        return pos
+    raise _invalid(f"unknown type 0x{int(type_code):02x}", pos)
+
+
+def _invalid(what: str, pos: i64) -> CommandError:
+    return CommandError(ErrorCode.InvalidBSON, f"invalid BSON: {what} (at byte {int(pos)})")
