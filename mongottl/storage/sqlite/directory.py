@@ -1,0 +1,177 @@
+"""The data directory of the SQLite engine: whose it is, its lock, and the format of the database in it.
+
+    mongottl.sqlite3        the database; its header carries the format
+    mongottl.sqlite3-wal    what was committed since the last checkpoint; -shm beside it is SQLite's own
+    mongottl.lock           locked while a server uses the directory; holds that server's process id
+
+A directory that cannot be used is refused with a DataDirectoryError and left as it was. What is checked costs the same
+for any size of the database: the header and the file's length. This module runs no SQL.
+"""
+
+import os
+import sys
+from typing import Final
+
+from mongottl.storage.interface import DataDirectoryError
+
+DATABASE_NAME: Final = "mongottl.sqlite3"
+LOCK_NAME: Final = "mongottl.lock"
+
+# "mttl": marks the database as ours (SQLite's application_id).
+APPLICATION_ID: Final = 0x6D74746C
+# Raised whenever an older mongottl could not read what a newer one writes (SQLite's user_version).
+FORMAT_VERSION: Final = 1
+
+# Files by which a mongod's directory is known.
+_MONGOD_FILES: Final = frozenset({"WiredTiger", "WiredTiger.wt", "WiredTiger.lock", "storage.bson", "sizeStorer.wt"})
+
+# Offsets in SQLite's 100-byte header, all big-endian (sqlite.org/fileformat.html, section 1.3).
+_MAGIC: Final = b"SQLite format 3\x00"
+_PAGE_SIZE_AT: Final = 16
+_CHANGE_COUNTER_AT: Final = 24
+_PAGE_COUNT_AT: Final = 28
+_USER_VERSION_AT: Final = 60
+_APPLICATION_ID_AT: Final = 68
+_VALID_FOR_AT: Final = 92
+_HEADER_LENGTH: Final = 100
+
+
+class DataDirectory:
+    """A data directory that this process has locked. `is_new`: it has no database yet."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.database_path = os.path.join(path, DATABASE_NAME)
+        self.wal_path = self.database_path + "-wal"
+        self.new_database_path = self.database_path + ".new"
+        self.is_new = False
+        self._lock_path = os.path.join(path, LOCK_NAME)
+        self._lock_file = -1
+
+    def has_wal(self) -> bool:
+        """Whether there are commits that the database file does not hold yet, as after a crash."""
+        try:
+            return os.path.getsize(self.wal_path) > 0
+        except OSError:
+            return False
+
+    def release(self) -> None:
+        """Gives the directory free. The lock file stays: removing it could remove the next server's."""
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
+
+    def sync(self) -> None:
+        """Makes the directory's entries durable."""
+        if sys.platform != "win32":
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def lock_and_check(self) -> None:
+        created = not os.path.exists(self._lock_path)
+        try:
+            self._lock_file = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise DataDirectoryError(f"data directory {self.path} cannot be written: {error.strerror}") from error
+        try:
+            if not _lock(self._lock_file):
+                created = False
+                os.lseek(self._lock_file, 0, os.SEEK_SET)
+                holder = os.read(self._lock_file, 32).decode("ascii", "replace").strip()
+                suffix = f" (process {holder})" if holder.isdigit() else ""
+                raise DataDirectoryError(f"data directory {self.path} is in use by another server{suffix}")
+            self._check()
+        except BaseException as error:
+            if created and sys.platform != "win32":
+                os.unlink(self._lock_path)
+            self.release()
+            if isinstance(error, OSError):
+                raise DataDirectoryError(f"data directory {self.path} cannot be used: {error}") from error
+            raise
+        os.ftruncate(self._lock_file, 0)
+        os.lseek(self._lock_file, 0, os.SEEK_SET)
+        os.write(self._lock_file, str(os.getpid()).encode())
+
+    def _check(self) -> None:
+        names = set(os.listdir(self.path))
+        if DATABASE_NAME in names:
+            self._check_header()
+            return
+        if not names.isdisjoint(_MONGOD_FILES):
+            raise DataDirectoryError(f"data directory {self.path} holds a mongod's files, which mongottl cannot read")
+        if self.has_wal():
+            raise DataDirectoryError(
+                f"data directory {self.path} is damaged: {DATABASE_NAME}-wal is there without {DATABASE_NAME}"
+            )
+        self.is_new = True
+
+    def _check_header(self) -> None:
+        # Closing a file drops every lock that this process has on it, SQLite's included: so this is done before SQLite
+        # opens the database, and never by a second opening in the same process, which has no lock.
+        with open(self.database_path, "rb") as file:
+            header = file.read(_HEADER_LENGTH)
+            length = file.seek(0, os.SEEK_END)
+        path = self.database_path
+        if len(header) < _HEADER_LENGTH or not header.startswith(_MAGIC):
+            raise DataDirectoryError(f"{path} is damaged or no database: its header cannot be read")
+        if _number(header, _APPLICATION_ID_AT) != APPLICATION_ID:
+            raise DataDirectoryError(f"{path} is a database, but not mongottl's")
+        version = _number(header, _USER_VERSION_AT)
+        if version != FORMAT_VERSION:
+            raise DataDirectoryError(
+                f"{path} has format {version}, written by a {'newer' if version > FORMAT_VERSION else 'older'} "
+                f"mongottl; this one reads format {FORMAT_VERSION}"
+            )
+        page_size = int.from_bytes(header[_PAGE_SIZE_AT : _PAGE_SIZE_AT + 2], "big")
+        if page_size == 1:
+            page_size = 65536
+        # While the log holds commits, a checkpoint may have been cut short, and SQLite will finish it.
+        counted = _number(header, _CHANGE_COUNTER_AT) == _number(header, _VALID_FOR_AT)
+        if counted and not self.has_wal() and length < _number(header, _PAGE_COUNT_AT) * page_size:
+            raise DataDirectoryError(
+                f"{path} is damaged: {length} bytes are left of {_number(header, _PAGE_COUNT_AT)} pages of {page_size}"
+            )
+
+
+def open_data_directory(path: str) -> DataDirectory:
+    """Locks the directory, which is created when it does not exist, and checks what is in it.
+
+    Raises DataDirectoryError.
+    """
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise DataDirectoryError(f"data directory {path} is not a directory") from error
+    except OSError as error:
+        raise DataDirectoryError(f"data directory {path} cannot be created: {error.strerror}") from error
+    directory = DataDirectory(os.path.abspath(path))
+    directory.lock_and_check()
+    return directory
+
+
+def _number(header: bytes, offset: int) -> int:
+    return int.from_bytes(header[offset : offset + 4], "big")
+
+
+def _lock(descriptor: int) -> bool:
+    """Takes the lock without waiting; False if another holds it. The system frees it when its process ends."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            # A byte far behind the process id, which others must be able to read.
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

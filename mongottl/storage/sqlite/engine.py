@@ -1,0 +1,452 @@
+"""The SQLite engine: idents and catalog entries, durability, and the log's upkeep.
+
+Tables: `stores` has a row for each ident (and for each dropped one whose space is not given back yet), whose id names
+its table: r<id> for a record store, k<id> for sorted data. So no SQL name is made of a client's, and a dropped ident's
+name is free at once. `catalog` holds the catalog entries.
+
+Durability. A commit appends to SQLite's write-ahead log without waiting for the disk: it survives the end of this
+process however it comes, but not a power cut. `flush` waits for the log. It does so on a file descriptor of its own, in
+any thread, because the connection belongs to one thread. The log alone suffices: what has left it for the database
+file was synchronised there first, by the checkpoint (synchronous = NORMAL does that, and synchronises the log before).
+
+       commit ──────► log ──(checkpoint, in `maintain`)──► database
+                       ▲
+                       └── `flush` waits for the disk here
+
+Checkpoints never run by themselves on the thread of the connection (they wait for the disk): `maintain` runs them on a
+second connection, first as often as needed without disturbing writers, then one that holds writers back just long
+enough to empty the log. A log that nobody maintains is cut by the commit that finds it too long.
+"""
+
+import os
+import sqlite3
+import sys
+import threading
+from typing import Final
+from urllib.parse import quote
+
+from mongottl.storage.interface import (
+    DataDirectoryError,
+    EngineUnavailable,
+    RecordStore,
+    SortedDataInterface,
+    StorageEngine,
+    WriteUnitOfWork,
+    storage_engine,
+)
+from mongottl.storage.sqlite.connection import SqliteConnection, SqliteUnitOfWork, StoreCounters, engine_error
+from mongottl.storage.sqlite.directory import APPLICATION_ID, FORMAT_VERSION, DataDirectory, open_data_directory
+from mongottl.storage.sqlite.records import SqliteRecordStore, create_record_table
+from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
+
+# `stores.kind`
+_RECORDS: Final = 0
+_SORTED: Final = 1
+_SORTED_UNIQUE: Final = 2
+
+# Pages of 4 KiB: larger ones make a single insert slower in proportion, since the log takes whole pages.
+_PAGE_BYTES: Final = 4096
+# The page cache, the engine's only memory that grows with use; a data directory may be far larger.
+_CACHE_KIB: Final = 16 * 1024
+# Prepared statements kept, a few KiB each: about ten are in use for each busy collection.
+_CACHED_STATEMENTS: Final = 1024
+# A log of this length is worth a checkpoint: long enough that a page changed often is copied once.
+_CHECKPOINT_BYTES: Final = 32 << 20
+# A log of this length, which nobody maintains, is cut by the commit that finds it.
+_LOG_LIMIT_BYTES: Final = 1 << 30
+# How often commits look at the log's length.
+_COMMITS_PER_LOOK: Final = 1024
+# Pages that the checkpoint may leave to the one that holds writers back: a millisecond or two.
+_PAGES_LEFT: Final = 256
+_CHECKPOINT_ROUNDS: Final = 8
+# How long a writer waits for that checkpoint, and the checkpoint for a unit of work.
+_BUSY_S: Final = 10.0
+# What is dropped on the spot rather than by `drop_some`.
+_SMALL_ROWS: Final = 1000
+_SMALL_BYTES: Final = 1 << 20
+# A row of this length counts as one in `drop_some`; longer ones occupy pages of their own and count as more.
+_DROP_ROW_BYTES: Final = 512
+
+_SCHEMA: Final = (
+    "CREATE TABLE stores (id INTEGER PRIMARY KEY, ident TEXT UNIQUE, kind INTEGER NOT NULL, "
+    "record_count INTEGER NOT NULL, size_bytes INTEGER NOT NULL, next_record_id INTEGER NOT NULL)",
+    "CREATE TABLE catalog (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+)
+
+
+class _Dropped:
+    """A dropped ident whose rows are still there; `row_weight`: how much of `drop_some`'s limit one of them takes."""
+
+    def __init__(self, store_id: int, kind: int, row_weight: int) -> None:
+        self.store_id = store_id
+        self.kind = kind
+        self.row_weight = row_weight
+
+
+class SqliteEngine(StorageEngine):
+    """directory: locked and checked; None keeps everything in memory. Raises DataDirectoryError."""
+
+    def __init__(self, directory: DataDirectory | None) -> None:
+        self.name = "sqlite"
+        self._directory = directory
+        self._wal_file = -1
+        self._closed = False
+        self._flush_failed = False
+        self._flush_lock = threading.Lock()
+        self._maintain_lock = threading.Lock()
+        self._checkpointer: sqlite3.Connection | None = None
+        self._flush_count = 0
+        self._checkpoint_count = 0
+        self._next_look = _COMMITS_PER_LOOK
+        self._next_store_id = 1
+        self._records: dict[str, SqliteRecordStore] = {}
+        self._sorted: dict[str, SqliteSortedData] = {}
+        self._dropped: list[_Dropped] = []
+        # Whether the open unit of work has changed the three above, and a rollback will restore them.
+        self._saved = False
+        if directory is None:
+            raw = _connect(":memory:")
+            _create_schema(raw)
+            self._connection = SqliteConnection(raw, persistent=False)
+        else:
+            self._connection = SqliteConnection(_open_database(directory), persistent=True)
+            try:
+                self._load()
+                self._wal_file = os.open(directory.wal_path, os.O_RDWR)
+                directory.sync()
+            except (EngineUnavailable, OSError) as error:
+                self._connection.raw.close()
+                raise DataDirectoryError(f"{directory.database_path} is damaged: {error}") from error
+            except DataDirectoryError:
+                self._connection.raw.close()
+                raise
+
+    def unit_of_work(self) -> WriteUnitOfWork:
+        self._saved = False
+        if self._connection.commit_count >= self._next_look:
+            self._next_look = self._connection.commit_count + _COMMITS_PER_LOOK
+            if self._wal_file >= 0 and self._log_bytes() > _LOG_LIMIT_BYTES:
+                self.maintain()
+        return SqliteUnitOfWork(self._connection)
+
+    def idents(self) -> list[str]:
+        return [*self._records, *self._sorted]
+
+    def create_record_store(self, ident: str) -> RecordStore:
+        self._save()
+        store_id = self._new_store(ident, _RECORDS)
+        create_record_table(self._connection, store_id)
+        store = SqliteRecordStore(self._connection, ident, StoreCounters(store_id, 0, 0, 1))
+        self._records[ident] = store
+        return store
+
+    def record_store(self, ident: str) -> RecordStore:
+        return self._records[ident]
+
+    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
+        self._save()
+        store_id = self._new_store(ident, _SORTED_UNIQUE if unique else _SORTED)
+        create_sorted_table(self._connection, store_id, unique)
+        data = SqliteSortedData(self._connection, ident, store_id, unique)
+        self._sorted[ident] = data
+        return data
+
+    def sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
+        data = self._sorted[ident]
+        if data.unique != unique:
+            raise ValueError(f"{ident} was created with unique={data.unique}")
+        return data
+
+    def drop_ident(self, ident: str) -> None:
+        self._save()
+        store = self._records.pop(ident, None)
+        if store is not None:
+            counters = store.counters
+            count = counters.record_count
+            average = counters.size_bytes // count if count else 0
+            dropped = _Dropped(counters.store_id, _RECORDS, 1 + average // _DROP_ROW_BYTES)
+            small = count <= _SMALL_ROWS and counters.size_bytes <= _SMALL_BYTES
+        else:
+            data = self._sorted.pop(ident)
+            dropped = _Dropped(data.store_id, _SORTED_UNIQUE if data.unique else _SORTED, 1)
+            small = not self._connection.read(f"SELECT 1 FROM {data.table} LIMIT 1 OFFSET ?", (_SMALL_ROWS,))
+        if small:
+            self._drop_table(dropped)
+        else:
+            self._connection.write("UPDATE stores SET ident = NULL WHERE id = ?", (dropped.store_id,))
+            self._dropped.append(dropped)
+
+    def drop_some(self, limit: int) -> bool:
+        if not self._dropped:
+            return False
+        dropped = self._dropped[-1]
+        rows = max(1, limit // dropped.row_weight)
+        if dropped.kind == _RECORDS:
+            table, key = f"r{dropped.store_id}", "rid"
+        else:
+            table, key = f"k{dropped.store_id}", "(key, rid)"
+        columns = key.strip("()")
+        with self.unit_of_work() as unit:
+            # Finds no row when fewer are left, and then deletes none.
+            deleted = self._connection.write(
+                f"DELETE FROM {table} WHERE {key} <= "
+                f"(SELECT {columns} FROM {table} ORDER BY {columns} LIMIT 1 OFFSET ?)",
+                (rows - 1,),
+            )
+            if deleted == 0:
+                self._save()
+                self._drop_table(dropped)
+                self._dropped.pop()
+            unit.commit()
+        return bool(self._dropped)
+
+    def clear(self) -> None:
+        for ident in self.idents():
+            self.drop_ident(ident)
+        self._connection.write("DELETE FROM catalog", ())
+
+    def catalog_entries(self) -> list[tuple[str, bytes]]:
+        entries: list[tuple[str, bytes]] = self._connection.read("SELECT key, value FROM catalog ORDER BY key", ())
+        return entries
+
+    def put_catalog_entry(self, key: str, value: bytes) -> None:
+        self._connection.write("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (key, value))
+
+    def delete_catalog_entry(self, key: str) -> None:
+        self._connection.write("DELETE FROM catalog WHERE key = ?", (key,))
+
+    @property
+    def dirty(self) -> bool:
+        return self._wal_file >= 0 and self._connection.dirty
+
+    def flush(self) -> None:
+        with self._flush_lock:
+            if self._wal_file < 0:
+                return
+            if self._flush_failed:
+                raise EngineUnavailable("an earlier flush failed: what was written since may be lost; restart")
+            # Cleared first: a commit during the wait may or may not be covered, so it sets the flag again.
+            self._connection.dirty = False
+            try:
+                _sync_file(self._wal_file)
+            except OSError as error:
+                self._flush_failed = True
+                self._connection.dirty = True
+                raise EngineUnavailable(f"the write-ahead log cannot be made durable: {error}") from error
+            self._flush_count += 1
+
+    @property
+    def maintenance_due(self) -> bool:
+        return self._wal_file >= 0 and self._log_bytes() > _CHECKPOINT_BYTES
+
+    def maintain(self) -> None:
+        with self._maintain_lock:
+            directory = self._directory
+            if directory is None or not self.maintenance_due:
+                return
+            try:
+                if self._checkpointer is None:
+                    self._checkpointer = _connect(directory.database_path)
+                    self._checkpointer.execute("PRAGMA synchronous = NORMAL")
+                # Passive ones disturb nobody, but writers go on meanwhile; the last has little left to do.
+                for _ in range(_CHECKPOINT_ROUNDS):
+                    _, pages, copied = self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                    if pages - copied <= _PAGES_LEFT:
+                        break
+                self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except sqlite3.Error as error:
+                raise engine_error(error) from error
+            self._checkpoint_count += 1
+
+    def statistics(self) -> dict[str, int]:
+        read = self._connection.read_row
+        return {
+            "commits": self._connection.commit_count,
+            "rollbacks": self._connection.rollback_count,
+            "flushes": self._flush_count,
+            "checkpoints": self._checkpoint_count,
+            "idents": len(self._records) + len(self._sorted),
+            "dropped_idents": len(self._dropped),
+            "database_bytes": int(read("PRAGMA page_count", ())[0]) * _PAGE_BYTES,
+            "free_bytes": int(read("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES,
+            "log_bytes": self._log_bytes() if self._wal_file >= 0 else 0,
+        }
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._connection.in_unit():
+            self._connection.rollback()
+        with self._maintain_lock, self._flush_lock:
+            if self._wal_file >= 0:
+                os.close(self._wal_file)
+                self._wal_file = -1
+            try:
+                if self._checkpointer is not None:
+                    self._checkpointer.close()
+                # The last connection to close runs a checkpoint, waits for the disk, and removes the log.
+                self._connection.raw.close()
+            except sqlite3.Error as error:
+                raise engine_error(error) from error
+            finally:
+                if self._directory is not None:
+                    self._directory.release()
+
+    def _log_bytes(self) -> int:
+        return os.fstat(self._wal_file).st_size
+
+    def _load(self) -> None:
+        """Makes the objects of all idents, and remembers what is still to be dropped."""
+        connection = self._connection
+        tables = {row[0] for row in connection.read("SELECT name FROM sqlite_schema WHERE type = 'table'", ())}
+        connection.read("SELECT key FROM catalog LIMIT 1", ())
+        rows = connection.read("SELECT id, ident, kind, record_count, size_bytes, next_record_id FROM stores", ())
+        for store_id, ident, kind, record_count, size_bytes, next_record_id in rows:
+            self._next_store_id = max(self._next_store_id, store_id + 1)
+            if (f"r{store_id}" if kind == _RECORDS else f"k{store_id}") not in tables:
+                raise EngineUnavailable(f"the table of {ident} is missing")
+            if ident is None:
+                average = size_bytes // record_count if record_count else 0
+                self._dropped.append(_Dropped(store_id, kind, 1 + average // _DROP_ROW_BYTES))
+            elif kind == _RECORDS:
+                counters = StoreCounters(store_id, record_count, size_bytes, next_record_id)
+                self._records[ident] = SqliteRecordStore(connection, ident, counters)
+            else:
+                self._sorted[ident] = SqliteSortedData(connection, ident, store_id, kind == _SORTED_UNIQUE)
+
+    def _save(self) -> None:
+        """Before the first change of idents in a unit of work: has its rollback restore them."""
+        if not self._saved:
+            self._saved = True
+            records = dict(self._records)
+            sorted_data = dict(self._sorted)
+            dropped = list(self._dropped)
+
+            def restore() -> None:
+                self._records = records
+                self._sorted = sorted_data
+                self._dropped = dropped
+
+            self._connection.on_rollback(restore)
+
+    def _new_store(self, ident: str, kind: int) -> int:
+        if ident in self._records or ident in self._sorted:
+            raise ValueError(f"ident {ident} exists")
+        store_id = self._next_store_id
+        self._next_store_id += 1
+        self._connection.write("INSERT INTO stores VALUES (?, ?, ?, 0, 0, 1)", (store_id, ident, kind))
+        return store_id
+
+    def _drop_table(self, dropped: _Dropped) -> None:
+        prefix = "r" if dropped.kind == _RECORDS else "k"
+        self._connection.write(f"DROP TABLE {prefix}{dropped.store_id}", ())
+        self._connection.write("DELETE FROM stores WHERE id = ?", (dropped.store_id,))
+
+
+@storage_engine("sqlite")
+def open_sqlite(data_directory: str | None) -> StorageEngine:
+    """Opens the SQLite engine. Raises DataDirectoryError."""
+    if data_directory is None:
+        return SqliteEngine(None)
+    directory = open_data_directory(data_directory)
+    try:
+        return SqliteEngine(directory)
+    except BaseException:
+        directory.release()
+        raise
+
+
+def _connect(path: str, uri: bool = False) -> sqlite3.Connection:
+    """A connection without implicit transactions, for one thread at a time, but not always the same."""
+    raw = sqlite3.connect(
+        path,
+        timeout=_BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_CACHED_STATEMENTS,
+        uri=uri,
+    )
+    raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    raw.execute("PRAGMA temp_store = MEMORY")
+    raw.execute("PRAGMA mmap_size = 0")
+    # Some systems build SQLite to overwrite deleted rows with zeros, which we have no use for.
+    raw.execute("PRAGMA secure_delete = OFF")
+    return raw
+
+
+def _create_schema(raw: sqlite3.Connection) -> None:
+    raw.execute("PRAGMA auto_vacuum = NONE")
+    raw.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    raw.execute("BEGIN")
+    for statement in _SCHEMA:
+        raw.execute(statement)
+    raw.execute("COMMIT")
+
+
+def _create_database(directory: DataDirectory) -> None:
+    """Makes an empty database under another name and moves it into place, so that there is a whole one or none."""
+    path = directory.new_database_path
+    for leftover in (path, path + "-journal", path + "-wal", path + "-shm"):
+        if os.path.exists(leftover):
+            os.unlink(leftover)
+    raw = _connect(path)
+    try:
+        raw.execute("PRAGMA synchronous = OFF")
+        _create_schema(raw)
+        raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        raw.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        raw.execute("PRAGMA journal_mode = WAL").fetchone()
+    finally:
+        raw.close()
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(path, directory.database_path)
+    directory.sync()
+
+
+def _open_database(directory: DataDirectory) -> sqlite3.Connection:
+    path = directory.database_path
+    try:
+        if directory.is_new:
+            _create_database(directory)
+        elif directory.has_wal():
+            # Closing a database that turns out to be damaged would move its log into it; a reader cannot.
+            _check_read_only(path)
+        raw = _connect(path)
+    except (sqlite3.Error, OSError) as error:
+        raise DataDirectoryError(f"{path} cannot be opened: {error}") from error
+    try:
+        raw.execute("PRAGMA synchronous = NORMAL")
+        raw.execute("PRAGMA wal_autocheckpoint = 0")
+        mode = raw.execute("PRAGMA journal_mode").fetchone()[0]
+        # Opens the log, which is made when it is not there.
+        raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.Error as error:
+        raw.close()
+        raise DataDirectoryError(f"{path} is damaged: {error}") from error
+    if mode != "wal":
+        raw.close()
+        raise DataDirectoryError(f"{path} is no longer in write-ahead mode: another program has changed it")
+    return raw
+
+
+def _check_read_only(path: str) -> None:
+    """Raises sqlite3.DatabaseError if the schema or our two tables cannot be read."""
+    raw = _connect(f"file:{quote(path)}?mode=ro", uri=True)
+    try:
+        raw.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        raw.execute("SELECT * FROM stores").fetchall()
+        raw.execute("SELECT key FROM catalog").fetchall()
+    finally:
+        raw.close()
+
+
+def _sync_file(descriptor: int) -> None:
+    if sys.platform == "linux":
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)

@@ -1,0 +1,192 @@
+"""Record stores in SQLite: one table of rows (rid, doc, ts, ttl) with two partial indexes for expiry.
+
+The record id is SQLite's rowid, so a scan by id walks the table itself, and each index ends in the id by nature. Both
+indexes are small (a few bytes for each record that has the kind of expiry), and every query that means one of them
+names it: the planner keeps no statistics here and could only guess.
+"""
+
+from typing import Final
+
+from mongottl.storage.interface import NewRecord, Record, RecordStore, WriteConflict
+from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters
+
+# Parameters of the statement that looks up many ids at once. Below _FEW, single look-ups are faster.
+LOOKUP_WIDTH: Final = 64
+FEW: Final = 3
+LOOKUP_VALUES: Final = "(VALUES " + ",".join(["(?)"] * LOOKUP_WIDTH) + ")"
+
+
+def padded(values: list[object]) -> tuple[object, ...]:
+    """At most LOOKUP_WIDTH values as a full set of parameters; NULL equals nothing."""
+    return (*values, *([None] * (LOOKUP_WIDTH - len(values))))
+
+
+def create_record_table(connection: SqliteConnection, store_id: int) -> None:
+    table = f"r{store_id}"
+    connection.write(
+        f"CREATE TABLE {table} (rid INTEGER PRIMARY KEY, doc BLOB NOT NULL, ts INTEGER NOT NULL, ttl INTEGER NOT NULL)",
+        (),
+    )
+    connection.write(f"CREATE INDEX {table}_default ON {table} (ts) WHERE ttl = 0", ())
+    connection.write(f"CREATE INDEX {table}_own ON {table} (ts + ttl) WHERE ttl > 0", ())
+
+
+def _seconds_query(table: str, value: str, condition: str) -> str:
+    """Distinct values of an expiry index by jumping from one to the next: parameters (after, limit)."""
+    return (
+        f"WITH RECURSIVE seconds(s) AS (SELECT min({value}) FROM {table} WHERE {condition} AND {value} > ? UNION ALL "
+        f"SELECT (SELECT min({value}) FROM {table} WHERE {condition} AND {value} > seconds.s) FROM seconds "
+        f"WHERE seconds.s IS NOT NULL) SELECT s FROM seconds WHERE s IS NOT NULL LIMIT ?"
+    )
+
+
+class SqliteRecordStore(RecordStore):
+    def __init__(self, connection: SqliteConnection, ident: str, counters: StoreCounters) -> None:
+        self.ident = ident
+        self.counters = counters
+        self._connection = connection
+        # Built once: Python's statement cache finds a statement by its text, and the same object hashes only once.
+        table = f"r{counters.store_id}"
+        self.table = table
+        columns = "rid, doc, ts, ttl"
+        by_default = f"FROM {table} INDEXED BY {table}_default WHERE ttl = 0 AND ts <= ?"
+        by_own = f"FROM {table} INDEXED BY {table}_own WHERE ttl > 0 AND ts + ttl <= ?"
+        self._insert = f"INSERT INTO {table} VALUES (?, ?, ?, ?)"
+        self._append = f"INSERT INTO {table} (doc, ts, ttl) VALUES (?, ?, ?)"
+        self._update = f"UPDATE {table} SET doc = ?2, ts = ?3, ttl = ?4 WHERE rid = ?1"
+        self._delete = f"DELETE FROM {table} WHERE rid = ?"
+        self._find = f"SELECT {columns} FROM {table} WHERE rid = ?"
+        self._find_many = f"SELECT {columns} FROM {LOOKUP_VALUES} v CROSS JOIN {table} ON rid = v.column1"
+        self._forward = f"SELECT {columns} FROM {table} WHERE rid > ? ORDER BY rid LIMIT ?"
+        self._backward = f"SELECT {columns} FROM {table} WHERE rid < ? ORDER BY rid DESC LIMIT ?"
+        self._due_by_default = f"SELECT {columns} {by_default} ORDER BY ts, rid LIMIT ?"
+        self._due_by_own = f"SELECT {columns} {by_own} ORDER BY ts + ttl, rid LIMIT ?"
+        self._count_due_by_default = f"SELECT count(*) {by_default}"
+        self._count_due_by_own = f"SELECT count(*) {by_own}"
+        self._default_seconds = _seconds_query(f"{table} INDEXED BY {table}_default", "ts", "ttl = 0")
+        self._own_seconds = _seconds_query(f"{table} INDEXED BY {table}_own", "ts + ttl", "ttl > 0")
+
+    def insert_records(self, records: list[NewRecord]) -> list[int]:
+        if not records:
+            return []
+        counters = self.counters
+        connection = self._connection
+        connection.touch(counters)
+        first = counters.next_record_id
+        document, ts, ttl = records[0]
+        connection.write(self._insert, (first, document, ts, ttl))
+        count = len(records)
+        if count > 1:
+            # SQLite gives the following rows the following ids, which spares building a tuple for each.
+            connection.write_many(self._append, records[1:])
+        size = 0
+        for record in records:
+            size += len(record[0])
+        counters.next_record_id = first + count
+        counters.record_count += count
+        counters.size_bytes += size
+        return list(range(first, first + count))
+
+    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
+        counters = self.counters
+        connection = self._connection
+        connection.touch(counters)
+        record_id = counters.next_record_id
+        connection.write(self._insert, (record_id, document, ts, ttl))
+        counters.next_record_id = record_id + 1
+        counters.record_count += 1
+        counters.size_bytes += len(document)
+        return record_id
+
+    def update_records(self, old: list[Record], new: list[Record]) -> None:
+        if not new:
+            return
+        counters = self.counters
+        self._connection.touch(counters)
+        if self._connection.write_many(self._update, new) != len(new):
+            raise WriteConflict(f"a record to update in {self.ident} is gone")
+        growth = 0
+        for record in new:
+            growth += len(record[1])
+        for record in old:
+            growth -= len(record[1])
+        counters.size_bytes += growth
+
+    def update_record(self, old: Record, new: Record) -> None:
+        counters = self.counters
+        self._connection.touch(counters)
+        if self._connection.write(self._update, new) != 1:
+            raise WriteConflict(f"record {new[0]} of {self.ident} is gone")
+        counters.size_bytes += len(new[1]) - len(old[1])
+
+    def delete_records(self, records: list[Record]) -> None:
+        if not records:
+            return
+        counters = self.counters
+        self._connection.touch(counters)
+        ids: list[tuple[int]] = []
+        size = 0
+        for record in records:
+            ids.append((record[0],))
+            size += len(record[1])
+        if self._connection.write_many(self._delete, ids) != len(ids):
+            raise WriteConflict(f"a record to delete in {self.ident} is gone")
+        counters.record_count -= len(ids)
+        counters.size_bytes -= size
+
+    def delete_record(self, record: Record) -> None:
+        counters = self.counters
+        self._connection.touch(counters)
+        if self._connection.write(self._delete, (record[0],)) != 1:
+            raise WriteConflict(f"record {record[0]} of {self.ident} is gone")
+        counters.record_count -= 1
+        counters.size_bytes -= len(record[1])
+
+    def find_record(self, record_id: int) -> Record | None:
+        row: Record | None = self._connection.read_row(self._find, (record_id,))
+        return row
+
+    def find_records(self, record_ids: list[int]) -> list[Record]:
+        found: list[Record] = []
+        if len(record_ids) <= FEW:
+            for record_id in record_ids:
+                row: Record | None = self._connection.read_row(self._find, (record_id,))
+                if row is not None:
+                    found.append(row)
+            return found
+        for start in range(0, len(record_ids), LOOKUP_WIDTH):
+            part: list[object] = list(record_ids[start : start + LOOKUP_WIDTH])
+            found.extend(self._connection.read(self._find_many, padded(part)))
+        return found
+
+    def scan(self, after: int, limit: int, forward: bool = True) -> list[Record]:
+        rows: list[Record] = self._connection.read(self._forward if forward else self._backward, (after, limit))
+        return rows
+
+    def count(self) -> int:
+        return self.counters.record_count
+
+    def size_bytes(self) -> int:
+        return self.counters.size_bytes
+
+    def due_by_default(self, max_ts: int, limit: int) -> list[Record]:
+        rows: list[Record] = self._connection.read(self._due_by_default, (max_ts, limit))
+        return rows
+
+    def due_by_own(self, now_s: int, limit: int) -> list[Record]:
+        rows: list[Record] = self._connection.read(self._due_by_own, (now_s, limit))
+        return rows
+
+    def count_due_by_default(self, max_ts: int) -> int:
+        return int(self._connection.read_row(self._count_due_by_default, (max_ts,))[0])
+
+    def count_due_by_own(self, now_s: int) -> int:
+        return int(self._connection.read_row(self._count_due_by_own, (now_s,))[0])
+
+    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
+        seconds: list[int] = [row[0] for row in self._connection.read(self._default_seconds, (after_ts, limit))]
+        return seconds
+
+    def own_seconds(self, after_due: int, limit: int) -> list[int]:
+        seconds: list[int] = [row[0] for row in self._connection.read(self._own_seconds, (after_due, limit))]
+        return seconds

@@ -1,0 +1,141 @@
+"""Sorted data in SQLite: one WITHOUT ROWID table of (key, rid) each, keyed by both, or by the key alone when unique.
+
+A scan's position is the pair (key, rid) in both kinds, compared as a row value: `(low, 0)` stands before every entry of
+`low` and `(high, 0)` behind every entry below `high`, since record ids begin at 1. So one statement serves the first
+batch and the following ones.
+"""
+
+from mongottl.storage.interface import DuplicateKey, FetchedEntry, IndexEntry, Record, RecordStore, SortedDataInterface
+from mongottl.storage.sqlite.connection import SqliteConnection
+from mongottl.storage.sqlite.records import FEW, LOOKUP_VALUES, LOOKUP_WIDTH, SqliteRecordStore, padded
+
+
+def create_sorted_table(connection: SqliteConnection, store_id: int, unique: bool) -> None:
+    primary = "key" if unique else "key, rid"
+    connection.write(
+        f"CREATE TABLE k{store_id} (key BLOB NOT NULL, rid INTEGER NOT NULL, PRIMARY KEY ({primary})) WITHOUT ROWID", ()
+    )
+
+
+class SqliteSortedData(SortedDataInterface):
+    def __init__(self, connection: SqliteConnection, ident: str, store_id: int, unique: bool) -> None:
+        self.ident = ident
+        self.unique = unique
+        self.store_id = store_id
+        self._connection = connection
+        table = f"k{store_id}"
+        self.table = table
+        kind = "INSERT" if unique else "INSERT OR IGNORE"
+        ascending = "WHERE (k.key, k.rid) > (?, ?) AND k.key < ? ORDER BY k.key, k.rid LIMIT ?"
+        descending = "WHERE (k.key, k.rid) < (?, ?) AND k.key >= ? ORDER BY k.key DESC, k.rid DESC LIMIT ?"
+        self._insert = f"{kind} INTO {table} VALUES (?, ?)"
+        self._remove = f"DELETE FROM {table} WHERE key = ? AND rid = ?"
+        self._find = f"SELECT key, rid FROM {table} WHERE key = ? ORDER BY rid"
+        self._find_many = f"SELECT k.key, k.rid FROM {LOOKUP_VALUES} v CROSS JOIN {table} k ON k.key = v.column1"
+        self._forward = f"SELECT k.key, k.rid FROM {table} k {ascending}"
+        self._backward = f"SELECT k.key, k.rid FROM {table} k {descending}"
+        self._count = f"SELECT count(*) FROM {table} WHERE key >= ? AND key < ?"
+        # The statements that join the records, for the record store they were last used with: mostly the only one.
+        self._joined = ""
+        self._fetch_exact = ""
+        self._fetch_forward = ""
+        self._fetch_backward = ""
+        self._ascending = ascending
+        self._descending = descending
+
+    def insert(self, entries: list[IndexEntry]) -> None:
+        if not self.unique:
+            if entries:
+                self._connection.write_many(self._insert, entries)
+            return
+        done = 0
+        skipped: list[int] = []
+        rest = entries
+        while rest:
+            done += self._connection.insert_until_conflict(self._insert, rest)
+            if done == len(entries):
+                return
+            key, record_id = entries[done]
+            existing = int(self._connection.read_row(self._find, (key,))[1])
+            if existing != record_id:
+                # The rows before it stand in the table, but for those that had been there before this call.
+                for position in reversed(skipped):
+                    entries = entries[:position] + entries[position + 1 :]
+                mine = done - len(skipped)
+                if mine:
+                    self._connection.write_many(self._remove, entries[:mine])
+                raise DuplicateKey(key, existing, done)
+            skipped.append(done)
+            done += 1
+            rest = entries[done:]
+
+    def insert_one(self, key: bytes, record_id: int) -> None:
+        if not self.unique:
+            self._connection.write(self._insert, (key, record_id))
+        elif self._connection.insert_until_conflict(self._insert, [(key, record_id)]) == 0:
+            existing = int(self._connection.read_row(self._find, (key,))[1])
+            if existing != record_id:
+                raise DuplicateKey(key, existing, 0)
+
+    def remove(self, entries: list[IndexEntry]) -> None:
+        if entries:
+            self._connection.write_many(self._remove, entries)
+
+    def remove_one(self, key: bytes, record_id: int) -> None:
+        self._connection.write(self._remove, (key, record_id))
+
+    def scan(
+        self, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
+    ) -> list[IndexEntry]:
+        rows: list[IndexEntry]
+        if forward:
+            key, record_id = (low, 0) if after is None else after
+            rows = self._connection.read(self._forward, (key, record_id, high, limit))
+        else:
+            key, record_id = (high, 0) if after is None else after
+            rows = self._connection.read(self._backward, (key, record_id, low, limit))
+        return rows
+
+    def scan_fetch(
+        self, records: RecordStore, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
+    ) -> list[FetchedEntry]:
+        assert isinstance(records, SqliteRecordStore)
+        if records.table != self._joined:
+            self._join(records.table)
+        rows: list[FetchedEntry]
+        if forward:
+            key, record_id = (low, 0) if after is None else after
+            rows = self._connection.read(self._fetch_forward, (key, record_id, high, limit))
+        else:
+            key, record_id = (high, 0) if after is None else after
+            rows = self._connection.read(self._fetch_backward, (key, record_id, low, limit))
+        return rows
+
+    def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
+        assert isinstance(records, SqliteRecordStore)
+        if records.table != self._joined:
+            self._join(records.table)
+        row: Record | None = self._connection.read_row(self._fetch_exact, (key,))
+        return row
+
+    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
+        found: list[IndexEntry] = []
+        if len(keys) <= FEW:
+            for key in keys:
+                found.extend(self._connection.read(self._find, (key,)))
+            return found
+        for start in range(0, len(keys), LOOKUP_WIDTH):
+            part: list[object] = list(keys[start : start + LOOKUP_WIDTH])
+            found.extend(self._connection.read(self._find_many, padded(part)))
+        return found
+
+    def count_range(self, low: bytes, high: bytes) -> int:
+        return int(self._connection.read_row(self._count, (low, high))[0])
+
+    def _join(self, records: str) -> None:
+        # CROSS JOIN fixes the order: SQLite takes the left table as the outer one.
+        joined = f"FROM {self.table} k CROSS JOIN {records} r ON r.rid = k.rid"
+        self._fetch_exact = f"SELECT r.rid, r.doc, r.ts, r.ttl {joined} WHERE k.key = ?"
+        self._fetch_forward = f"SELECT k.key, k.rid, r.doc, r.ts, r.ttl {joined} {self._ascending}"
+        self._fetch_backward = f"SELECT k.key, k.rid, r.doc, r.ts, r.ttl {joined} {self._descending}"
+        self._joined = records
