@@ -1,0 +1,199 @@
+"""The clocks: wall time can be moved, set and stopped; elapsed time cannot."""
+
+import math
+import sys
+import threading
+import time
+
+import pytest
+
+from mongottl.clock import MAX_WALL_MS, Clock, SystemClock, VirtualClock
+
+YEAR_S = 365 * 86_400
+
+
+class HandClock(Clock):
+    """Both times stand until the test moves them."""
+
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        self.wall_ms = wall_ms
+        self.elapsed_s = 5.0
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+    def monotonic_s(self) -> float:
+        return self.elapsed_s
+
+
+def test_system_clock_shows_wall_time_in_ms() -> None:
+    before_ms = time.time_ns() // 1_000_000
+    shown_ms = SystemClock().now_ms()
+    assert before_ms <= shown_ms <= time.time_ns() // 1_000_000
+
+
+def test_system_clock_elapsed_time_moves_forward() -> None:
+    clock = SystemClock()
+    first_s = clock.monotonic_s()
+    while clock.monotonic_s() == first_s:
+        pass
+    assert 0 < clock.monotonic_s() - first_s < 60
+
+
+def test_virtual_clock_starts_at_the_machines_time() -> None:
+    before_ms = SystemClock().now_ms()
+    shown_ms = VirtualClock().now_ms()
+    assert before_ms <= shown_ms <= SystemClock().now_ms()
+
+
+def test_advance_keeps_the_clock_running_at_an_offset() -> None:
+    base = HandClock()
+    clock = VirtualClock(base)
+    assert clock.advance(30 * 86_400) == 1_700_000_000_000 + 30 * 86_400_000
+    base.wall_ms += 250
+    assert clock.now_ms() == 1_700_000_000_250 + 30 * 86_400_000
+    clock.advance(0.5)
+    assert clock.now_ms() == 1_700_000_000_750 + 30 * 86_400_000
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_wall_time_may_go_backwards(frozen: bool) -> None:
+    clock = VirtualClock(HandClock())
+    clock.freeze(frozen)
+    assert clock.advance(-3600) == 1_700_000_000_000 - 3_600_000
+    assert clock.now_ms() == 1_700_000_000_000 - 3_600_000
+
+
+@pytest.mark.parametrize(("seconds", "step_ms"), [(0.0004, 0), (0.0006, 1), (0.001, 1), (-0.001, -1), (1e-12, 0)])
+def test_advance_counts_whole_milliseconds(seconds: float, step_ms: int) -> None:
+    assert VirtualClock(HandClock(1000)).advance(seconds) == 1000 + step_ms
+
+
+def test_many_small_steps_do_not_drift() -> None:
+    clock = VirtualClock(HandClock())
+    for _ in range(1000):
+        clock.advance(0.1)
+    assert clock.now_ms() == 1_700_000_100_000
+
+
+def test_frozen_clock_stands_still_and_runs_on_from_there() -> None:
+    base = HandClock()
+    clock = VirtualClock(base)
+    assert clock.freeze() == 1_700_000_000_000
+    base.wall_ms += 10_000
+    assert clock.now_ms() == 1_700_000_000_000
+    assert clock.advance(7) == 1_700_000_007_000
+    base.wall_ms += 10_000
+    assert clock.freeze(False) == 1_700_000_007_000
+    base.wall_ms += 1
+    assert clock.now_ms() == 1_700_000_007_001
+
+
+def test_frozen_says_so() -> None:
+    clock = VirtualClock(HandClock())
+    seen = [clock.frozen]
+    for frozen in (True, False):
+        clock.freeze(frozen)
+        seen.append(clock.frozen)
+    assert seen == [False, True, False]
+
+
+def test_freezing_and_thawing_twice_changes_nothing() -> None:
+    base = HandClock()
+    clock = VirtualClock(base)
+    clock.freeze(False)
+    base.wall_ms += 5
+    clock.freeze()
+    base.wall_ms += 5
+    assert clock.freeze() == 1_700_000_000_005
+    clock.freeze(False)
+    assert clock.freeze(False) == 1_700_000_000_005
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_set_wall(frozen: bool) -> None:
+    base = HandClock()
+    clock = VirtualClock(base)
+    clock.freeze(frozen)
+    assert clock.set_wall(0) == 0
+    assert clock.now_ms() == 0
+    base.wall_ms += 40
+    assert clock.now_ms() == (0 if frozen else 40)
+    assert clock.frozen is frozen
+
+
+def test_elapsed_time_is_the_other_clocks_whatever_happens() -> None:
+    base = HandClock()
+    clock = VirtualClock(base)
+    clock.advance(50 * YEAR_S)
+    clock.freeze()
+    assert clock.monotonic_s() == 5.0
+    base.elapsed_s = 6.5
+    clock.set_wall(0)
+    assert clock.monotonic_s() == 6.5
+
+
+def test_years_forward_and_back() -> None:
+    clock = VirtualClock(HandClock())
+    clock.advance(5000 * YEAR_S)
+    assert clock.now_ms() == 1_700_000_000_000 + 5000 * YEAR_S * 1000
+    clock.advance(-5000 * YEAR_S)
+    assert clock.now_ms() == 1_700_000_000_000
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -math.inf, 1e300, 8000 * YEAR_S, -60 * YEAR_S])
+def test_what_leaves_the_years_1970_to_9999_is_refused(seconds: float, frozen: bool) -> None:
+    clock = VirtualClock(HandClock())
+    clock.freeze(frozen)
+    with pytest.raises(ValueError):
+        clock.advance(seconds)
+    assert clock.now_ms() == 1_700_000_000_000
+
+
+def test_both_ends_of_wall_time() -> None:
+    base = HandClock()
+    clock = VirtualClock(base)
+    clock.set_wall(MAX_WALL_MS)
+    base.wall_ms += 1000
+    assert clock.now_ms() == MAX_WALL_MS
+    clock.set_wall(0)
+    base.wall_ms -= 2000
+    assert clock.now_ms() == 0
+    for beyond_ms in (-1, MAX_WALL_MS + 1):
+        with pytest.raises(ValueError, match="1970 and 9999"):
+            clock.set_wall(beyond_ms)
+
+
+def test_wait_until_an_instant() -> None:
+    base = HandClock(10_000)
+    clock = VirtualClock(base)
+    for running in (base, clock):
+        assert running.wait_s(12_500) == 2.5
+        assert running.wait_s(10_000) == 0.0
+        assert running.wait_s(1) == 0.0
+    clock.freeze()
+    assert clock.wait_s(10_001) == math.inf
+    assert clock.wait_s(10_000) == 0.0
+    clock.advance(1)
+    assert clock.wait_s(10_001) == 0.0
+
+
+def test_moves_from_several_threads_all_count() -> None:
+    clock = VirtualClock(HandClock())
+
+    def move() -> None:
+        for _ in range(500):
+            clock.advance(1)
+
+    threads = [threading.Thread(target=move) for _ in range(4)]
+    switch_interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # So that threads really meet within a move.
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch_interval_s)
+    assert clock.now_ms() == 1_700_000_000_000 + 2_000_000
