@@ -1,0 +1,235 @@
+"""The catalogue: every database and collection, kept in memory and in the storage engine.
+
+A database exists while it has a collection. Each change is one unit of work of the engine, and memory follows only when
+that has been committed, so the two never disagree. An index that was still being built when the server stopped is not
+in the stored catalogue; its half-filled data is dropped at the next start.
+"""
+
+import os
+
+from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
+from mongottl.catalog.index import IndexDescriptor, id_index_spec
+from mongottl.document.types import BinData
+from mongottl.document.walk import fields
+from mongottl.storage.interface import SortedDataInterface, StorageEngine, WriteUnitOfWork
+
+
+def new_uuid() -> bytes:
+    """The 16 bytes of a random (version 4) UUID."""
+    data = bytearray(os.urandom(16))
+    data[6] = (data[6] & 0x0F) | 0x40
+    data[8] = (data[8] & 0x3F) | 0x80
+    return bytes(data)
+
+
+class Catalog:
+    """Databases and collections by name. Names are checked by the callers (`catalog.namespace`)."""
+
+    def __init__(self, engine: StorageEngine) -> None:
+        self.engine = engine
+        self._databases: dict[str, dict[str, Collection]] = {}
+        self._by_number: dict[int, Collection] = {}
+        self._last_number = 0
+        self._load()
+
+    def _load(self) -> None:
+        known: set[str] = set()
+        for _, entry in self.engine.catalog_entries():
+            collection = self._loaded(entry)
+            self._remember(collection)
+            known.add(record_store_ident(collection.number))
+            known.update(index.ident for index in collection.indexes)
+        abandoned: list[str] = []
+        for ident in self.engine.idents():
+            self._count_ident(ident)
+            if ident not in known:
+                abandoned.append(ident)
+        if abandoned:
+            with self.engine.unit_of_work() as work:
+                for ident in abandoned:
+                    self.engine.drop_ident(ident)
+                work.commit()
+
+    def _loaded(self, entry: bytes) -> Collection:
+        stored = dict(fields(entry))
+        namespace = str(stored["ns"])
+        database, _, name = namespace.partition(".")
+        uuid = stored["uuid"]
+        options = stored["options"]
+        number = stored["number"]
+        indexes = stored["indexes"]
+        assert isinstance(uuid, BinData)
+        assert isinstance(options, bytes)
+        assert isinstance(number, int)
+        assert isinstance(indexes, list)
+        store = self.engine.record_store(record_store_ident(number))
+        collection = Collection(database, name, number, uuid.data, options, store)
+        loaded: list[IndexEntry] = []
+        for item in indexes:
+            assert isinstance(item, bytes)
+            index = dict(fields(item))
+            spec = index["spec"]
+            assert isinstance(spec, bytes)
+            descriptor = IndexDescriptor(spec)
+            ident = str(index["ident"])
+            data: SortedDataInterface | None = None
+            if not descriptor.is_ttl_setting:
+                data = self.engine.sorted_data(ident, descriptor.unique or descriptor.is_id)
+            loaded.append(IndexEntry(descriptor, ident, data, bool(index["multikey"]), True))
+        collection.set_indexes(loaded)
+        return collection
+
+    def _count_ident(self, ident: str) -> None:
+        number = ident.rpartition("_")[2]
+        if number.isdigit():
+            self._last_number = max(self._last_number, int(number))
+
+    def _remember(self, collection: Collection) -> None:
+        self._databases.setdefault(collection.database, {})[collection.name] = collection
+        self._by_number[collection.number] = collection
+        self._last_number = max(self._last_number, collection.number)
+
+    def _forget(self, collection: Collection) -> None:
+        collections = self._databases[collection.database]
+        del collections[collection.name]
+        del self._by_number[collection.number]
+        if not collections:
+            del self._databases[collection.database]
+
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def lookup(self, database: str, name: str) -> Collection | None:
+        """The collection, or None if there is none of that name."""
+        collections = self._databases.get(database)
+        return None if collections is None else collections.get(name)
+
+    def by_number(self, number: int) -> Collection | None:
+        return self._by_number.get(number)
+
+    def database_names(self) -> list[str]:
+        return sorted(self._databases)
+
+    def database_spelled_otherwise(self, database: str) -> str | None:
+        """An existing database whose name differs from `database` in case only, or None."""
+        if database in self._databases:
+            return None
+        folded = database.lower()
+        for name in self._databases:
+            if name.lower() == folded:
+                return name
+        return None
+
+    def collections(self, database: str) -> list[Collection]:
+        """The database's collections by name; none if it does not exist."""
+        collections = self._databases.get(database, {})
+        return [collections[name] for name in sorted(collections)]
+
+    def all_collections(self) -> list[Collection]:
+        return list(self._by_number.values())
+
+    def create_collection(self, database: str, name: str, options: bytes) -> Collection:
+        """Makes an empty collection with its `_id` index. The caller knows that the name is free and allowed."""
+        number = self._next_number()
+        ident = index_ident(self._next_number())
+        with self.engine.unit_of_work() as work:
+            store = self.engine.create_record_store(record_store_ident(number))
+            collection = Collection(database, name, number, new_uuid(), options, store)
+            data = self.engine.create_sorted_data(ident, True)
+            collection.set_indexes([IndexEntry(IndexDescriptor(id_index_spec()), ident, data, False, True)])
+            self.engine.put_catalog_entry(str(number), collection.entry_document())
+            work.commit()
+        self._remember(collection)
+        return collection
+
+    def drop_collection(self, collection: Collection) -> None:
+        with self.engine.unit_of_work() as work:
+            self.engine.delete_catalog_entry(str(collection.number))
+            for index in collection.writable_indexes:
+                self.engine.drop_ident(index.ident)
+            self.engine.drop_ident(record_store_ident(collection.number))
+            work.commit()
+        self._forget(collection)
+        collection.dropped = True
+        collection.generation += 1
+
+    def rename_collection(self, collection: Collection, database: str, name: str, replaced: Collection | None) -> None:
+        """Gives a collection another name, dropping the one that had it (`dropTarget`) in the same unit of work."""
+        old_database, old_name = collection.database, collection.name
+        with self.engine.unit_of_work() as work:
+            if replaced is not None:
+                self.engine.delete_catalog_entry(str(replaced.number))
+                for index in replaced.writable_indexes:
+                    self.engine.drop_ident(index.ident)
+                self.engine.drop_ident(record_store_ident(replaced.number))
+            collection.rename(database, name)
+            try:
+                self.engine.put_catalog_entry(str(collection.number), collection.entry_document())
+                work.commit()
+            finally:
+                collection.rename(old_database, old_name)
+        if replaced is not None:
+            self._forget(replaced)
+            replaced.dropped = True
+        self._forget(collection)
+        collection.rename(database, name)
+        collection.generation += 1
+        self._remember(collection)
+
+    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
+        """Adds an index that is still to be built; it is stored in the catalogue only by `finish_index`."""
+        ident = index_ident(self._next_number())
+        data: SortedDataInterface | None = None
+        if not descriptor.is_ttl_setting:
+            with self.engine.unit_of_work() as work:
+                data = self.engine.create_sorted_data(ident, descriptor.unique)
+                work.commit()
+        index = IndexEntry(descriptor, ident, data, False, False)
+        collection.set_indexes([*collection.indexes, index])
+        return index
+
+    def finish_index(self, collection: Collection, index: IndexEntry) -> None:
+        index.ready = True
+        self._save(collection)
+        collection.set_indexes(collection.indexes)
+
+    def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
+        """Takes indexes away, built or not."""
+        with self.engine.unit_of_work() as work:
+            kept = [index for index in collection.indexes if index not in removed]
+            before = collection.indexes
+            collection.indexes = kept
+            try:
+                self.engine.put_catalog_entry(str(collection.number), collection.entry_document())
+                for index in removed:
+                    if index.data is not None:
+                        self.engine.drop_ident(index.ident)
+                work.commit()
+            finally:
+                collection.indexes = before
+        collection.set_indexes(kept)
+
+    def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
+        """Changes an index's options, as `collMod` does; its keys stay."""
+        index.descriptor = descriptor
+        self._save(collection)
+        collection.set_indexes(collection.indexes)
+
+    def set_options(self, collection: Collection, options: bytes) -> None:
+        collection.options = options
+        self._save(collection)
+
+    def mark_multikey(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
+        """Notes that an index has become multikey. Must be called inside the unit of work of the write."""
+        index.multikey = True
+        collection.generation += 1
+        if not index.ready:
+            return  # stored when the build is finished
+        work.on_rollback(index.forget_multikey)
+        self.engine.put_catalog_entry(str(collection.number), collection.entry_document())
+
+    def _save(self, collection: Collection) -> None:
+        with self.engine.unit_of_work() as work:
+            self.engine.put_catalog_entry(str(collection.number), collection.entry_document())
+            work.commit()

@@ -1,0 +1,123 @@
+"""One collection as the server holds it: its records, its indexes, its TTL default."""
+
+from mongottl.catalog.index import ID_INDEX_NAME, IndexDescriptor
+from mongottl.catalog.keys import KeyGenerator
+from mongottl.document.build import encode
+from mongottl.document.types import BinData, Value
+from mongottl.storage.interface import RecordStore, SortedDataInterface
+from mongottl.ttl.policy import NO_TTL
+
+
+class IndexEntry:
+    """An index of a collection, with its data.
+
+    data: its keys; None for the TTL setting on `_ts`, which has none.
+    multikey: whether any document has or had an array on the index's paths, so that one document may have several keys.
+    ready: False while it is being built. Until then it serves no reads, and writes maintain it only for records up to
+    `built_through`, since the build has yet to reach the later ones.
+    """
+
+    def __init__(
+        self, descriptor: IndexDescriptor, ident: str, data: SortedDataInterface | None, multikey: bool, ready: bool
+    ) -> None:
+        self.descriptor = descriptor
+        self.ident = ident
+        self.data = data
+        self.multikey = multikey
+        self.ready = ready
+        self.built_through: int = 0
+        self.keys: KeyGenerator = descriptor.key_generator()
+        self.accesses: int = 0
+        self.since_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.descriptor.name
+
+    def forget_multikey(self) -> None:
+        """Undoes the mark of a write that was rolled back."""
+        self.multikey = False
+
+    def covers_record(self, rid: int) -> bool:
+        """Whether a write of this record must maintain the index."""
+        return self.ready or rid <= self.built_through
+
+    def keys_of(self, document: bytes) -> list[bytes]:
+        """The document's keys; none if a partial index leaves it out."""
+        partial = self.descriptor.partial_match
+        if partial is not None and not partial.matches(document):
+            return []
+        return self.keys.keys_of(document)
+
+    def entry_document(self) -> dict[str, Value]:
+        return {"spec": self.descriptor.spec, "ident": self.ident, "multikey": self.multikey}
+
+
+class Collection:
+    """A collection of documents.
+
+    number: unique among the collections of this server since it was created; names it in the timing wheel.
+    options: the options of `create`, as raw BSON. default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
+    writable_indexes: those with keys, ready or being built; a write maintains them all.
+    """
+
+    def __init__(self, database: str, name: str, number: int, uuid: bytes, options: bytes, store: RecordStore) -> None:
+        self.database = database
+        self.name = name
+        self.namespace = f"{database}.{name}"
+        self.number = number
+        self.uuid = BinData(uuid, 4)
+        self.options = options
+        self.store = store
+        self.indexes: list[IndexEntry] = []
+        self.writable_indexes: list[IndexEntry] = []
+        self.date_ttl_indexes: list[IndexEntry] = []
+        self.default_ttl_s: int = NO_TTL
+        self.id_index: IndexEntry | None = None
+        self.dropped = False
+        self.generation: int = 0
+
+    def set_indexes(self, indexes: list[IndexEntry]) -> None:
+        """Takes a new list of indexes and everything that follows from it."""
+        self.indexes = indexes
+        self.writable_indexes = [index for index in indexes if index.data is not None]
+        self.date_ttl_indexes = [index for index in indexes if index.descriptor.expire_after_s is not None]
+        self.default_ttl_s = NO_TTL
+        self.id_index = None
+        self.generation += 1
+        for index in indexes:
+            if index.descriptor.is_ttl_setting:
+                self.default_ttl_s = index.descriptor.default_ttl_s
+            if index.name == ID_INDEX_NAME:
+                self.id_index = index
+
+    def index_named(self, name: str) -> IndexEntry | None:
+        for index in self.indexes:
+            if index.name == name:
+                return index
+        return None
+
+    def rename(self, database: str, name: str) -> None:
+        self.database = database
+        self.name = name
+        self.namespace = f"{database}.{name}"
+
+    def entry_document(self) -> bytes:
+        """What the catalogue stores of this collection."""
+        return encode(
+            {
+                "ns": self.namespace,
+                "number": self.number,
+                "uuid": self.uuid,
+                "options": self.options,
+                "indexes": [index.entry_document() for index in self.indexes if index.ready],
+            }
+        )
+
+
+def record_store_ident(number: int) -> str:
+    return f"collection_{number}"
+
+
+def index_ident(number: int) -> str:
+    return f"index_{number}"

@@ -1,0 +1,53 @@
+"""Database and collection names, and what they may look like.
+
+Source: MongoDB's "Limits and Thresholds", naming restrictions.
+"""
+
+from typing import Final
+
+from mongottl.errors import CommandError, ErrorCode
+
+MAX_DATABASE_NAME_BYTES: Final = 63
+MAX_NAMESPACE_BYTES: Final = 255
+_FORBIDDEN_IN_DATABASE: Final = '/\\. "$\0'
+SYSTEM_DATABASES: Final = ("admin", "config", "local")
+
+
+def check_database_name(name: str) -> None:
+    """InvalidNamespace (73) unless `name` may name a database."""
+    if name == "" or len(name.encode("utf-8")) > MAX_DATABASE_NAME_BYTES:
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid database name: '{name}'")
+    for character in _FORBIDDEN_IN_DATABASE:
+        if character in name:
+            raise CommandError(ErrorCode.InvalidNamespace, f"Invalid database name: '{name}'")
+
+
+def check_collection_name(database: str, collection: str) -> None:
+    """InvalidNamespace (73) unless `collection` may name a collection that a command reads or writes."""
+    full = f"{database}.{collection}"
+    if collection == "" or "\0" in collection or collection.startswith("."):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified '{full}'")
+
+
+def check_new_collection_name(database: str, collection: str) -> None:
+    """The stricter rules for a collection that is about to be created, by `create`, an insert or a rename."""
+    check_collection_name(database, collection)
+    full = f"{database}.{collection}"
+    if "$" in collection or collection.endswith("."):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {collection}")
+    if len(full.encode("utf-8")) > MAX_NAMESPACE_BYTES:
+        raise CommandError(
+            ErrorCode.InvalidNamespace,
+            f"Fully qualified namespace is too long. Namespace: {full} Max: {MAX_NAMESPACE_BYTES}",
+        )
+    if collection.startswith("system.") and collection not in ("system.js", "system.users", "system.views"):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid system namespace: {full}")
+
+
+def split_namespace(full: str) -> tuple[str, str]:
+    """("db", "a.b") of "db.a.b". InvalidNamespace (73) where one part is missing."""
+    database, dot, collection = full.partition(".")
+    if dot == "" or database == "" or collection == "":
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified '{full}'")
+    check_database_name(database)
+    return database, collection

@@ -1,0 +1,107 @@
+"""The table of commands. A command registers itself by the decorator above its body; nothing else lists it.
+
+    @command("ping", PingRequest, help="Answers at once.")
+    def ping(op: OperationContext, request: PingRequest) -> Reply: ...
+
+`listCommands`, the dispatcher and the README's support table all read `COMMANDS` and `UNSUPPORTED_COMMANDS`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from mongottl.commands.request import RequestParser, parser_for
+from mongottl.document.types import Value
+from mongottl.exec.context import OperationContext, Steps
+
+# A reply without its `ok`, or the whole reply document ready made.
+Reply: TypeAlias = dict[str, Value] | bytes
+CommandFunction: TypeAlias = Callable[[OperationContext, Any], Reply | Steps[Reply]]
+
+
+class CommandSpec:
+    """One command.
+
+    admin_only: runs on the `admin` database alone. retryable: a write for which drivers send a `txnNumber`.
+    test_only: exists only with --enable-test-commands. counter: its group in serverStatus' `opcounters`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: CommandFunction,
+        request: type[Any],
+        help: str,
+        admin_only: bool,
+        writes: bool,
+        test_only: bool,
+        counter: str,
+        family: str,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.request = request
+        self.parser: RequestParser = parser_for(name, request)
+        self.help = help
+        self.admin_only = admin_only
+        self.writes = writes
+        self.test_only = test_only
+        self.counter = counter
+        self.family = family
+
+
+COMMANDS: Final[dict[str, CommandSpec]] = {}
+
+
+def command(
+    name: str,
+    request: type[Any],
+    *,
+    help: str,
+    aliases: tuple[str, ...] = (),
+    admin_only: bool = False,
+    writes: bool = False,
+    test_only: bool = False,
+    counter: str = "command",
+) -> Callable[[CommandFunction], CommandFunction]:
+    """Registers the function below as a command, under its name and aliases."""
+
+    def register(function: CommandFunction) -> CommandFunction:
+        family = function.__module__.rpartition(".")[2]
+        spec = CommandSpec(name, function, request, help, admin_only, writes, test_only, counter, family)
+        for known in (name, *aliases):
+            if known in COMMANDS or known in UNSUPPORTED_COMMANDS:
+                raise ValueError(f"command {known} is registered twice")
+            COMMANDS[known] = spec
+        return function
+
+    return register
+
+
+# Commands of MongoDB 8.2 that mongottl knows by name and refuses, with CommandNotSupported (115).
+UNSUPPORTED_COMMANDS: Final = frozenset(
+    """
+    abortReshardCollection abortTransaction addShard addShardToZone analyze appendOplogNote applyOps authenticate
+    autoCompact balancerCollectionStatus balancerStart balancerStatus balancerStop bulkWrite checkMetadataConsistency
+    checkShardingIndex cleanupOrphaned cleanupReshardCollection clearJumboFlag cloneCollectionAsCapped
+    clusterAbortTransaction clusterCommitTransaction commitReshardCollection commitTransaction compact
+    compactStructuredEncryptionData configureQueryAnalyzer connPoolStats connPoolSync convertToCapped
+    coordinateCommitTransaction createRole createSearchIndexes createUser currentOp dataSize dbHash
+    dropAllRolesFromDatabase dropAllUsersFromDatabase dropConnections dropRole dropSearchIndex dropUser enableSharding
+    features filemd5 flushRouterConfig fsync fsyncUnlock getClusterParameter getDefaultRWConcern
+    getShardMap getShardVersion getnonce godinsert grantPrivilegesToRole grantRolesToRole grantRolesToUser
+    invalidateUserCache isdbgrid killAllSessions killAllSessionsByPattern killOp
+    listSearchIndexes listShards lockInfo logApplicationMessage logRotate logout makeSnapshot mapReduce mergeChunks
+    moveChunk moveCollection movePrimary moveRange netstat planCacheClear planCacheClearFilters
+    planCacheListFilters planCacheSetFilter prepareTransaction profile reIndex refineCollectionShardKey removeShard
+    removeShardFromZone repairDatabase replSetAbortPrimaryCatchUp replSetFreeze replSetGetConfig replSetGetRBID
+    replSetGetStatus replSetInitiate replSetMaintenance replSetReconfig replSetResizeOplog replSetStepDown
+    replSetSyncFrom resetPlacementHistory reshardCollection revokePrivilegesFromRole revokeRolesFromRole
+    revokeRolesFromUser rolesInfo rotateCertificates saslContinue saslStart setAllowMigrations
+    setClusterParameter setDefaultRWConcern setFeatureCompatibilityVersion setIndexCommitQuorum
+    setQuerySettings removeQuerySettings setShardVersion setUserWriteBlockMode shardCollection shardConnPoolStats
+    shardDrainingStatus shardingState shutdown sleep split splitChunk splitVector startRecordingTraffic
+    stopRecordingTraffic testDeprecation top transitionFromDedicatedConfigServer transitionToDedicatedConfigServer
+    unshardCollection untrackUnshardedCollection updateRole updateSearchIndex updateUser updateZoneKeyRange usersInfo
+    validate validateDBMetadata voteCommitIndexBuild waitForFailPoint whatsmysni
+    """.split()
+)

@@ -1,0 +1,352 @@
+"""From a command's body to its typed request.
+
+A command declares its request as a NamedTuple whose fields carry a `Field`:
+
+    class CountRequest(NamedTuple):
+        collection: Annotated[str, Field("count", COLLECTION)]
+        query: Annotated[bytes, Field("query", DOCUMENT)] = EMPTY_DOCUMENT
+
+Unknown fields are refused (40415), as are duplicate (40413), missing (40414) and wrongly typed ones (14). A field that
+is null counts as absent. The arguments that every command takes (`lsid`, `maxTimeMS`, …) go to `GenericArguments`.
+
+Source: the errors of mongod's command parser; the generic arguments of MongoDB's command reference.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from mypy_extensions import i64
+
+from mongottl.document.types import (
+    ARRAY,
+    BOOL,
+    DECIMAL128,
+    DOCUMENT,
+    DOUBLE,
+    INT32,
+    INT64,
+    MISSING,
+    NULL,
+    STRING,
+    UNDEFINED,
+    Decimal128,
+    Value,
+    type_name,
+)
+from mongottl.document.walk import ElementCursor, find_field_at, read_embedded, read_string, skip_value
+from mongottl.errors import CommandError, ErrorCode
+
+# Kinds of fields. Each says which BSON types are accepted and what the value becomes.
+ANY_KIND: Final = 0  # any type, decoded
+COLLECTION_KIND: Final = 1  # the collection's name, a string
+TEXT_KIND: Final = 2
+DOCUMENT_KIND: Final = 3  # raw bytes
+BOOL_KIND: Final = 4  # bool or number
+WHOLE_KIND: Final = 5  # a number >= 0, integral
+INTEGER_KIND: Final = 6  # an integral number
+ARRAY_KIND: Final = 7  # list of decoded values
+DOCUMENTS_KIND: Final = 8  # list of raw documents; also from a document sequence
+HINT_KIND: Final = 9  # document or string
+IGNORED_KIND: Final = 10  # known to mongod, without meaning here
+PIPELINE_OR_DOCUMENT_KIND: Final = 11  # raw document, or list
+ONE_KIND: Final = 12  # the command's own name where it names no collection: any value
+UNSUPPORTED_KIND: Final = 13  # known to mongod, refused by name
+NUMBER_KIND: Final = 14  # any number, decoded
+
+_EXPECTED: Final = {
+    COLLECTION_KIND: "string",
+    TEXT_KIND: "string",
+    DOCUMENT_KIND: "object",
+    BOOL_KIND: "[bool, long, int, decimal, double]",
+    WHOLE_KIND: "[long, int, decimal, double]",
+    INTEGER_KIND: "[long, int, decimal, double]",
+    NUMBER_KIND: "[long, int, decimal, double]",
+    ARRAY_KIND: "array",
+    DOCUMENTS_KIND: "array",
+    HINT_KIND: "[string, object]",
+    PIPELINE_OR_DOCUMENT_KIND: "[object, array]",
+}
+
+
+class Field(NamedTuple):
+    """One field of a request on the wire: its name and its kind."""
+
+    name: str
+    kind: int = ANY_KIND
+
+
+COLLECTION: Final = COLLECTION_KIND
+TEXT: Final = TEXT_KIND
+DOCUMENT_FIELD: Final = DOCUMENT_KIND
+BOOL_FIELD: Final = BOOL_KIND
+WHOLE: Final = WHOLE_KIND
+INTEGER: Final = INTEGER_KIND
+NUMBER: Final = NUMBER_KIND
+ARRAY_FIELD: Final = ARRAY_KIND
+DOCUMENTS: Final = DOCUMENTS_KIND
+HINT: Final = HINT_KIND
+IGNORED: Final = IGNORED_KIND
+PIPELINE_OR_DOCUMENT: Final = PIPELINE_OR_DOCUMENT_KIND
+ONE: Final = ONE_KIND
+UNSUPPORTED: Final = UNSUPPORTED_KIND
+ANY: Final = ANY_KIND
+
+
+class GenericArguments:
+    """The arguments that every command takes."""
+
+    def __init__(self) -> None:
+        self.database = ""
+        self.lsid: bytes | None = None
+        self.txn_number: int | None = None
+        self.autocommit: bool | None = None
+        self.start_transaction = False
+        self.max_time_ms = 0
+        self.comment: Value = MISSING
+        self.read_concern: bytes | None = None
+        self.write_concern: bytes | None = None
+        self.read_preference: bytes | None = None
+        self.api_version = ""
+        self.api_strict = False
+
+
+_GENERIC: Final[dict[bytes, int]] = {
+    b"$db": 1,
+    b"lsid": 2,
+    b"$clusterTime": 0,
+    b"txnNumber": 3,
+    b"autocommit": 4,
+    b"startTransaction": 5,
+    b"maxTimeMS": 6,
+    b"comment": 7,
+    b"readConcern": 8,
+    b"writeConcern": 9,
+    b"$readPreference": 10,
+    b"apiVersion": 11,
+    b"apiStrict": 12,
+    b"apiDeprecationErrors": 0,
+    b"$audit": 0,
+    b"$client": 0,
+    b"$configServerState": 0,
+    b"$configTime": 0,
+    b"$topologyTime": 0,
+    b"$oplogQueryData": 0,
+    b"$queryOptions": 0,
+    b"$replData": 0,
+    b"$impersonatedUser": 0,
+    b"mayBypassWriteBlocking": 0,
+    b"maxTimeMSOpOnly": 0,
+    b"clientOperationKey": 0,
+    b"tracking_info": 0,
+    b"help": 0,
+}
+
+
+class RequestParser:
+    """Parses the bodies of one command.
+
+    fields: wire name and kind of each field, in the order of the request's slots. required: how many of the first of
+    them have no default.
+    """
+
+    def __init__(self, command: str, fields: list[Field], defaults: list[Value]) -> None:
+        self.command = command
+        self._fields = fields
+        self._defaults = defaults
+        self._required = len(fields) - len(defaults)
+        self._slots: dict[bytes, int] = {field.name.encode("utf-8"): slot for slot, field in enumerate(fields)}
+        self._kinds: list[int] = [field.kind for field in fields]
+
+    def parse(self, body: bytes, sequences: list[tuple[str, list[bytes]]], generic: GenericArguments) -> list[Value]:
+        """The values of the request's fields in order; fills `generic` on the way."""
+        values: list[Value] = [MISSING] * len(self._fields)
+        cursor = ElementCursor(body, 0)
+        first = True
+        while cursor.next():
+            name = cursor.name_bytes()
+            slot = self._slots.get(name, -1)
+            if slot < 0 and first:
+                slot = 0  # an alias of the command, or its name in another case
+            first = False
+            if slot < 0:
+                self._take_generic(body, cursor, name, generic)
+                continue
+            if values[slot] is not MISSING:
+                raise CommandError(40413, f"BSON field '{self.command}.{cursor.name()}' is a duplicate field")
+            values[slot] = self._value(body, self._kinds[slot], cursor)
+        for identifier, documents in sequences:
+            self._take_sequence(identifier, documents, values)
+        for place in range(len(values)):
+            if values[place] is MISSING:
+                if place < self._required:
+                    raise CommandError(
+                        40414,
+                        f"BSON field '{self.command}.{self._fields[place].name}' is missing but a required field",
+                    )
+                values[place] = self._defaults[place - self._required]
+        return values
+
+    def _take_sequence(self, identifier: str, documents: list[bytes], values: list[Value]) -> None:
+        slot = self._slots.get(identifier.encode("utf-8"), -1)
+        if slot < 0 or self._kinds[slot] != DOCUMENTS_KIND:
+            raise CommandError(40415, f"BSON field '{self.command}.{identifier}' is an unknown field.")
+        if values[slot] is not MISSING:
+            raise CommandError(40413, f"BSON field '{self.command}.{identifier}' is a duplicate field")
+        values[slot] = documents
+
+    def _take_generic(self, body: bytes, cursor: ElementCursor, name: bytes, generic: GenericArguments) -> None:
+        which = _GENERIC.get(name, -1)
+        type_code: i64 = cursor.type_code
+        if which < 0:
+            raise CommandError(40415, f"BSON field '{self.command}.{cursor.name()}' is an unknown field.")
+        if which == 1:
+            self._expect(cursor, type_code == STRING, "string")
+            generic.database = read_string(body, cursor.value)
+        elif which == 2:
+            if type_code == NULL:
+                return
+            self._expect(cursor, type_code == DOCUMENT, "object")
+            generic.lsid = read_embedded(body, cursor.value)
+        elif which == 0 or type_code == NULL or type_code == UNDEFINED:
+            return
+        elif which == 3:
+            self._expect(cursor, type_code == INT64, "long")
+            number = cursor.decoded()
+            assert isinstance(number, int)
+            generic.txn_number = number
+        elif which == 4:
+            self._expect(cursor, type_code == BOOL, "bool")
+            generic.autocommit = body[cursor.value] != 0
+        elif which == 5:
+            self._expect(cursor, type_code == BOOL, "bool")
+            generic.start_transaction = body[cursor.value] != 0
+        elif which == 6:
+            generic.max_time_ms = self._max_time_ms(body, cursor)
+        elif which == 7:
+            generic.comment = cursor.decoded()
+        elif which == 8:
+            self._expect(cursor, type_code == DOCUMENT, "object")
+            generic.read_concern = read_embedded(body, cursor.value)
+        elif which == 9:
+            self._expect(cursor, type_code == DOCUMENT, "object")
+            generic.write_concern = read_embedded(body, cursor.value)
+        elif which == 10:
+            self._expect(cursor, type_code == DOCUMENT, "object")
+            generic.read_preference = read_embedded(body, cursor.value)
+        elif which == 11:
+            self._expect(cursor, type_code == STRING, "string")
+            generic.api_version = read_string(body, cursor.value)
+        elif which == 12:
+            self._expect(cursor, type_code == BOOL, "bool")
+            generic.api_strict = body[cursor.value] != 0
+
+    def _max_time_ms(self, body: bytes, cursor: ElementCursor) -> int:
+        number = self._integral(cursor, cursor.decoded())
+        if number < 0 or number > 2**31 - 1:
+            raise CommandError(
+                ErrorCode.BadValue,
+                f"{number} value for maxTimeMS is out of range [0, {2**31 - 1}]",
+            )
+        return number
+
+    def _expect(self, cursor: ElementCursor, right: bool, expected: str) -> None:
+        if not right:
+            raise self._wrong_type(cursor, expected)
+
+    def _wrong_type(self, cursor: ElementCursor, expected: str) -> CommandError:
+        form = "types" if expected.startswith("[") else "type"
+        return CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field '{self.command}.{cursor.name()}' is the wrong type '{type_name(int(cursor.type_code))}',"
+            f" expected {form} '{expected}'",
+        )
+
+    def _value(self, body: bytes, kind: int, cursor: ElementCursor) -> Value:
+        type_code: i64 = cursor.type_code
+        if kind == COLLECTION_KIND:
+            if type_code != STRING:
+                raise CommandError(
+                    ErrorCode.InvalidNamespace,
+                    f"collection name has invalid type {type_name(int(type_code))}",
+                )
+            return read_string(body, cursor.value)
+        if kind == ONE_KIND:
+            return cursor.decoded()
+        if kind == IGNORED_KIND or type_code == NULL or type_code == UNDEFINED:
+            return cursor.decoded() if kind == ANY_KIND else MISSING
+        if kind == DOCUMENT_KIND and type_code == DOCUMENT:
+            return read_embedded(body, cursor.value)
+        if kind == WHOLE_KIND or kind == INTEGER_KIND:
+            number = self._integral(cursor, cursor.decoded())
+            if number < 0 and kind == WHOLE_KIND:
+                raise CommandError(51024, f"BSON field '{cursor.name()}' value must be >= 0, actual value '{number}'")
+            return number
+        if kind == BOOL_KIND:
+            if type_code == BOOL:
+                return body[cursor.value] != 0
+            if type_code == INT32 or type_code == INT64 or type_code == DOUBLE or type_code == DECIMAL128:
+                value = cursor.decoded()
+                return value.to_decimal() != 0 if isinstance(value, Decimal128) else bool(value)
+        elif kind == TEXT_KIND and type_code == STRING:
+            return read_string(body, cursor.value)
+        elif kind == DOCUMENTS_KIND and type_code == ARRAY:
+            return self._documents(body, cursor)
+        elif kind == ARRAY_KIND and type_code == ARRAY:
+            return cursor.decoded()
+        elif kind == HINT_KIND and (type_code == STRING or type_code == DOCUMENT):
+            return cursor.decoded()
+        elif kind == PIPELINE_OR_DOCUMENT_KIND and (type_code == DOCUMENT or type_code == ARRAY):
+            return cursor.decoded()
+        elif kind == NUMBER_KIND and type_code in (INT32, INT64, DOUBLE, DECIMAL128):
+            return cursor.decoded()
+        elif kind == ANY_KIND:
+            return cursor.decoded()
+        elif kind == UNSUPPORTED_KIND:
+            raise CommandError(
+                ErrorCode.CommandNotSupported, f"The option '{self.command}.{cursor.name()}' is not supported yet"
+            )
+        raise self._wrong_type(cursor, _EXPECTED[kind])
+
+    def _integral(self, cursor: ElementCursor, value: Value) -> int:
+        """A number as an int, truncated as mongod does it. TypeMismatch for what is no number."""
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
+            raise self._wrong_type(cursor, "[long, int, decimal, double]")
+        if isinstance(value, int):
+            return int(value)
+        decimal = value.to_decimal() if isinstance(value, Decimal128) else value
+        if decimal != decimal:
+            return 0
+        if decimal >= 2**63:
+            return 2**63 - 1
+        if decimal <= -(2**63):
+            return -(2**63)
+        return int(decimal)
+
+    def _documents(self, body: bytes, cursor: ElementCursor) -> list[Value]:
+        documents: list[Value] = []
+        elements = ElementCursor(body, cursor.value)
+        while elements.next():
+            if elements.type_code != DOCUMENT:
+                raise CommandError(
+                    ErrorCode.TypeMismatch,
+                    f"BSON field '{self.command}.{cursor.name()}.{elements.name()}' is the wrong type"
+                    f" '{type_name(int(elements.type_code))}', expected type 'object'",
+                )
+            documents.append(read_embedded(body, elements.value))
+        return documents
+
+
+def session_key(lsid: bytes) -> bytes:
+    """The bytes that identify a session: the value of `lsid.id`, a UUID. BadValue (2) where it is none."""
+    type_code, pos = find_field_at(lsid, 0, b"id")
+    if type_code != 5:
+        raise CommandError(ErrorCode.BadValue, "BSON field 'lsid.id' is missing or not a UUID")
+    return lsid[pos : skip_value(lsid, type_code, pos)]
+
+
+def parser_for(command: str, request: type[Any]) -> RequestParser:
+    """The parser of a request class, read from its annotations."""
+    fields: list[Field] = []
+    for annotation in request.__annotations__.values():
+        [field] = annotation.__metadata__
+        fields.append(field)
+    return RequestParser(command, fields, list(request._field_defaults.values()))

@@ -1,0 +1,133 @@
+"""Every setting of the server, in one table: command line, environment, `getParameter` and the README read it here.
+
+A setting is a field of `ServerConfig` plus one row of `SETTINGS`; a test holds the two together. Nothing is parsed
+twice: the command line and the environment both go through `Setting.parse`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+VERSION: Final = "0.1.0"
+
+DIALECTS: Final = ("mongodb", "cosmos")
+LOG_FORMATS: Final = ("text", "json")
+# What a client may believe to talk to: MongoDB's version and its maxWireVersion.
+WIRE_VERSIONS: Final = {"4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25, "8.2": 27}
+DEFAULT_VERSIONS: Final = {"mongodb": "8.2", "cosmos": "7.0"}
+
+
+@dataclass
+class ServerConfig:
+    """The settings of one server; see `SETTINGS` for what each means."""
+
+    host: str = "127.0.0.1"
+    port: int = 27017
+    data_dir: str | None = None
+    dialect: str = "mongodb"
+    server_version: str | None = None
+    enable_test_commands: bool = False
+    replica_set: str = "globaldb"
+    advertise_host: str | None = None
+    refresh_on_noop: bool = True
+    ttl_monitor_enabled: bool = True
+    max_connections: int = 10_000
+    cursor_timeout_s: int = 600
+    log_format: str = "text"
+    quiet: bool = False
+
+    def announced_version(self) -> str:
+        """The MongoDB version that `buildInfo` names."""
+        return self.server_version or DEFAULT_VERSIONS[self.dialect]
+
+    def max_wire_version(self) -> int:
+        return WIRE_VERSIONS[self.announced_version()]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table.
+
+    field: the attribute of `ServerConfig`. value: "text", "number" or "switch" (present or absent).
+    choices: the values allowed, or none. parameter: the name under which `getParameter` shows it ("" if it does not).
+    """
+
+    field: str
+    value: str
+    help: str
+    choices: tuple[str, ...] = ()
+    parameter: str = ""
+
+    @property
+    def option(self) -> str:
+        """The command-line option: `--data-dir`."""
+        return "--" + self.field.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable: `MONGOTTL_DATA_DIR`."""
+        return "MONGOTTL_" + self.field.upper()
+
+    def parse(self, text: str) -> str | int | bool:
+        """The value of an option's or variable's text. ValueError says what would have been right."""
+        if self.value == "number":
+            if not text.isdigit():
+                raise ValueError(f"{self.option}: a whole number is needed, not {text!r}")
+            return int(text)
+        if self.value == "switch":
+            if text.lower() not in ("1", "0", "true", "false", "yes", "no"):
+                raise ValueError(f"{self.variable}: true or false is needed, not {text!r}")
+            return text.lower() in ("1", "true", "yes")
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{self.option}: one of {', '.join(self.choices)} is needed, not {text!r}")
+        return text
+
+
+SETTINGS: Final[tuple[Setting, ...]] = (
+    Setting("host", "text", "Address to listen on."),
+    Setting("port", "number", "TCP port to listen on; 0 picks a free one."),
+    Setting("data_dir", "text", "Folder for the data; without it everything is kept in memory and lost at the end."),
+    Setting(
+        "dialect", "text", "Whose rules apply beyond TTL: MongoDB's, or the refusals and codes of Cosmos DB.", DIALECTS
+    ),
+    Setting(
+        "server_version",
+        "text",
+        "MongoDB version to announce; by default 8.2, or 7.0 as `cosmos`.",
+        tuple(WIRE_VERSIONS),
+    ),
+    Setting(
+        "enable_test_commands",
+        "switch",
+        "Allow advanceClock, freezeClock and configureFailPoint.",
+        (),
+        "enableTestCommands",
+    ),
+    Setting("replica_set", "text", "Name of the one-member replica set that is shown to drivers."),
+    Setting("advertise_host", "text", "host:port that `hello` names; by default the address by which the client came."),
+    Setting(
+        "refresh_on_noop",
+        "switch",
+        "Whether an update that matches a document but changes nothing restarts its lifetime.",
+    ),
+    Setting("ttl_monitor_enabled", "switch", "Whether expired documents are purged.", (), "ttlMonitorEnabled"),
+    Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns"),
+    Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed."),
+    Setting("log_format", "text", "Form of the log on standard error: readable lines, or mongod's JSON.", LOG_FORMATS),
+    Setting("quiet", "switch", "Log only warnings and errors."),
+)
+
+
+def config_from(values: Mapping[str, str]) -> ServerConfig:
+    """A configuration from texts by field name; what is absent keeps its default. ValueError for a bad value."""
+    config = ServerConfig()
+    for setting in SETTINGS:
+        text = values.get(setting.field)
+        if text is not None:
+            setattr(config, setting.field, setting.parse(text))
+    return config
+
+
+def config_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The texts of the settings that the environment names, by field."""
+    return {s.field: environment[s.variable] for s in SETTINGS if s.variable in environment}

@@ -1,0 +1,26 @@
+"""What Azure Cosmos DB for MongoDB (request-unit service, 3.6 to 7.0) refuses, and how its replies differ.
+
+Source: Microsoft's feature-support articles for server versions 3.6 to 7.0.
+"""
+
+from typing import Final
+
+# `startSession` and its like are documented as absent; `endSessions`, which drivers send unasked at close, is accepted.
+# getLog, getParameter and getCmdLineOpts are probed by shells, which take the refusal calmly.
+REFUSED_COMMANDS: Final = frozenset(
+    """
+    collMod connectionStatus getCmdLineOpts getLog getParameter killSessions listCommands refreshSessions renameCollection
+    serverStatus setParameter startSession
+    """.split()
+)
+
+REPLY_TYPES: Final = {
+    "buildInfo": "BuildInfoResponse",
+    "createIndexes": "CreateIndexesResponse",
+    "dropIndexes": "DropIndexesResponse",
+    "hello": "IsMasterResponse",
+}
+
+DATE_TTL_REFUSAL: Final = "The 'expireAfterSeconds' option is supported on '_ts' field only."
+MAX_MESSAGE_SIZE_BYTES: Final = 4_194_304
+MAX_WRITE_BATCH_SIZE: Final = 1000

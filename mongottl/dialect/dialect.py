@@ -1,0 +1,56 @@
+"""What a dialect is, and the two there are."""
+
+from mongottl.dialect import cosmos
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+
+
+class Dialect:
+    """The refusals and habits of one kind of server.
+
+    refused_commands: commands that exist but are refused with CommandNotSupported (115).
+    reply_types: command to the `_t` that its replies begin with.
+    date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        refused_commands: frozenset[str] = frozenset(),
+        reply_types: dict[str, str] | None = None,
+        date_ttl_refusal: str | None = None,
+        max_message_size_bytes: int = 48_000_000,
+        max_write_batch_size: int = 100_000,
+    ) -> None:
+        self.name = name
+        self.refused_commands = refused_commands
+        self.reply_types: dict[str, str] = {} if reply_types is None else reply_types
+        self.date_ttl_refusal = date_ttl_refusal
+        self.max_message_size_bytes = max_message_size_bytes
+        self.max_write_batch_size = max_write_batch_size
+
+    def check_command(self, name: str) -> None:
+        """CommandNotSupported (115) for a command that this kind of server does not have."""
+        if name in self.refused_commands:
+            raise CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported")
+
+    def dress_reply(self, command: str, reply: dict[str, Value]) -> dict[str, Value]:
+        """The reply as this kind of server gives it."""
+        reply_type = self.reply_types.get(command)
+        if reply_type is None:
+            return reply
+        return {"_t": reply_type, **reply}
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of a `--dialect` value."""
+    if name == "cosmos":
+        return Dialect(
+            "cosmos",
+            cosmos.REFUSED_COMMANDS,
+            cosmos.REPLY_TYPES,
+            cosmos.DATE_TTL_REFUSAL,
+            cosmos.MAX_MESSAGE_SIZE_BYTES,
+            cosmos.MAX_WRITE_BATCH_SIZE,
+        )
+    return Dialect("mongodb")

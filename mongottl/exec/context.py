@@ -1,0 +1,117 @@
+"""What a server has, and what one command has.
+
+A command runs to its end without suspending unless it is long or has to wait. Then it is a generator of steps: it
+yields None where others may run in between, or a `Wait`; whatever drives it (the trio shell, or `run_to_end` in tests)
+resumes it. Between two steps anything may have changed: collections dropped, documents expired, the clock moved.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Final, TypeAlias, TypeVar
+
+from mongottl.catalog.catalog import Catalog
+from mongottl.clock import Clock
+from mongottl.config import ServerConfig
+from mongottl.dialect import Dialect, dialect_named
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.client import ClientInfo
+from mongottl.exec.cursors import CursorRegistry
+from mongottl.exec.failpoints import FailPoints
+from mongottl.exec.metrics import Metrics
+from mongottl.exec.object_ids import ObjectIdGenerator
+from mongottl.exec.sessions import SessionRegistry
+from mongottl.storage.interface import StorageEngine
+from mongottl.ttl.wheel import TimingWheel
+
+T = TypeVar("T")
+
+MS_PER_S: Final = 1000
+
+
+class Wait:
+    """A step that lets time pass: resume after `seconds` of elapsed time, or at shutdown."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+class Flush:
+    """A step after which all that was committed so far is on disk: `j: true` waits for it."""
+
+
+Steps: TypeAlias = Generator[Wait | Flush | None, None, T]
+
+
+def run_to_end(steps: Steps[T]) -> T:
+    """Drives a generator of steps without ever letting others run: for tests and for start-up."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
+class ServiceContext:
+    """Everything that the commands of one server share."""
+
+    def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine) -> None:
+        self.config = config
+        self.dialect: Dialect = dialect_named(config.dialect)
+        self.clock = clock
+        self.engine = engine
+        self.catalog = Catalog(engine)
+        self.cursors = CursorRegistry()
+        self.sessions = SessionRegistry()
+        self.metrics = Metrics()
+        self.fail_points = FailPoints()
+        self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
+        self.started_ms = clock.now_ms()
+        self.started_monotonic_s = clock.monotonic_s()
+        self.object_ids = ObjectIdGenerator()
+        self.ttl_monitor_enabled = config.ttl_monitor_enabled
+        self.purging = False
+        # Called when something was armed that is due before all else, or the clock was moved: the reaper looks again.
+        self.wake_reaper: Callable[[], None] = _nothing
+        # Called after commits: whoever flushes to disk has something to do.
+        self.note_write: Callable[[], None] = _nothing
+        # Set when the server stops; long operations then end with InterruptedAtShutdown.
+        self.stopping = False
+
+
+def _nothing() -> None:
+    pass
+
+
+class OperationContext:
+    """One command under way.
+
+    now_ms: the one instant that `_ts`, `$$NOW`, ObjectIds and expiry of this command use.
+    session_key: the bytes of the logical session's id, or None. txn_number: of a retryable write, or None.
+    deadline_s: elapsed time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
+    """
+
+    def __init__(self, service: ServiceContext, client: ClientInfo, database: str) -> None:
+        self.service = service
+        self.client = client
+        self.database = database
+        self.catalog = service.catalog
+        self.now_ms: int = service.clock.now_ms()
+        self.now_s: int = self.now_ms // MS_PER_S
+        self.session_key: bytes | None = None
+        self.txn_number: int | None = None
+        self.deadline_s = 0.0
+        self.comment: Value = None
+        self.killed = False
+
+    def set_max_time_ms(self, max_time_ms: int) -> None:
+        if max_time_ms > 0:
+            self.deadline_s = self.service.clock.monotonic_s() + max_time_ms / MS_PER_S
+
+    def check_interrupt(self) -> None:
+        """Called between batches: MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600)."""
+        if self.deadline_s > 0.0 and self.service.clock.monotonic_s() >= self.deadline_s:
+            raise CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
+        if self.killed:
+            raise CommandError(ErrorCode.Interrupted, "operation was interrupted")
+        if self.service.stopping:
+            raise CommandError(ErrorCode.InterruptedAtShutdown, "interrupted at shutdown")

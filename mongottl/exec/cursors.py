@@ -1,0 +1,138 @@
+"""Cursors: what is left of a result after its first batch.
+
+A `ClientCursor` pulls from a source of batches and hands out pages. It keeps records rather than documents while it
+can, so that a document that expires between two pages is not handed out in the later one. Nothing is held open in
+storage between pages: sources remember a position.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from mongottl.errors import CommandError, ErrorCode
+
+if TYPE_CHECKING:
+    from mongottl.exec.context import OperationContext, Steps
+
+DEFAULT_FIRST_BATCH: Final = 101
+MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
+
+
+class PageSource(ABC):
+    """Where a cursor's documents come from."""
+
+    @abstractmethod
+    def next_documents(self, op: "OperationContext", wanted: int) -> list[bytes] | None:
+        """Up to about `wanted` more documents, after a bounded amount of work: [] for nothing yet, None for the end."""
+
+    def close(self) -> None:  # noqa: B027  # most sources hold nothing
+        """Lets go of whatever the source holds (spilled files, for example)."""
+
+
+class ClientCursor:
+    """An open cursor of a client.
+
+    cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
+    """
+
+    def __init__(self, namespace: str, source: PageSource, session_key: bytes | None, now_s: float) -> None:
+        self.cursor_id = 0
+        self.namespace = namespace
+        self.source = source
+        self.session_key = session_key
+        self.leftover: list[bytes] = []
+        self.exhausted = False
+        self.no_timeout = False
+        self.last_used_s = now_s
+        self.in_use = False
+        self.killed = False
+        self.command = "find"
+
+    def next_page(self, op: "OperationContext", batch_size: int) -> "Steps[list[bytes]]":
+        """The next page: `batch_size` documents (0: no such bound) or as many as fit 16 MiB, at least one."""
+        page: list[bytes] = []
+        size = 0
+        while True:
+            documents: list[bytes] | None
+            if self.leftover:
+                documents, self.leftover = self.leftover, []
+            else:
+                documents = self.source.next_documents(op, batch_size - len(page) if batch_size else 0)
+            if documents is None:
+                self.exhausted = True
+                return page
+            for place, document in enumerate(documents):
+                if (batch_size and len(page) >= batch_size) or (page and size + len(document) > MAX_PAGE_BYTES):
+                    self.leftover = documents[place:]
+                    return page
+                page.append(document)
+                size += len(document)
+            if batch_size and len(page) >= batch_size:
+                return page
+            op.check_interrupt()
+            yield None
+            if self.killed:
+                raise CommandError(ErrorCode.CursorNotFound, "cursor was killed while in use")
+
+    def close(self) -> None:
+        self.source.close()
+        self.leftover = []
+
+
+class CursorRegistry:
+    """The open cursors of a server, by id."""
+
+    def __init__(self) -> None:
+        self._cursors: dict[int, ClientCursor] = {}
+        self.opened_total = 0
+        self.timed_out_total = 0
+
+    def __len__(self) -> int:
+        return len(self._cursors)
+
+    def register(self, cursor: ClientCursor) -> int:
+        """Gives the cursor an id that cannot be guessed, and keeps it."""
+        while True:
+            cursor_id = int.from_bytes(os.urandom(8), "little") >> 1
+            if cursor_id != 0 and cursor_id not in self._cursors:
+                break
+        cursor.cursor_id = cursor_id
+        self._cursors[cursor_id] = cursor
+        self.opened_total += 1
+        return cursor_id
+
+    def get(self, cursor_id: int) -> ClientCursor:
+        """The cursor. CursorNotFound (43) if there is none of this id."""
+        cursor = self._cursors.get(cursor_id)
+        if cursor is None:
+            raise CommandError(ErrorCode.CursorNotFound, f"cursor id {cursor_id} not found")
+        return cursor
+
+    def find(self, cursor_id: int) -> ClientCursor | None:
+        return self._cursors.get(cursor_id)
+
+    def close(self, cursor: ClientCursor) -> None:
+        """Forgets the cursor and lets go of what it holds."""
+        self._cursors.pop(cursor.cursor_id, None)
+        cursor.killed = True
+        cursor.close()
+
+    def close_where_namespace(self, namespace: str) -> None:
+        """Closes the cursors of a collection that is going away."""
+        for cursor in [c for c in self._cursors.values() if c.namespace == namespace]:
+            self.close(cursor)
+
+    def close_where_session(self, session_key: bytes) -> None:
+        for cursor in [c for c in self._cursors.values() if c.session_key == session_key]:
+            self.close(cursor)
+
+    def close_idle(self, before_s: float) -> None:
+        """Closes cursors that were last used before this instant of elapsed time, unless opened with noCursorTimeout."""
+        idle = [c for c in self._cursors.values() if c.last_used_s < before_s and not c.no_timeout and not c.in_use]
+        for cursor in idle:
+            self.close(cursor)
+            self.timed_out_total += 1
+
+    def close_all(self) -> None:
+        for cursor in list(self._cursors.values()):
+            self.close(cursor)

@@ -1,0 +1,254 @@
+"""Expiry at work: arming the timing wheel after writes, and purging what is due.
+
+What is due is decided by `ttl.policy` from facts that storage keeps (`_ts` and `ttl` beside each record); the wheel only
+says when to look at which collection. MongoDB's own TTL indexes on date fields go through the same wheel and purge; their
+documents stay visible until they are purged, as in MongoDB.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.compare import BRACKET_DATE
+from mongottl.document.keystring import bracket_range, encode_value, successor
+from mongottl.document.types import ARRAY, DATE, INT64_MIN, Date
+from mongottl.document.walk import ElementCursor, decode_value, find_field_at
+from mongottl.storage.interface import Record
+from mongottl.ttl.policy import (
+    NEVER_AT_S,
+    NO_CUTOFF_S,
+    NO_TTL,
+    default_cutoff_s,
+    expires_at_s,
+    is_expired,
+    own_cutoff_s,
+)
+
+if TYPE_CHECKING:
+    from mongottl.exec.context import ServiceContext, Steps
+
+PURGE_BATCH: Final = 256
+REFILL_BATCH: Final = 1000
+_MS_PER_S: Final = 1000
+_PURGE_POLL_S: Final = 0.001
+
+
+def arm_record(service: "ServiceContext", collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
+    """Notes when a record that was just written falls due."""
+    due_s = expires_at_s(ts_s, ttl_s, collection.default_ttl_s)
+    if due_s != NEVER_AT_S and service.wheel.arm(collection.number, due_s):
+        service.wake_reaper()
+    for index in collection.date_ttl_indexes:
+        _arm_date(service, collection, index, document)
+
+
+def arm_records(service: "ServiceContext", collection: Collection, rows: list[tuple[bytes, int, int]]) -> None:
+    """The same for a batch of (document, `_ts`, `ttl`)."""
+    if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
+        return
+    for document, ts_s, ttl_s in rows:
+        arm_record(service, collection, document, ts_s, ttl_s)
+
+
+def _arm_date(service: "ServiceContext", collection: Collection, index: IndexEntry, document: bytes) -> None:
+    due_s = date_due_s(index, document)
+    if due_s is not None and service.wheel.arm(collection.number, due_s):
+        service.wake_reaper()
+
+
+def date_due_s(index: IndexEntry, document: bytes) -> int | None:
+    """The first whole second at which a date-field TTL index lets the document go; None if it never does.
+
+    The earliest date counts where the field is an array. Other types never expire.
+    """
+    expire_after_s = index.descriptor.expire_after_s
+    if expire_after_s is None:
+        return None
+    earliest = _earliest_date_ms(document, 0, index.descriptor.paths[0].part_bytes, 0)
+    if earliest is None:
+        return None
+    return -(-earliest // _MS_PER_S) + expire_after_s  # rounded up: never too early
+
+
+def _earliest_date_ms(buf: bytes, start: int, parts: list[bytes], depth: int) -> int | None:
+    type_code, pos = find_field_at(buf, start, parts[depth])
+    last = depth == len(parts) - 1
+    if type_code == DATE and last:
+        value = decode_value(buf, type_code, pos)
+        assert isinstance(value, Date)
+        return value.ms
+    if type_code == 3 and not last:
+        return _earliest_date_ms(buf, int(pos), parts, depth + 1)
+    if type_code != ARRAY:
+        return None
+    earliest: int | None = None
+    cursor = ElementCursor(buf, pos)
+    while cursor.next():
+        found: int | None = None
+        if last and cursor.type_code == DATE:
+            value = cursor.decoded()
+            assert isinstance(value, Date)
+            found = value.ms
+        elif not last and cursor.type_code == 3:
+            found = _earliest_date_ms(buf, int(cursor.value), parts, depth + 1)
+        if found is not None and (earliest is None or found < earliest):
+            earliest = found
+    return earliest
+
+
+def count_expired(collection: Collection, now_s: int) -> int:
+    """How many of the collection's records are expired and not purged yet."""
+    default = collection.default_ttl_s
+    if default == NO_TTL:
+        return 0
+    expired = 0
+    cutoff_s = default_cutoff_s(default, now_s)
+    if cutoff_s != NO_CUTOFF_S:
+        expired += collection.store.count_due_by_default(cutoff_s)
+    own_s = own_cutoff_s(default, now_s)
+    if own_s != NO_CUTOFF_S:
+        expired += collection.store.count_due_by_own(own_s)
+    return expired
+
+
+def delete_records(service: "ServiceContext", collection: Collection, records: list[Record]) -> None:
+    """Deletes records and their index entries. Inside a unit of work."""
+    for index in collection.writable_indexes:
+        data = index.data
+        assert data is not None
+        entries = [(key, record[0]) for record in records for key in index.keys_of(record[1])]
+        data.remove(entries)
+    collection.store.delete_records(records)
+
+
+def reap_due(service: "ServiceContext") -> "Steps[int]":
+    """Purges everything that is due now; how many documents that were. Does nothing while the reaper is held.
+
+    Waits for a purge that is under way already, so that afterwards nothing that was due at the start is left.
+    """
+    from mongottl.exec.context import Wait
+
+    while service.purging:
+        yield Wait(_PURGE_POLL_S)
+    if not service.ttl_monitor_enabled:
+        return 0
+    deleted = 0
+    service.purging = True
+    try:
+        while service.ttl_monitor_enabled:
+            due = service.wheel.advance_to(service.clock.now_ms() // _MS_PER_S)
+            if not due:
+                break
+            service.metrics.ttl_passes += 1
+            for number in dict.fromkeys(key for _, key in due):
+                deleted += yield from _purge_collection(service, number)
+    finally:
+        service.purging = False
+    return deleted
+
+
+def _purge_collection(service: "ServiceContext", number: int) -> "Steps[int]":
+    """Deletes a collection's expired records in bounded batches."""
+    deleted = 0
+    while True:
+        collection = service.catalog.by_number(number)
+        if collection is None:
+            return deleted
+        records = _due_records(collection, service.clock.now_ms())
+        if not records:
+            return deleted
+        with service.engine.unit_of_work() as work:
+            delete_records(service, collection, records)
+            work.commit()
+        service.note_write()
+        deleted += len(records)
+        service.metrics.ttl_deleted_documents += len(records)
+        yield None
+
+
+def _due_records(collection: Collection, now_ms: int) -> list[Record]:
+    """A batch of records that are expired now, by the policy or by a date index; empty when there are none left."""
+    now_s = now_ms // _MS_PER_S
+    default = collection.default_ttl_s
+    if default != NO_TTL:
+        records: list[Record] = []
+        cutoff_s = default_cutoff_s(default, now_s)
+        if cutoff_s != NO_CUTOFF_S:
+            records = collection.store.due_by_default(cutoff_s, PURGE_BATCH)
+        own_s = own_cutoff_s(default, now_s)
+        if not records and own_s != NO_CUTOFF_S:
+            records = collection.store.due_by_own(own_s, PURGE_BATCH)
+        # The policy has the last word: the indexes only say where to look.
+        records = [record for record in records if is_expired(record[2], record[3], default, now_s)]
+        if records:
+            return records
+    for index in collection.date_ttl_indexes:
+        if index.ready:
+            records = _due_by_date(collection, index, now_ms)
+            if records:
+                return records
+    return []
+
+
+def _due_by_date(collection: Collection, index: IndexEntry, now_ms: int) -> list[Record]:
+    expire_after_s = index.descriptor.expire_after_s
+    assert expire_after_s is not None
+    assert index.data is not None
+    descending = index.descriptor.descending[0]
+    oldest = encode_value(Date(INT64_MIN), descending)
+    newest = encode_value(Date(now_ms - expire_after_s * _MS_PER_S), descending)
+    low, high = (newest, successor(oldest)) if descending else (oldest, successor(newest))
+    found: dict[int, Record] = {}
+    for _, rid, document, ts_s, ttl_s in index.data.scan_fetch(
+        collection.store, low, high, None, PURGE_BATCH, not descending
+    ):
+        found[rid] = (rid, document, ts_s, ttl_s)
+    return list(found.values())
+
+
+def refill_wheel(service: "ServiceContext") -> "Steps[None]":
+    """Arms the wheel with what all collections have waiting; used at start."""
+    for collection in service.catalog.all_collections():
+        yield from rearm_collection(service, collection.number)
+
+
+def rearm_collection(service: "ServiceContext", number: int) -> "Steps[None]":
+    """Arms the wheel anew with what one collection has waiting: at start, and when its default was changed."""
+    service.wheel.disarm_all(number)
+    after_s = NO_CUTOFF_S
+    while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s > 0:
+        seconds = collection.store.default_seconds(after_s, REFILL_BATCH)
+        for ts_s in seconds:
+            service.wheel.arm(number, expires_at_s(ts_s, NO_TTL, collection.default_ttl_s))
+        if len(seconds) < REFILL_BATCH:
+            break
+        after_s = seconds[-1]
+        yield None
+    after_s = NO_CUTOFF_S
+    while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s != NO_TTL:
+        seconds = collection.store.own_seconds(after_s, REFILL_BATCH)
+        for due_s in seconds:
+            service.wheel.arm(number, due_s)
+        if len(seconds) < REFILL_BATCH:
+            break
+        after_s = seconds[-1]
+        yield None
+    yield from _rearm_dates(service, number)
+    service.wake_reaper()
+
+
+def _rearm_dates(service: "ServiceContext", number: int) -> "Steps[None]":
+    """The same for the date-field TTL indexes: one pass over each index, in steps."""
+    collection = service.catalog.by_number(number)
+    if collection is None:
+        return
+    for index in list(collection.date_ttl_indexes):
+        position: tuple[bytes, int] | None = None
+        bracket_low, bracket_high = bracket_range(BRACKET_DATE, index.descriptor.descending[0])
+        while index.ready and not collection.dropped and index.data is not None:
+            batch = index.data.scan_fetch(collection.store, bracket_low, bracket_high, position, REFILL_BATCH)
+            for _, _, document, _, _ in batch:
+                _arm_date(service, collection, index, document)
+            if len(batch) < REFILL_BATCH:
+                break
+            position = (batch[-1][0], batch[-1][1])
+            yield None

@@ -1,0 +1,17 @@
+"""ObjectIds that the server makes: for documents that come without `_id`."""
+
+import os
+
+from mongottl.document.types import ObjectId
+
+
+class ObjectIdGenerator:
+    """Time, a random value of this process, a counter: as the BSON specification describes an ObjectId."""
+
+    def __init__(self) -> None:
+        self._random = os.urandom(5)
+        self._counter = int.from_bytes(os.urandom(3), "big")
+
+    def generate(self, now_s: int) -> ObjectId:
+        self._counter = (self._counter + 1) & 0xFFFFFF
+        return ObjectId((now_s & 0xFFFFFFFF).to_bytes(4, "big") + self._random + self._counter.to_bytes(3, "big"))

@@ -1,0 +1,256 @@
+"""Inserting, updating and deleting records: documents, index entries and expiry facts in one unit of work.
+
+A corpse, a record that is expired but not purged yet, does not stand in the way: where it holds a unique key that a
+write needs, it is deleted in the write's own unit of work.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.render import render_document
+from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, Value, type_name
+from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
+from mongottl.exec.expiry import arm_record, arm_records, delete_records
+from mongottl.storage.interface import DuplicateKey, NewRecord, Record, WriteUnitOfWork
+from mongottl.ttl.policy import is_expired, meaningful_ttl_s
+
+if TYPE_CHECKING:
+    from mongottl.exec.context import OperationContext
+
+MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
+_MAX_CONFLICTS: Final = 100
+
+
+def prepare_document(op: "OperationContext", document: bytes) -> bytes:
+    """A document as it will be stored: with an `_id`, which comes first.
+
+    BSONObjectTooLarge (10334) beyond 16 MiB, BadValue (2) or InvalidIdField (53) for an `_id` that cannot be one.
+    """
+    check_size(document)
+    type_code, pos = find_field_at(document, 0, b"_id")
+    if type_code == 0:
+        builder = DocumentBuilder()
+        builder.append("_id", op.service.object_ids.generate(op.now_s))
+        builder.append_raw_element(document[4:-1])
+        return builder.finish()
+    if type_code != OBJECT_ID:
+        check_id(document, int(type_code), int(pos))
+    if document[5:9] == b"_id\0":
+        return document
+    return _with_id_first(document)
+
+
+def _with_id_first(document: bytes) -> bytes:
+    builder = DocumentBuilder()
+    rest: list[bytes] = []
+    cursor = ElementCursor(document, 0)
+    found = False
+    while cursor.next():
+        if not found and cursor.name_is(b"_id"):
+            builder.append_raw_element(cursor.raw_element())
+            found = True
+        else:
+            rest.append(cursor.raw_element())
+    builder.append_raw_element(b"".join(rest))
+    return builder.finish()
+
+
+def check_size(document: bytes) -> None:
+    if len(document) > MAX_DOCUMENT_BYTES:
+        raise WriteError(
+            ErrorCode.BSONObjectTooLarge,
+            f"BSONObj size: {len(document)} (0x{len(document):X}) is invalid. Size must be between 0 and"
+            f" {MAX_DOCUMENT_BYTES}({MAX_DOCUMENT_BYTES // 1024 // 1024}MB)",
+        )
+
+
+def check_id(document: bytes, type_code: int, pos: int) -> None:
+    """An `_id` may be anything but an array, a regex or undefined; a document in it may not have `$` fields."""
+    if type_code in (ARRAY, REGEX, UNDEFINED):
+        raise WriteError(
+            ErrorCode.InvalidIdField,
+            f"The '_id' value cannot be of type {type_name(type_code)}",
+        )
+    if type_code == 3:
+        cursor = ElementCursor(document, pos)
+        while cursor.next():
+            if document[cursor.name_start : cursor.name_start + 1] == b"$" and not (
+                cursor.name_is(b"$ref") or cursor.name_is(b"$id") or cursor.name_is(b"$db")
+            ):
+                raise WriteError(
+                    ErrorCode.DollarPrefixedFieldName,
+                    f"_id fields may not contain '$'-prefixed fields: {cursor.name()} is not valid for storage.",
+                )
+
+
+def insert_batch(op: "OperationContext", collection: Collection, documents: list[bytes]) -> None:
+    """Inserts prepared documents in one unit of work, all or none.
+
+    Raises DuplicateKey as the engine does: the caller then inserts one by one.
+    """
+    ts_s = op.now_s
+    rows: list[NewRecord] = [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents]
+    with op.service.engine.unit_of_work() as work:
+        rids = collection.store.insert_records(rows)
+        for index in collection.writable_indexes:
+            _insert_keys(op, work, collection, index, documents, rids)
+        work.commit()
+    op.service.note_write()
+    arm_records(op.service, collection, rows)
+
+
+def _insert_keys(
+    op: "OperationContext",
+    work: WriteUnitOfWork,
+    collection: Collection,
+    index: IndexEntry,
+    documents: list[bytes],
+    rids: list[int],
+) -> None:
+    data = index.data
+    assert data is not None
+    entries: list[tuple[bytes, int]] = []
+    became_multikey = False
+    for document, rid in zip(documents, rids, strict=True):
+        if not index.covers_record(rid):
+            continue
+        for key in index.keys_of(document):
+            entries.append((key, rid))
+        if index.keys.saw_array:
+            became_multikey = True
+    if became_multikey and not index.multikey:
+        op.catalog.mark_multikey(collection, index, work)
+    data.insert(entries)
+
+
+def insert_document(op: "OperationContext", collection: Collection, document: bytes) -> None:
+    """Inserts one prepared document. DuplicateKeyError (11000) if a living record has one of its unique keys."""
+    ttl_s = int(meaningful_ttl_s(document))
+    for _ in range(_MAX_CONFLICTS):
+        try:
+            with op.service.engine.unit_of_work() as work:
+                rid = collection.store.insert_record(document, op.now_s, ttl_s)
+                for index in collection.writable_indexes:
+                    data = index.data
+                    assert data is not None
+                    if index.covers_record(rid):
+                        keys = index.keys_of(document)
+                        if index.keys.saw_array and not index.multikey:
+                            op.catalog.mark_multikey(collection, index, work)
+                        _insert_or_explain(op, collection, index, document, keys, rid)
+                work.commit()
+        except _CorpseInTheWay as corpse:
+            remove_corpse(op, collection, corpse.record)
+            continue
+        op.service.note_write()
+        arm_record(op.service, collection, document, op.now_s, ttl_s)
+        return
+    raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
+
+
+class _CorpseInTheWay(Exception):
+    """A unique key that is needed belongs to an expired record."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+
+def _insert_or_explain(
+    op: "OperationContext", collection: Collection, index: IndexEntry, document: bytes, keys: list[bytes], rid: int
+) -> None:
+    """Adds index entries; a duplicate becomes _CorpseInTheWay or a DuplicateKeyError that names key and value."""
+    data = index.data
+    assert data is not None
+    try:
+        if len(keys) == 1:
+            data.insert_one(keys[0], rid)
+        elif keys:
+            data.insert([(key, rid) for key in keys])
+    except DuplicateKey as duplicate:
+        existing = collection.store.find_record(duplicate.existing_record_id)
+        if existing is not None and is_expired(existing[2], existing[3], collection.default_ttl_s, op.now_s):
+            raise _CorpseInTheWay(existing) from None
+        raise duplicate_key_error(collection, index, document, duplicate.key) from None
+
+
+def remove_corpse(op: "OperationContext", collection: Collection, record: Record) -> None:
+    """Deletes an expired record now instead of leaving it to the reaper."""
+    with op.service.engine.unit_of_work() as work:
+        delete_records(op.service, collection, [record])
+        work.commit()
+    op.service.metrics.ttl_deleted_documents += 1
+    op.service.note_write()
+
+
+def duplicate_key_error(collection: Collection, index: IndexEntry, document: bytes, key: bytes) -> DuplicateKeyError:
+    """mongod's E11000, with `keyPattern` and `keyValue`."""
+    values = index.keys.values_of_key(document, key)
+    pattern: list[tuple[str, Value]] = fields(index.descriptor.key)
+    key_value = encode_fields([(name, value) for (name, _), value in zip(pattern, values, strict=True)])
+    return DuplicateKeyError(
+        ErrorCode.DuplicateKey,
+        f"E11000 duplicate key error collection: {collection.namespace} index: {index.name}"
+        f" dup key: {render_document(key_value)}",
+        {"keyPattern": index.descriptor.key, "keyValue": key_value},
+    )
+
+
+def update_record(op: "OperationContext", collection: Collection, old: Record, document: bytes) -> Record:
+    """Replaces a record's document; `_ts` becomes now. The new record.
+
+    DuplicateKeyError (11000) where another living record has one of the new unique keys.
+    """
+    check_size(document)
+    new: Record = (old[0], document, op.now_s, int(meaningful_ttl_s(document)))
+    for _ in range(_MAX_CONFLICTS):
+        try:
+            with op.service.engine.unit_of_work() as work:
+                collection.store.update_record(old, new)
+                if document != old[1]:
+                    for index in collection.writable_indexes:
+                        if not index.descriptor.is_id and index.covers_record(old[0]):
+                            _move_keys(op, work, collection, index, old, document)
+                work.commit()
+        except _CorpseInTheWay as corpse:
+            remove_corpse(op, collection, corpse.record)
+            continue
+        op.service.note_write()
+        arm_record(op.service, collection, document, new[2], new[3])
+        return new
+    raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
+
+
+def _move_keys(
+    op: "OperationContext",
+    work: WriteUnitOfWork,
+    collection: Collection,
+    index: IndexEntry,
+    old: Record,
+    document: bytes,
+) -> None:
+    """Takes out the entries that the old document had alone, and adds those that the new one has alone."""
+    data = index.data
+    assert data is not None
+    before = index.keys_of(old[1])
+    after = index.keys_of(document)
+    if index.keys.saw_array and not index.multikey:
+        op.catalog.mark_multikey(collection, index, work)
+    if before == after:
+        return
+    gone = set(before)
+    gone.difference_update(after)
+    if gone:
+        data.remove([(key, old[0]) for key in gone])
+    fresh = [key for key in after if key not in before]
+    if fresh:
+        _insert_or_explain(op, collection, index, document, fresh, old[0])
+
+
+def delete_batch(op: "OperationContext", collection: Collection, records: list[Record]) -> None:
+    """Deletes records, as read in this operation, in one unit of work."""
+    with op.service.engine.unit_of_work() as work:
+        delete_records(op.service, collection, records)
+        work.commit()
+    op.service.note_write()

@@ -1,0 +1,208 @@
+"""From a message to a command, and from its outcome to the reply. The one place where errors become replies.
+
+A command's function answers at once, or returns a generator of steps; so does `Dispatcher.handle`: the reply's bytes, or
+steps that end with them. Whatever goes wrong in between becomes an error reply: a `CommandError` with its own code, any
+other exception as InternalError (1), logged with its trace.
+"""
+
+from collections.abc import Generator
+from typing import Final
+
+from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
+from mongottl.commands.concerns import check_read_concern, check_write_concern
+from mongottl.commands.request import GenericArguments, session_key
+from mongottl.document.build import encode
+from mongottl.document.types import MISSING, Value
+from mongottl.document.validate import validate_document
+from mongottl.document.walk import find_field_at, first_field_name
+from mongottl.errors import CommandError, ErrorCode, ProtocolError
+from mongottl.exec.context import ClientInfo, Flush, OperationContext, ServiceContext, Steps, Wait
+from mongottl.exec.failpoints import FailCommand
+from mongottl.exec.sessions import retried_reply
+from mongottl.server.log import Log
+from mongottl.storage.interface import EngineUnavailable
+from mongottl.wire.messages import OpMsg, OpQuery
+
+_OK: Final = 1.0
+_HANDSHAKES: Final = ("hello", "isMaster", "ismaster")
+
+
+class Dispatcher:
+    """Runs commands for all connections of one server."""
+
+    def __init__(self, service: ServiceContext, log: Log) -> None:
+        self.service = service
+        self.dialect = service.dialect
+        self.log = log
+
+    def handle(self, message: OpMsg | OpQuery, client: ClientInfo) -> bytes | Steps[bytes]:
+        """The reply document to a request, or the steps that lead to it.
+
+        Raises nothing but ProtocolError, and that only where a fail point wants the connection closed.
+        """
+        self.service.metrics.requests += 1
+        name = ""
+        try:
+            body = message.body if isinstance(message, OpMsg) else _query_body(message)
+            sequences = message.sequences if isinstance(message, OpMsg) else []
+            validate_document(body)
+            name = first_field_name(body)
+            if isinstance(message, OpQuery) and name not in _HANDSHAKES:
+                raise CommandError(
+                    ErrorCode.UnsupportedOpQueryCommand,
+                    f"Unsupported OP_QUERY command: {name}. The client driver may require an upgrade.",
+                )
+            spec = self._find(name)
+            generic = GenericArguments()
+            if isinstance(message, OpQuery):
+                generic.database = message.namespace.partition(".")[0]
+            values = spec.parser.parse(body, sequences, generic)
+            for _, documents in sequences:
+                for document in documents:
+                    validate_document(document)
+            return self._run(spec, values, generic, client)
+        except Exception as error:
+            return self._failed(name, error)
+
+    def _find(self, name: str) -> CommandSpec:
+        spec = COMMANDS.get(name)
+        if spec is not None:
+            if spec.test_only and not self.service.config.enable_test_commands:
+                raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
+            self.dialect.check_command(name)
+            return spec
+        if name in UNSUPPORTED_COMMANDS:
+            raise CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported")
+        raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
+
+    def _run(
+        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, client: ClientInfo
+    ) -> bytes | Steps[bytes]:
+        service = self.service
+        metrics = service.metrics
+        metrics.operations[spec.counter] += 1
+        if generic.database == "":
+            raise CommandError(40571, "OP_MSG requests require a $db argument")
+        if spec.admin_only and generic.database != "admin":
+            raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
+        op = OperationContext(service, client, generic.database)
+        op.comment = generic.comment if generic.comment is not MISSING else None
+        if generic.max_time_ms:
+            op.set_max_time_ms(generic.max_time_ms)
+        if generic.read_concern is not None:
+            check_read_concern(spec.name, generic.read_concern)
+        durable = False
+        if generic.write_concern is not None:
+            durable = check_write_concern(spec, generic.write_concern)
+        if generic.lsid is not None:
+            retried = self._enter_session(spec, generic, op)
+            if retried is not None:
+                return retried
+        elif generic.txn_number is not None:
+            raise CommandError(
+                ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"
+            )
+        fail_point = service.fail_points.triggered(spec.name, client)
+        request = spec.request._make(values)
+        if fail_point is not None or durable:
+            return self._with_extras(spec, op, request, fail_point, durable)
+        outcome = spec.function(op, request)
+        if isinstance(outcome, Generator):
+            return self._finish_steps(spec, op, outcome)
+        return self._reply(spec, op, outcome)
+
+    def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> bytes | None:
+        """Notes the session; the earlier reply if this is a retry of a write that was already carried out."""
+        assert generic.lsid is not None
+        key = session_key(generic.lsid)
+        op.session_key = key
+        session = self.service.sessions.touch(key, generic.lsid, op.now_ms)
+        if generic.txn_number is None:
+            return None
+        if generic.autocommit is not None:
+            raise CommandError(
+                ErrorCode.CommandNotSupported, "Multi-document transactions are not supported yet (autocommit: false)"
+            )
+        if not spec.writes:
+            raise CommandError(50768, "txnNumber may only be provided for retryable write commands")
+        op.txn_number = generic.txn_number
+        return retried_reply(session, generic.txn_number, spec.name)
+
+    def _with_extras(
+        self,
+        spec: CommandSpec,
+        op: OperationContext,
+        request: tuple[Value, ...],
+        fail_point: FailCommand | None,
+        durable: bool,
+    ) -> Steps[bytes]:
+        """A command under a fail point, or with a write concern that wants the journal on disk before the reply."""
+        name = spec.name
+        try:
+            if fail_point is not None:
+                if fail_point.block_s > 0:
+                    yield Wait(fail_point.block_s)
+                fail_point.fail()
+            outcome = spec.function(op, request)
+            reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
+            if durable:
+                yield Flush()
+            if fail_point is not None and isinstance(reply, dict):
+                reply.update(fail_point.reply_additions())
+            return self._reply(spec, op, reply)
+        except Exception as error:
+            return self._failed(name, error)
+
+    def _finish_steps(self, spec: CommandSpec, op: OperationContext, steps: Steps[Reply]) -> Steps[bytes]:
+        try:
+            return self._reply(spec, op, (yield from steps))
+        except Exception as error:
+            return self._failed(spec.name, error)
+
+    def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
+        if isinstance(reply, dict):
+            reply["ok"] = _OK
+            reply = encode(self.dialect.dress_reply(spec.name, reply))
+        if op.txn_number is not None and op.session_key is not None:
+            session = self.service.sessions.find(op.session_key)
+            if session is not None and session.txn_number == op.txn_number:
+                session.reply = reply
+        return reply
+
+    def _failed(self, name: str, error: Exception) -> bytes:
+        if isinstance(error, ProtocolError):
+            raise error
+        metrics = self.service.metrics
+        metrics.failed_commands[name] = metrics.failed_commands.get(name, 0) + 1
+        if isinstance(error, EngineUnavailable):
+            self.log.error("storage", "The storage engine failed", command=name, error=str(error))
+            error = CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
+        if not isinstance(error, CommandError):
+            self.log.exception("command", "Internal error", error, command=name)
+            metrics.asserts_internal += 1
+            error = CommandError(ErrorCode.InternalError, f"internal error: {type(error).__name__}: {error}")
+        else:
+            metrics.asserts_user += 1
+        return encode(error_reply(error))
+
+
+def error_reply(error: CommandError) -> dict[str, Value]:
+    """`{ok: 0, errmsg, code, codeName, …}`."""
+    reply: dict[str, Value] = {
+        "ok": 0.0,
+        "errmsg": error.message,
+        "code": error.code,
+        "codeName": error.code_name,
+        **error.details,
+    }
+    if error.labels:
+        reply["errorLabels"] = list(error.labels)
+    return reply
+
+
+def _query_body(message: OpQuery) -> bytes:
+    """The command inside an OP_QUERY, out of `$query` if a driver wrapped it there to send a read preference."""
+    type_code, pos = find_field_at(message.query, 0, b"$query")
+    if type_code == 3:
+        return message.query[pos : pos + int.from_bytes(message.query[pos : pos + 4], "little")]
+    return message.query

@@ -1,0 +1,81 @@
+"""The reaper: deletes expired documents when the timing wheel says that something is due.
+
+    wheel says nothing is due  ──►  sleep until the next due second, or until something earlier is armed
+    wheel says (second, collection) is due  ──►  purge that collection in bounded batches, others run in between
+
+The wheel is a cache of the expiry indexes. It is refilled from them at start, in steps; until that is done, whatever is
+due is still invisible, since readers ask the policy and not the wheel.
+"""
+
+import math
+from typing import Final, TypeVar
+
+import trio
+
+from mongottl.exec.context import ServiceContext, Steps, Wait
+from mongottl.exec.expiry import reap_due, refill_wheel
+from mongottl.server.log import Log
+
+T = TypeVar("T")
+
+SLICE_S: Final = 0.002
+# A clock that others can move may jump while we sleep; a sleep is never longer than this.
+MAX_SLEEP_S: Final = 3600.0
+
+
+class Reaper:
+    """The task that purges. `wake` must be called when something earlier was armed or the clock was moved."""
+
+    def __init__(self, service: ServiceContext, log: Log) -> None:
+        self._service = service
+        self._log = log
+        self._wake = trio.Event()
+        self._refill: Steps[None] | None = None
+        service.wake_reaper = self.wake
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def refill(self) -> None:
+        """Lets `run` begin by filling the wheel from the expiry indexes."""
+        self._refill = refill_wheel(self._service)
+
+    async def run(self) -> None:
+        if self._refill is not None:
+            await self._drive(self._refill)
+            self._refill = None
+        while True:
+            self._wake = trio.Event()
+            try:
+                await self._drive(reap_due(self._service))
+            except Exception as error:
+                self._log.exception("ttl", "A purge failed; it will be tried again", error)
+                await trio.sleep(1.0)
+                continue
+            with trio.move_on_after(self._sleep_s()):
+                await self._wake.wait()
+
+    def _sleep_s(self) -> float:
+        service = self._service
+        due_s = service.wheel.next_due_s()
+        if due_s is None or not service.ttl_monitor_enabled:
+            return math.inf
+        return min(service.clock.wait_s(due_s * 1000), MAX_SLEEP_S)
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        """Runs steps, giving way to others whenever the slice is used up."""
+        clock = self._service.clock
+        slice_end = clock.monotonic_s() + SLICE_S
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            if isinstance(step, Wait):
+                await trio.sleep(step.seconds)
+            elif clock.monotonic_s() >= slice_end:
+                await trio.lowlevel.checkpoint()
+            else:
+                continue
+            slice_end = clock.monotonic_s() + SLICE_S

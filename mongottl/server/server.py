@@ -1,0 +1,238 @@
+"""One server: listener, tasks, start and stop.
+
+    open_server(config)                     start, give the Server, stop at the end of the block
+      ├── accept loop                        one task a connection
+      ├── reaper                             server/reaper
+      ├── flusher                            WAL to disk every 100 ms while there is something to write
+      └── janitor                            idle cursors and sessions
+
+Stopping: the listener is closed; connections are closed for reading, so each ends when it has answered what it is
+working on; what still runs after a grace period is cancelled. The data is then on disk and the engine closed.
+"""
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from mongottl.clock import Clock, SystemClock, VirtualClock
+from mongottl.config import ServerConfig
+from mongottl.exec.client import ClientInfo
+from mongottl.exec.context import ServiceContext
+from mongottl.server.connection import Connection
+from mongottl.server.dispatch import Dispatcher
+from mongottl.server.log import Log
+from mongottl.server.reaper import Reaper
+import mongottl.storage  # registers the engines
+from mongottl.storage.interface import StorageEngine, open_storage_engine
+
+FLUSH_INTERVAL_S: Final = 0.1
+GRACE_S: Final = 1.0
+# Rows of dropped collections whose space is given back between two turns of others.
+DROP_BATCH: Final = 1000
+JANITOR_INTERVAL_S: Final = 60.0
+LISTEN_BACKLOG: Final = 1024
+SESSION_LIFETIME_MS: Final = 30 * 60 * 1000
+
+
+class Server:
+    """A running server. uri: what a client connects to. clock: a VirtualClock if test commands are enabled."""
+
+    def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine, log: Log) -> None:
+        self.config = config
+        self.clock = clock
+        self.engine = engine
+        self.log = log
+        self.service = ServiceContext(config, clock, engine)
+        self.dispatcher = Dispatcher(self.service, log)
+        self.reaper = Reaper(self.service, log)
+        self.stopping = trio.Event()
+        self.port = 0
+        self._listeners: list[socket.socket] = []
+        self._connections: set[Connection] = set()
+        self._last_connection_id = 0
+        self._written = trio.Event()
+        self._flush_lock = trio.Lock()
+        self.service.note_write = self._note_write
+
+    @property
+    def uri(self) -> str:
+        host = self.config.host
+        if host in ("0.0.0.0", ""):
+            host = "127.0.0.1"
+        elif host == "::":
+            host = "::1"
+        if ":" in host:
+            host = f"[{host}]"
+        return f"mongodb://{host}:{self.port}/"
+
+    def listen(self) -> None:
+        """Binds the address. OSError if it is taken."""
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            self.config.host or None, self.port or self.config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            listener = socket.socket(family, kind, protocol)
+            try:
+                if os.name == "posix":
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                if self.port:
+                    address = (address[0], self.port, *address[2:])
+                listener.bind(address)
+                listener.listen(LISTEN_BACKLOG)
+                listener.setblocking(False)
+            except OSError:
+                listener.close()
+                if self._listeners:
+                    continue  # one family is enough
+                raise
+            self._listeners.append(listener)
+            self.port = listener.getsockname()[1]
+
+    async def run(self, nursery: trio.Nursery) -> None:
+        """Starts the server's tasks in `nursery`."""
+        self.reaper.refill()
+        nursery.start_soon(self.reaper.run)
+        nursery.start_soon(self._flusher)
+        nursery.start_soon(self._janitor)
+        for listener in self._listeners:
+            nursery.start_soon(self._accept, listener, nursery)
+
+    async def stop(self) -> None:
+        """Stops accepting, lets requests under way finish, and gives up on the rest after the grace period."""
+        self.stopping.set()
+        for listener in self._listeners:
+            listener.close()
+        for connection in list(self._connections):
+            connection.stop_reading()
+        with trio.move_on_after(GRACE_S):
+            while self._connections:
+                await trio.sleep(0.005)
+        self.service.stopping = True
+        with trio.move_on_after(GRACE_S / 4):
+            while self._connections:
+                await trio.sleep(0.005)
+
+    def close(self) -> None:
+        """Puts everything on disk and closes the engine."""
+        self.service.cursors.close_all()
+        for listener in self._listeners:
+            listener.close()
+        self.engine.close()
+
+    async def flush(self) -> None:
+        """Waits until all that was committed so far is on disk."""
+        if not self.engine.dirty:
+            return
+        async with self._flush_lock:
+            await trio.to_thread.run_sync(self.engine.flush)
+
+    def _note_write(self) -> None:
+        self._written.set()
+
+    async def _flusher(self) -> None:
+        while True:
+            await self._written.wait()
+            await trio.sleep(FLUSH_INTERVAL_S)
+            self._written = trio.Event()
+            while self.engine.drop_some(DROP_BATCH):
+                await trio.lowlevel.checkpoint()
+            await self.flush()
+            if self.engine.maintenance_due:
+                async with self._flush_lock:
+                    await trio.to_thread.run_sync(self.engine.maintain)
+
+    async def _janitor(self) -> None:
+        while True:
+            await trio.sleep(JANITOR_INTERVAL_S)
+            self.service.cursors.close_idle(self.clock.monotonic_s() - self.config.cursor_timeout_s)
+            self.service.sessions.expire(self.clock.now_ms() - SESSION_LIFETIME_MS)
+
+    async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+        while not self.stopping.is_set():
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                try:
+                    await trio.lowlevel.wait_readable(listener)
+                except (OSError, trio.ClosedResourceError):
+                    return
+                continue
+            except OSError as error:
+                if self.stopping.is_set():
+                    return
+                # Out of file descriptors, for example: let connections end before the next attempt.
+                self.log.warning("network", "Cannot accept a connection", error=str(error))
+                await trio.sleep(0.1)
+                continue
+            if len(self._connections) >= self.config.max_connections:
+                self.service.metrics.connections_rejected += 1
+                self.log.warning("network", "Connection refused: too many open connections", remote=str(address))
+                sock.close()
+                continue
+            nursery.start_soon(self._serve, sock, address)
+
+    async def _serve(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        self._last_connection_id += 1
+        metrics = self.service.metrics
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            local = sock.getsockname()
+        except OSError:
+            sock.close()
+            return
+        client = ClientInfo(self._last_connection_id, _host_port(local), _host_port(address))
+        connection = Connection(self, sock, client)
+        self._connections.add(connection)
+        metrics.connections_current += 1
+        metrics.connections_created += 1
+        try:
+            await connection.run()
+        finally:
+            trio.lowlevel.notify_closing(sock)
+            sock.close()
+            self._connections.discard(connection)
+            metrics.connections_current -= 1
+
+
+def _host_port(address: tuple[str, int]) -> str:
+    host = address[0]
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+
+
+@asynccontextmanager
+async def open_server(
+    config: ServerConfig | None = None, *, clock: Clock | None = None, log: Log | None = None
+) -> AsyncIterator[Server]:
+    """Starts a server, gives it while the block runs, and stops it.
+
+    clock: by default the machine's, or a VirtualClock where test commands are enabled.
+    Raises OSError if the address is taken, DataDirectoryError if the data directory cannot be used.
+    """
+    config = ServerConfig() if config is None else config
+    if clock is None:
+        clock = VirtualClock() if config.enable_test_commands else SystemClock()
+    log = Log(config.log_format, config.quiet) if log is None else log
+    engine = open_storage_engine("sqlite", config.data_dir)
+    try:
+        server = Server(config, clock, engine, log)
+        server.listen()
+    except BaseException:
+        engine.close()
+        raise
+    try:
+        async with trio.open_nursery() as nursery:
+            await server.run(nursery)
+            try:
+                yield server
+            finally:
+                with trio.CancelScope(shield=True):
+                    await server.stop()
+                nursery.cancel_scope.cancel()
+    finally:
+        server.close()
