@@ -82,7 +82,7 @@ def check_depth(doc: bytes, max_depth: int = MAX_DEPTH) -> None:
 
 
 def _check_document(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: int) -> i64:
-    """Checks the document or array at `start`; gives the offset behind it. levels: how many may nest, itself counted."""
+    """Checks the document or array at `start`; gives the offset behind it. levels: how many may nest, with it."""
     if levels <= 0:
         raise CommandError(ErrorCode.Overflow, f"BSON nesting exceeded depth limit of {max_depth}")
     if limit - start < 5:

@@ -1,0 +1,314 @@
+"""Sort patterns, and the sort keys they make of documents.
+
+A sort key is a KeyString (`document.keystring`) of one component per field of the pattern, so documents are sorted by
+comparing bytes; descending fields are encoded descending. A missing field sorts as null.
+
+A field that runs through an array gives a document several keys, and it sorts by the first of them in the pattern's own
+order: the smallest element for an ascending field, the greatest for a descending one. Fields that share the array are
+taken from the same element. An empty array sorts as undefined, before null.
+
+    pattern {"a.x": 1, "a.y": -1}, document {a: [{x: 1, y: 5}, {x: 1, y: 8}, {x: 2, y: 9}]}    ->    key (1, 8)
+
+`{$natural: ±1}` is no pattern of fields: who calls `parse_sort` has looked for it before.
+
+Source: MongoDB's "cursor.sort()", "$sort" and "Comparison/Sort Order" pages.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
+from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.types import ARRAY, DOCUMENT, NULL, Decimal128, Undefined, Value, is_number
+from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.errors import CommandError, ErrorCode
+
+MAX_SORT_FIELDS: Final = 32
+
+_SETTLED: Final = -1  # a component's depth once its part of the key is known
+_NOT_POSITIONAL: Final = -1
+_META_KINDS: Final = {
+    "textScore": "text score",
+    "randVal": "random value",
+    "searchScore": "$search score",
+    "vectorSearchScore": "$vectorSearch distance",
+    "geoNearDistance": "$geoNear distance",
+    "geoNearPoint": "$geoNear point",
+    "indexKey": "index key",
+}
+
+
+class SortPattern:
+    """What to sort by: paths, each ascending or descending. Without paths it orders nothing.
+
+    paths, descending: one of each per field, in order.
+    """
+
+    def __init__(self, paths: list[FieldPath], descending: list[bool]) -> None:
+        self.paths = paths
+        self.descending = descending
+        self._width: i64 = len(paths)
+        self._single: bool = len(paths) == 1 and paths[0].depth == 1
+        self._single_name: bytes = paths[0].part_bytes[0] if paths else b""
+        self._single_descending: bool = descending[0] if paths else False
+        self._nulls: list[bytes] = [encode_value(None, inverted) for inverted in descending]
+        self._empty_arrays: list[bytes] = [encode_value(Undefined(), inverted) for inverted in descending]
+
+    def is_empty(self) -> bool:
+        return self._width == 0
+
+    def describe(self) -> dict[str, Value]:
+        """The pattern as explain shows it: `{"a.b": 1, "c": -1}`."""
+        directions: dict[str, Value] = {}
+        for i in range(len(self.paths)):
+            directions[self.paths[i].dotted] = -1 if self.descending[i] else 1
+        return directions
+
+    def sort_key(self, document: bytes) -> bytes:
+        """The document's KeyString.
+
+        CommandError: BadValue (2) when two fields run through different arrays; 16746 when a number in a path is both
+        the place of an array element and the name of a field in an element.
+        """
+        if self._single:
+            type_code, pos = find_field_at(document, 0, self._single_name)
+            if type_code == 0:
+                return self._nulls[0]
+            if type_code != ARRAY:
+                return encode_raw(document, type_code, pos, self._single_descending)
+            return self._first_element(document, pos)
+        builder = KeyStringBuilder()
+        i: i64 = 0
+        while i < self._width:
+            path = self.paths[i]
+            type_code = DOCUMENT
+            pos = 0
+            depth: i64 = 0
+            while depth < path.depth and type_code == DOCUMENT:
+                type_code, pos = find_field_at(document, pos, path.part_bytes[depth])
+                depth += 1
+            if type_code == ARRAY:
+                width = int(self._width)
+                return self._first_key(document, [b""] * width, [0] * width, [DOCUMENT] * width, [0] * width)
+            if depth < path.depth or type_code == 0:
+                type_code = NULL
+            builder.append_raw(document, type_code, pos, self.descending[i])
+            i += 1
+        return builder.finish()
+
+    def sort(self, documents: Iterable[bytes]) -> list[bytes]:
+        """The documents in order; those with equal keys stay as they came."""
+        return sorted(documents, key=self.sort_key)
+
+    def _first_element(self, buf: bytes, array_at: i64) -> bytes:
+        """The first key among the elements of the array that the only path ends in; arrays in it are whole values."""
+        cursor = ElementCursor(buf, array_at)
+        if not cursor.next():
+            return self._empty_arrays[0]
+        first = encode_raw(buf, cursor.type_code, cursor.value, self.descending[0])
+        while cursor.next():
+            key = encode_raw(buf, cursor.type_code, cursor.value, self.descending[0])
+            if key < first:
+                first = key
+        return first
+
+    def _first_key(
+        self, buf: bytes, parts: list[bytes], depths: list[int], types: list[int], places: list[int]
+    ) -> bytes:
+        """The first of the document's keys, from each component's value (type, place) reached at `depths` of its path.
+
+        parts: the encoded components that are settled already (their depth is _SETTLED). All lists are used up.
+        """
+        array_at: i64 = -1  # offset of the one array that components still run through
+        for i in range(len(depths)):
+            if depths[i] == _SETTLED:
+                continue
+            path = self.paths[i]
+            depth: i64 = depths[i]
+            type_code: i64 = types[i]
+            pos: i64 = places[i]
+            while depth < path.depth and type_code == DOCUMENT:
+                type_code, pos = find_field_at(buf, pos, path.part_bytes[depth])
+                depth += 1
+            if type_code == ARRAY:
+                if array_at >= 0 and array_at != pos:
+                    raise CommandError(ErrorCode.BadValue, "cannot sort with keys that are parallel arrays")
+                array_at = pos
+                depths[i] = int(depth)
+            else:
+                depths[i] = _SETTLED
+                if depth < path.depth or type_code == 0:
+                    parts[i] = self._nulls[i]
+                else:
+                    parts[i] = encode_raw(buf, type_code, pos, self.descending[i])
+        if array_at < 0:
+            return b"".join(parts)
+        if len(depths) == 1 and self.paths[0].depth == depths[0]:
+            return self._first_element(buf, array_at)
+        return self._fan_out(buf, array_at, parts, depths)
+
+    def _fan_out(self, buf: bytes, array_at: i64, parts: list[bytes], depths: list[int]) -> bytes:
+        """The first key over the elements of the array that every component not settled has reached."""
+        width = len(depths)
+        positional_types = [0] * width
+        positional_places = [_NOT_POSITIONAL] * width
+        varies = False  # whether the key depends on the element at all
+        for i in range(width):
+            if depths[i] == _SETTLED:
+                continue
+            path = self.paths[i]
+            if depths[i] < path.depth and path.indexes[depths[i]] >= 0:
+                type_code, pos = find_field_at(buf, array_at, path.part_bytes[depths[i]])
+                positional_types[i] = int(type_code)
+                positional_places[i] = int(pos)
+            if positional_places[i] == _NOT_POSITIONAL:
+                varies = True
+        cursor = ElementCursor(buf, array_at)
+        first: bytes | None = None
+        while cursor.next():
+            element_parts = parts.copy()
+            element_depths = depths.copy()
+            element_types = positional_types.copy()
+            element_places = positional_places.copy()
+            for i in range(width):
+                depth: i64 = depths[i]
+                if depth == _SETTLED:
+                    continue
+                path = self.paths[i]
+                if positional_places[i] != _NOT_POSITIONAL:
+                    if cursor.type_code == DOCUMENT:
+                        self._check_unambiguous(buf, cursor.value, path, depth)
+                    element_depths[i] = int(depth + 1)
+                elif depth == path.depth:
+                    # An array as an element is a value and not entered.
+                    element_parts[i] = encode_raw(buf, cursor.type_code, cursor.value, self.descending[i])
+                    element_depths[i] = _SETTLED
+                elif cursor.type_code == DOCUMENT:
+                    element_types[i] = DOCUMENT
+                    element_places[i] = int(cursor.value)
+                else:
+                    element_parts[i] = self._nulls[i]
+                    element_depths[i] = _SETTLED
+            if varies or first is None:
+                key = self._first_key(buf, element_parts, element_depths, element_types, element_places)
+                if first is None or key < first:
+                    first = key
+        if first is not None:
+            return first
+        for i in range(width):
+            if depths[i] != _SETTLED:
+                parts[i] = self._empty_arrays[i] if self.paths[i].depth == depths[i] else self._nulls[i]
+        return b"".join(parts)
+
+    def _check_unambiguous(self, buf: bytes, element_at: i64, path: FieldPath, depth: i64) -> None:
+        type_code, _ = find_field_at(buf, element_at, path.part_bytes[depth])
+        if type_code != 0:
+            raise CommandError(
+                16746,
+                f"Ambiguous field name in an array: '{path.parts[depth]}' of '{path.dotted}' is both the place of an"
+                " element and the name of a field in an element",
+            )
+
+
+class TopK:
+    """Keeps the `limit` documents with the smallest keys; of equal keys those that came first.
+
+    Up to twice the limit are held, and cut back when full: cheaper than a heap, since most documents fall out by one
+    comparison with the worst key kept. `size_bytes` counts the documents and keys held, for memory limits.
+    """
+
+    def __init__(self, limit: int) -> None:
+        if limit < 1:
+            raise ValueError("limit must be positive")
+        self._limit: i64 = limit
+        self._capacity: i64 = self._limit * 2 if self._limit > 64 else self._limit + 64
+        self._entries: list[tuple[bytes, i64, bytes]] = []
+        self._arrived: i64 = 0
+        self._worst: bytes | None = None  # once there are `limit` entries: the last key that still may stay
+        self.size_bytes: i64 = 0
+
+    def push(self, key: bytes, document: bytes) -> None:
+        """Takes a document's sort key and any bytes to give back for it."""
+        worst = self._worst
+        if worst is not None and key >= worst:
+            return
+        self._entries.append((key, self._arrived, document))
+        self._arrived += 1
+        self.size_bytes += i64(len(key)) + i64(len(document))
+        if i64(len(self._entries)) >= self._capacity:
+            self._cut()
+
+    def _cut(self) -> None:
+        entries = self._entries
+        entries.sort()
+        while i64(len(entries)) > self._limit:
+            key, _, document = entries.pop()
+            self.size_bytes -= i64(len(key)) + i64(len(document))
+        if i64(len(entries)) == self._limit:
+            self._worst = entries[-1][0]
+
+    def finish(self) -> list[bytes]:
+        """The documents in order. More may be pushed afterwards."""
+        self._cut()
+        return [document for _, _, document in self._entries]
+
+
+def parse_sort(specification: bytes) -> SortPattern:
+    """The pattern of a sort document `{path: 1 | -1, …}`; an empty one gives an empty pattern.
+
+    CommandError: 15974 for a direction that is no number, 15975 for one that is not 1 or -1 (fractions are cut off);
+    17312 for an object other than `{$meta: …}`, 31138 for an unknown kind of metadata, 40218 for a known one, since no
+    query here provides any; 13103 for more than 32 fields; those of `check_field_path` for paths.
+    """
+    paths: list[FieldPath] = []
+    descending: list[bool] = []
+    for name, direction in fields(specification):
+        if isinstance(direction, bytes):
+            raise _meta_error(direction)
+        if not is_number(direction):
+            raise CommandError(15974, f"Illegal key in $sort specification: {name}: {_rendered(direction)}")
+        order = _whole(direction)
+        if order not in (1, -1):
+            raise CommandError(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
+        check_field_path(name)
+        paths.append(FieldPath(name))
+        descending.append(order < 0)
+    if len(paths) > MAX_SORT_FIELDS:
+        raise CommandError(13103, "too many compound keys")
+    return SortPattern(paths, descending)
+
+
+def _whole(number: Value) -> int:
+    """A number without its fraction; 0, which is no direction, for NaN and infinities."""
+    if isinstance(number, int):
+        return int(number)
+    if isinstance(number, float):
+        return int(number) if abs(number) < 2.0 else 0
+    if isinstance(number, Decimal128):
+        decimal = number.to_decimal()
+        return int(decimal) if decimal.is_finite() and abs(decimal) < 2 else 0
+    return 0
+
+
+def _meta_error(expression: bytes) -> CommandError:
+    arguments = fields(expression)
+    if len(arguments) != 1:
+        return CommandError(17312, "Cannot have additional keys in a $meta sort specification")
+    name, kind = arguments[0]
+    if name != "$meta":
+        return CommandError(17312, "$meta is the only expression supported by $sort right now")
+    if not isinstance(kind, str) or kind not in _META_KINDS:
+        return CommandError(31138, f"Illegal $meta sort: $meta: {_rendered(kind)}")
+    return CommandError(40218, f"query requires {_META_KINDS[kind]} metadata, but it is not available")
+
+
+def _rendered(value: Value) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    return repr(value)
