@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
-from mongottl.storage.interface import EngineUnavailable, WriteUnitOfWork
+from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
 
 _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, next_record_id = ? WHERE id = ?"
 
@@ -125,6 +125,11 @@ class SqliteConnection:
             counters.saved_count = counters.record_count
             counters.saved_size = counters.size_bytes
             self._touched.append(counters)
+
+    def conflict(self, message: str) -> Exception:
+        """The WriteConflict to raise when a record is gone; the unit of work can then only be rolled back."""
+        self._state = _FAILED
+        return WriteConflict(message)
 
     def in_unit(self) -> bool:
         return self._state != _NONE

@@ -7,7 +7,7 @@ names it: the planner keeps no statistics here and could only guess.
 
 from typing import Final
 
-from mongottl.storage.interface import NewRecord, Record, RecordStore, WriteConflict
+from mongottl.storage.interface import NewRecord, Record, RecordStore
 from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters
 
 # Parameters of the statement that looks up many ids at once. Below _FEW, single look-ups are faster.
@@ -104,7 +104,7 @@ class SqliteRecordStore(RecordStore):
         counters = self.counters
         self._connection.touch(counters)
         if self._connection.write_many(self._update, new) != len(new):
-            raise WriteConflict(f"a record to update in {self.ident} is gone")
+            raise self._connection.conflict(f"a record to update in {self.ident} is gone")
         growth = 0
         for record in new:
             growth += len(record[1])
@@ -116,7 +116,7 @@ class SqliteRecordStore(RecordStore):
         counters = self.counters
         self._connection.touch(counters)
         if self._connection.write(self._update, new) != 1:
-            raise WriteConflict(f"record {new[0]} of {self.ident} is gone")
+            raise self._connection.conflict(f"record {new[0]} of {self.ident} is gone")
         counters.size_bytes += len(new[1]) - len(old[1])
 
     def delete_records(self, records: list[Record]) -> None:
@@ -130,7 +130,7 @@ class SqliteRecordStore(RecordStore):
             ids.append((record[0],))
             size += len(record[1])
         if self._connection.write_many(self._delete, ids) != len(ids):
-            raise WriteConflict(f"a record to delete in {self.ident} is gone")
+            raise self._connection.conflict(f"a record to delete in {self.ident} is gone")
         counters.record_count -= len(ids)
         counters.size_bytes -= size
 
@@ -138,7 +138,7 @@ class SqliteRecordStore(RecordStore):
         counters = self.counters
         self._connection.touch(counters)
         if self._connection.write(self._delete, (record[0],)) != 1:
-            raise WriteConflict(f"record {record[0]} of {self.ident} is gone")
+            raise self._connection.conflict(f"record {record[0]} of {self.ident} is gone")
         counters.record_count -= 1
         counters.size_bytes -= len(record[1])
 

@@ -1,0 +1,37 @@
+"""The engines under test. To add an engine, add its name to ENGINES and a line to `open_engine`."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import mongottl.storage  # noqa: F401 (registers the engines)
+from mongottl.storage.contract import ContractEngine
+from mongottl.storage.interface import StorageEngine, open_storage_engine
+
+ENGINES = ("sqlite-memory", "sqlite-file", "contract-sqlite-memory", "contract-sqlite-file")
+
+Opener = Callable[[], StorageEngine]
+
+
+def open_engine(kind: str, directory: Path) -> StorageEngine:
+    if kind.startswith("contract-"):
+        return ContractEngine(open_engine(kind.removeprefix("contract-"), directory))
+    return open_storage_engine("sqlite", str(directory) if kind == "sqlite-file" else None)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StorageEngine]:
+    opened = open_engine(request.param, tmp_path / "data")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=[kind for kind in ENGINES if kind.endswith("-file")])
+def persistent(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    """Opens an engine over the same data each time."""
+
+    def opener() -> StorageEngine:
+        return open_engine(request.param, tmp_path / "data")
+
+    return opener

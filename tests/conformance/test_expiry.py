@@ -1,0 +1,104 @@
+"""The two expiry indexes: which records are due, in which order, and at which seconds."""
+
+from mongottl.storage.interface import NewRecord, RecordStore, StorageEngine
+
+# Ids 1 to 8: three follow the default, four have their own ttl, one never expires.
+RECORDS: list[NewRecord] = [
+    (b"1", 100, 0),
+    (b"2", 90, 20),  # due at 110
+    (b"3", 50, 0),
+    (b"4", 200, 1),  # due at 201
+    (b"5", 10, -1),
+    (b"6", 100, 0),
+    (b"7", 10, 100),  # due at 110
+    (b"8", 1, 2),  # due at 3
+]
+
+
+def filled(engine: StorageEngine) -> RecordStore:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        store.insert_records(RECORDS)
+        unit.commit()
+    return store
+
+
+def ids(records: list[tuple[int, bytes, int, int]]) -> list[int]:
+    return [record[0] for record in records]
+
+
+def test_due_by_default_includes_its_last_second_and_is_ordered(engine: StorageEngine) -> None:
+    store = filled(engine)
+    assert ids(store.due_by_default(49, 10)) == []
+    assert store.due_by_default(50, 10) == [(3, b"3", 50, 0)]
+    assert ids(store.due_by_default(99, 10)) == [3]
+    assert ids(store.due_by_default(100, 10)) == [3, 1, 6]
+    assert ids(store.due_by_default(100, 2)) == [3, 1]
+    assert [store.count_due_by_default(s) for s in (49, 50, 99, 100, 10**12)] == [0, 1, 1, 3, 3]
+
+
+def test_due_by_own_includes_its_last_second_and_is_ordered(engine: StorageEngine) -> None:
+    store = filled(engine)
+    assert ids(store.due_by_own(2, 10)) == []
+    assert store.due_by_own(3, 10) == [(8, b"8", 1, 2)]
+    assert ids(store.due_by_own(110, 10)) == [8, 2, 7]
+    assert ids(store.due_by_own(110, 2)) == [8, 2]
+    assert ids(store.due_by_own(201, 10)) == [8, 2, 7, 4]
+    assert [store.count_due_by_own(s) for s in (2, 3, 109, 110, 200, 201)] == [0, 1, 1, 3, 3, 4]
+
+
+def test_distinct_seconds_come_in_bounded_batches(engine: StorageEngine) -> None:
+    store = filled(engine)
+    assert store.default_seconds(0, 10) == [50, 100]
+    assert store.default_seconds(0, 1) == [50]
+    assert store.default_seconds(50, 10) == [100]
+    assert store.default_seconds(100, 10) == []
+    assert store.own_seconds(0, 10) == [3, 110, 201]
+    assert store.own_seconds(0, 2) == [3, 110]
+    assert store.own_seconds(110, 2) == [201]
+    assert store.own_seconds(201, 2) == []
+
+
+def test_distinct_seconds_of_many_records(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        store.insert_records([(b"", n % 7, 0 if n % 2 else 1 + n % 3) for n in range(2000)])
+        unit.commit()
+    assert store.default_seconds(-1, 100) == list(range(7))
+    assert store.own_seconds(-1, 100) == list(range(1, 10))
+
+
+def test_updates_and_deletions_move_records_between_the_indexes(engine: StorageEngine) -> None:
+    store = filled(engine)
+    with engine.unit_of_work() as unit:
+        store.update_records(
+            store.find_records([1, 2, 5]), [(1, b"1", 100, 7), (2, b"2", 95, 0), (5, b"5", 11, 0)]
+        )
+        store.delete_records(store.find_records([3, 8]))
+        unit.commit()
+    assert ids(store.due_by_default(1000, 10)) == [5, 2, 6]
+    assert ids(store.due_by_own(1000, 10)) == [1, 7, 4]
+    assert store.default_seconds(0, 10) == [11, 95, 100]
+    assert store.own_seconds(0, 10) == [107, 110, 201]
+
+
+def test_an_empty_store_has_nothing_due(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        unit.commit()
+    assert store.due_by_default(10**12, 5) == store.due_by_own(10**12, 5) == []
+    assert store.default_seconds(-1, 5) == store.own_seconds(-1, 5) == []
+    assert store.count_due_by_default(10**12) == store.count_due_by_own(10**12) == 0
+
+
+def test_reaping_in_batches_empties_the_store(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        store.insert_records([(b"x" * (n % 5), n // 10, 0) for n in range(300)])
+        unit.commit()
+    while batch := store.due_by_default(19, 64):
+        with engine.unit_of_work() as unit:
+            store.delete_records(batch)
+            unit.commit()
+    assert store.count() == 100
+    assert store.default_seconds(-1, 5) == [20, 21, 22, 23, 24]
