@@ -2,8 +2,8 @@
 
 The order of brackets is the documented one ("Comparison/Sort Order"): MinKey, (undefined and missing), null,
 numbers, strings and symbols, objects, arrays, binary data, ObjectId, bool, date, timestamp, regex, DBPointer, code,
-code with scope, MaxKey. Numbers of all four types compare by their mathematical value; NaN equals itself and comes before
-every other number. Objects compare field by field: bracket of the value, then name, then value.
+code with scope, MaxKey. Numbers of all four types compare by their mathematical value; NaN equals itself and comes
+before every other number. Objects compare field by field: bracket of the value, then name, then value.
 """
 
 from typing import Final
@@ -191,9 +191,11 @@ def _compare_rare(a: Value, b: Value) -> i64:
             return order
         return compare_documents(a.scope, 0, b.scope, 0)
     if isinstance(a, DBPointer) and isinstance(b, DBPointer):
-        if len(a.namespace) != len(b.namespace):
-            return _sign(len(a.namespace) < len(b.namespace), True)
-        order = _compare_strings(a.namespace, b.namespace)
+        left_name = a.namespace.encode("utf-8")
+        right_name = b.namespace.encode("utf-8")
+        if len(left_name) != len(right_name):
+            return _sign(len(left_name) < len(right_name), True)
+        order = _compare_bytes(left_name, right_name)
         return order if order != 0 else _compare_bytes(a.oid, b.oid)
     return 0  # one value each: null, undefined, missing, minKey, maxKey
 

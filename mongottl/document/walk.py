@@ -98,7 +98,8 @@ def find_field_at(buf: bytes, start: i64, name: bytes) -> tuple[i64, i64]:
             return 0, -1
         pos += 1
         matched: i64 = 0
-        while matched < size and buf[pos + matched] == name[matched]:
+        # A NUL in `name` must not be taken for the end of the field's name: what follows that is no name.
+        while matched < size and buf[pos + matched] == name[matched] and name[matched] != 0:
             matched += 1
         pos += matched
         if matched == size and buf[pos] == 0:
