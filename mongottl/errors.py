@@ -71,7 +71,7 @@ class ErrorCode(IntEnum):
     DocumentValidationFailure = 121
     NotAReplicaSet = 123
     CommandFailed = 125
-    NotExactValueField = 130
+    NotExactValueField = 111
     InvalidPipelineOperator = 168
     CommandNotSupportedOnView = 166
     OptionNotSupportedOnView = 167

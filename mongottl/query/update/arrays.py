@@ -1,0 +1,232 @@
+"""Modifiers that take elements out of arrays or add single ones: $pop, $pull, $pullAll, $addToSet."""
+
+from mypy_extensions import i64
+
+from mongottl.document.build import index_name
+from mongottl.document.compare import compare_raw
+from mongottl.document.types import ARRAY, DOCUMENT, REGEX, is_number, type_name
+from mongottl.document.walk import ElementCursor, first_field_name, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.numbers import whole
+from mongottl.query.match.parser import match_operators, parse_match
+from mongottl.query.match.tree import MatchExpression
+from mongottl.query.update.describe import show
+from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode, element, frame
+from mongottl.query.update.registry import Operand, modifier
+
+
+class Item:
+    """An array's element, cut out: its type and the bytes of its value."""
+
+    def __init__(self, type_code: i64, value: bytes) -> None:
+        self.type_code: i64 = type_code
+        self.value: bytes = value
+
+
+def cut_items(buf: bytes, pos: i64) -> list[Item]:
+    """The elements of the array at `pos`."""
+    items: list[Item] = []
+    cursor = ElementCursor(buf, pos)
+    while cursor.next():
+        items.append(Item(cursor.type_code, buf[cursor.value : cursor.end]))
+    return items
+
+
+def join_items(items: list[Item]) -> bytes:
+    """The array of these elements."""
+    parts: list[bytes] = []
+    index: i64 = 0
+    for item in items:
+        parts.append(element(item.type_code, index_name(index), item.value))
+        index += 1
+    return frame(b"".join(parts))
+
+
+def append_items(buf: bytes, pos: i64, end: i64, items: list[Item]) -> bytes:
+    """The array buf[pos:end] with elements added behind its last."""
+    index: i64 = 0
+    cursor = ElementCursor(buf, pos)
+    while cursor.next():
+        index += 1
+    parts: list[bytes] = [buf[pos + 4 : end - 1]]
+    for item in items:
+        parts.append(element(item.type_code, index_name(index), item.value))
+        index += 1
+    return frame(b"".join(parts))
+
+
+def _holds(items: list[Item], buf: bytes, type_code: i64, pos: i64) -> bool:
+    """Whether a value compares equal to one of some elements."""
+    found = False
+    for item in items:
+        if compare_raw(buf, type_code, pos, item.value, item.type_code, 0) == 0:
+            found = True
+            break
+    return found
+
+
+class PopNode(ModifierNode):
+    def __init__(self, from_front: bool) -> None:
+        super().__init__(creates=False)
+        self.from_front: bool = from_front
+
+    def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        if type_code != ARRAY:
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"Path '{state.dotted()}' contains an element of non-array type '{type_name(int(type_code))}'",
+            )
+        items = cut_items(buf, pos)
+        if not items:
+            return KEEP
+        return state.replace(ARRAY, join_items(items[1:] if self.from_front else items[:-1]))
+
+
+@modifier("$pop")
+def parse_pop(operand: Operand, ctx: ParseContext) -> ModifierNode:
+    """1: the last element, -1: the first. FailedToParse (9) for anything else."""
+    value = operand.value()
+    if not is_number(value):
+        raise CommandError(ErrorCode.FailedToParse, f"Expected a number in: {operand.show()}")
+    number = whole(value)
+    if number is None:
+        raise CommandError(ErrorCode.FailedToParse, f"Expected an integer: {operand.show()}")
+    if number != 1 and number != -1:
+        raise CommandError(ErrorCode.FailedToParse, f"$pop expects 1 or -1, found: {show(value)}")
+    return PopNode(number == -1)
+
+
+class RemovalNode(ModifierNode):
+    """Takes every element out that `is_pulled` says."""
+
+    def is_pulled(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        raise NotImplementedError
+
+    def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        if type_code != ARRAY:
+            raise CommandError(ErrorCode.BadValue, "Cannot apply $pull to a non-array value")
+        parts: list[bytes] = []
+        removed = False
+        index: i64 = 0
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            if self.is_pulled(buf, cursor.type_code, cursor.value):
+                removed = True
+                continue
+            if removed:
+                parts.append(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
+            else:
+                parts.append(cursor.raw_element())
+            index += 1
+        return state.replace(ARRAY, frame(b"".join(parts))) if removed else KEEP
+
+
+class PullValueNode(RemovalNode):
+    """$pull of one value, or $pullAll of several: elements that compare equal."""
+
+    def __init__(self, values: list[Item]) -> None:
+        super().__init__(creates=False)
+        self.values = values
+
+    def is_pulled(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return _holds(self.values, buf, type_code, pos)
+
+
+class PullConditionNode(RemovalNode):
+    """$pull of a condition.
+
+    documents_only: the condition is a filter on the elements' own fields, so that only documents can pass it.
+    Otherwise it was parsed for the field "", which stands for the element itself.
+    """
+
+    def __init__(self, condition: MatchExpression, documents_only: bool) -> None:
+        super().__init__(creates=False)
+        self.condition = condition
+        self.documents_only: bool = documents_only
+
+    def is_pulled(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if self.documents_only:
+            return type_code == DOCUMENT and self.condition.matches_at(buf, pos)
+        return self.condition.matches_value(buf, type_code, pos)
+
+
+@modifier("$pull")
+def parse_pull(operand: Operand, ctx: ParseContext) -> ModifierNode:
+    """A value, a regex, operators on the element ({$gt: 3}) or a filter on its fields. Errors: the filter's."""
+    if operand.type_code == DOCUMENT:
+        raw = operand.raw()
+        if is_empty(raw) or match_operators.get(first_field_name(raw)) is None:
+            return PullConditionNode(parse_match(raw, ctx), True)
+    elif operand.type_code != REGEX:
+        return PullValueNode([Item(operand.type_code, operand.raw())])
+    return PullConditionNode(parse_match(frame(element(operand.type_code, b"", operand.raw())), ctx), False)
+
+
+@modifier("$pullAll")
+def parse_pull_all(operand: Operand, ctx: ParseContext) -> ModifierNode:
+    if operand.type_code != ARRAY:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"$pullAll requires an array argument but was given a {type_name(int(operand.type_code))}",
+        )
+    return PullValueNode(cut_items(operand.buf, operand.pos))
+
+
+class AddToSetNode(ModifierNode):
+    """values: no two compare equal."""
+
+    def __init__(self, values: list[Item]) -> None:
+        super().__init__(creates=True)
+        self.values = values
+
+    def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        if type_code != ARRAY:
+            raise CommandError(
+                ErrorCode.BadValue,
+                f"Cannot apply $addToSet to non-array field. Field named '{state.path[-1]}' has non-array type "
+                f"{type_name(int(type_code))}",
+            )
+        added: list[Item] = []
+        for item in self.values:
+            cursor = ElementCursor(buf, pos)
+            found = False
+            while not found and cursor.next():
+                found = compare_raw(buf, cursor.type_code, cursor.value, item.value, item.type_code, 0) == 0
+            if not found:
+                added.append(item)
+        if not added:
+            return KEEP
+        return state.replace(ARRAY, append_items(buf, pos, end, added))
+
+    def new_value(self, state: ApplyState) -> i64:
+        return state.replace(ARRAY, join_items(self.values))
+
+
+def _without_twins(items: list[Item]) -> list[Item]:
+    unique: list[Item] = []
+    for item in items:
+        if not _holds(unique, item.value, item.type_code, 0):
+            unique.append(item)
+    return unique
+
+
+@modifier("$addToSet")
+def parse_add_to_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
+    """A value, or {$each: [values]} if that is the document's first field."""
+    if operand.type_code != DOCUMENT or first_field_name(operand.raw()) != "$each":
+        return AddToSetNode([Item(operand.type_code, operand.raw())])
+    cursor = ElementCursor(operand.buf, operand.pos)
+    cursor.next()
+    if cursor.type_code != ARRAY:
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            "The argument to $each in $addToSet must be an array but it was of type "
+            f"{type_name(int(cursor.type_code))}",
+        )
+    values = cut_items(operand.buf, cursor.value)
+    if cursor.next():
+        raise CommandError(
+            ErrorCode.BadValue, f"Found unexpected fields after $each in $addToSet: {show(operand.value())}"
+        )
+    return AddToSetNode(_without_twins(values))

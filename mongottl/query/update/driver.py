@@ -1,0 +1,313 @@
+"""Updates as the write commands use them: parsed once, applied to each matching document.
+
+    driver = parse_update({$inc: {n: 1}}, ctx)
+    outcome = driver.apply(doc, details, is_insert=False)     outcome.document, outcome.modified
+
+Three kinds: modifiers ({$set: …}), replacement ({a: 1, …}), pipeline ([{$set: …}, …]).
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.build import DocumentBuilder
+from mongottl.document.compare import compare_raw
+from mongottl.document.path import FieldPath
+from mongottl.document.types import (
+    ARRAY,
+    DOCUMENT,
+    MISSING,
+    REGEX,
+    TIMESTAMP,
+    UNDEFINED,
+    Timestamp,
+    Value,
+    type_name,
+)
+from mongottl.document.walk import ElementCursor, decode_value, find_field, first_field_name
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.match.equality import equality_fields
+from mongottl.query.match.tree import MatchDetails, MatchExpression
+from mongottl.query.update.arrayfilters import parse_array_filters
+from mongottl.query.update.describe import show, show_element
+from mongottl.query.update.nodes import KEEP, ApplyState, ArrayFilter, ObjectNode, dollar_prefixed
+from mongottl.query.update.paths import TreeBuilder
+from mongottl.query.update.registry import Operand, modifiers
+
+MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
+_EMPTY_TIMESTAMP: Final = b"\x00" * 8
+
+
+class UpdateOutcome:
+    """document: the document after the update, the same object if nothing changed. modified: counts in `nModified`."""
+
+    def __init__(self, document: bytes, modified: bool) -> None:
+        self.document = document
+        self.modified: bool = modified
+
+
+class UpdateDriver:
+    """A parsed update.
+
+    kind: "modifiers", "replacement" or "pipeline". needs_positional: a path uses `$`, so match with MatchDetails.
+    touched_paths: the paths as written that it may change, None if it may change any; see `may_touch`.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.needs_positional: bool = False
+        self.touched_paths: list[str] | None = None
+
+    def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
+        """The update of one document.
+
+        details: of the match, if `needs_positional`. is_insert: `doc` is being built for an upsert.
+        Raises CommandError with the modifier's code; 17419 if the document outgrows 16 MiB.
+        """
+        raise NotImplementedError
+
+    def may_touch(self, path: str) -> bool:
+        """Whether the update may change what an index on this path sees.
+
+        Array indexes and positional parts on either side are left out: an index on "a.b" covers "a.0.b" and "a.$[].b".
+        """
+        touched = self.touched_paths
+        if touched is None:
+            return True
+        wanted = _plain_parts(path)
+        for one in touched:
+            parts = _plain_parts(one)
+            shorter = min(len(parts), len(wanted))
+            if parts[:shorter] == wanted[:shorter]:
+                return True
+        return False
+
+
+def _plain_parts(path: str) -> list[str]:
+    return [part for part in path.split(".") if not part.startswith("$") and not part.isdigit()]
+
+
+def _check_size(document: bytes) -> None:
+    if len(document) > MAX_DOCUMENT_BYTES:
+        raise CommandError(17419, f"Resulting document after update is larger than {MAX_DOCUMENT_BYTES}")
+
+
+class ModifierDriver(UpdateDriver):
+    def __init__(self, root: ObjectNode, paths: list[str], needs_positional: bool) -> None:
+        super().__init__("modifiers")
+        self.root = root
+        self.touched_paths = paths
+        self.needs_positional = needs_positional
+
+    def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
+        matched = ""
+        if details is not None and details.array_index >= 0:
+            matched = str(int(details.array_index))
+        state = ApplyState(doc, is_insert, matched)
+        if self.root.apply(state, doc, DOCUMENT, 0, i64(len(doc)), False) == KEEP:
+            return UpdateOutcome(doc, False)
+        _check_size(state.out)
+        return UpdateOutcome(state.out, True)
+
+
+class ReplacementDriver(UpdateDriver):
+    """replacement: as given; now_ms: what empty timestamps at its root become."""
+
+    def __init__(self, replacement: bytes, now_ms: int) -> None:
+        super().__init__("replacement")
+        self.replacement = replacement
+        self.now_ms = now_ms
+
+    def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
+        return replace_document(doc, self.replacement, is_insert, self.now_ms)
+
+
+def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool, now_ms: int) -> UpdateOutcome:
+    """A document with everything but its `_id` replaced; `_id` comes first.
+
+    A replacement that brings no `_id` counts as a modification even if all else is equal; with one, identical bytes do
+    not. ImmutableField (66) for another `_id`, DollarPrefixedFieldName (52) for root fields named with a dollar.
+    """
+    if doc == replacement:
+        return UpdateOutcome(doc, False)
+    builder = DocumentBuilder()
+    old_type, old_pos = find_field(doc, b"_id")
+    new_type, new_pos = find_field(replacement, b"_id")
+    if new_type != 0:
+        if old_type != 0 and compare_raw(doc, old_type, old_pos, replacement, new_type, new_pos) != 0:
+            raise CommandError(
+                ErrorCode.ImmutableField,
+                "After applying the update, the (immutable) field '_id' was found to have been altered to "
+                + show_element("_id", decode_value(replacement, new_type, new_pos)),
+            )
+        check_id(new_type, replacement, new_pos)
+    inc = 0
+    id_written = new_type == 0
+    cursor = ElementCursor(doc if id_written else replacement, 0)
+    while cursor.next():
+        if cursor.name_is(b"_id"):
+            builder.append_raw_element(cursor.raw_element())
+            break
+    cursor = ElementCursor(replacement, 0)
+    while cursor.next():
+        if not id_written and cursor.name_is(b"_id"):
+            id_written = True
+            continue
+        if replacement[cursor.name_start] == 0x24 and not allow_dollar:  # "$"
+            raise dollar_prefixed(cursor.name())
+        if cursor.type_code == TIMESTAMP and replacement[cursor.value : cursor.end] == _EMPTY_TIMESTAMP:
+            inc += 1
+            builder.append_named(cursor.name_bytes(), Timestamp(now_ms // 1000, inc))
+        else:
+            builder.append_raw_element(cursor.raw_element())
+    document = builder.finish()
+    _check_size(document)
+    return UpdateOutcome(document, True)
+
+
+def check_id(type_code: i64, buf: bytes, pos: i64) -> None:
+    """InvalidIdField (53) for a value that cannot be an `_id`; DollarPrefixedFieldName (52) for `$` names in it."""
+    if type_code == ARRAY or type_code == REGEX or type_code == UNDEFINED:
+        raise CommandError(ErrorCode.InvalidIdField, f"The '_id' value cannot be of type {type_name(int(type_code))}")
+    if type_code == DOCUMENT:
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            if buf[cursor.name_start] == 0x24:  # "$"
+                raise CommandError(
+                    ErrorCode.DollarPrefixedFieldName,
+                    f"_id fields may not contain '$'-prefixed fields: {cursor.name()} is not valid for storage.",
+                )
+
+
+def parse_update(
+    update: Value, ctx: ParseContext, array_filters: list[bytes] | None = None, multi: bool = False
+) -> UpdateDriver:
+    """The driver of an update: a document of modifiers, a replacement document, or a list of stages.
+
+    array_filters: the command's `arrayFilters`. multi: refuse a replacement, which can only change one document.
+    Raises CommandError: FailedToParse (9) for unknown modifiers and unused filters, and what paths and modifiers raise.
+    """
+    if isinstance(update, bytes):
+        if first_field_name(update).startswith("$"):
+            return _parse_modifiers(update, ctx, [] if array_filters is None else array_filters)
+        if multi:
+            raise CommandError(ErrorCode.FailedToParse, "multi update is not supported for replacement-style update")
+        if array_filters:
+            raise CommandError(
+                ErrorCode.FailedToParse, "arrayFilters may not be specified for replacement-style updates"
+            )
+        return ReplacementDriver(update, ctx.now_ms)
+    raise CommandError(ErrorCode.FailedToParse, "Update argument must be either an object or an array")
+
+
+def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes]) -> UpdateDriver:
+    filters: dict[str, ArrayFilter] = parse_array_filters(array_filters, ctx)
+    builder = TreeBuilder(filters)
+    cursor = ElementCursor(update, 0)
+    while cursor.next():
+        name = cursor.name()
+        parser = modifiers.get(name)
+        if parser is None and name != "$rename":
+            raise CommandError(
+                ErrorCode.FailedToParse,
+                f"Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update specified as an "
+                "array",
+            )
+        if cursor.type_code != DOCUMENT:
+            raise CommandError(
+                ErrorCode.FailedToParse,
+                f"Modifiers operate on fields but we found type {type_name(int(cursor.type_code))} instead. "
+                f"For example: {{$mod: {{<field>: ...}}}} not {{{show_element(name, cursor.decoded())}}}",
+            )
+        entry = ElementCursor(update, cursor.value)
+        while entry.next():
+            operand = Operand(entry.name(), entry.type_code, update, entry.value, entry.end)
+            if parser is None:
+                builder.add_rename(operand)
+            else:
+                builder.add(operand, parser, ctx)
+    for identifier in filters:
+        if identifier not in builder.used:
+            raise CommandError(
+                ErrorCode.FailedToParse,
+                f"The array filter for identifier '{identifier}' was not used in the update {show(update)}",
+            )
+    return ModifierDriver(builder.root, builder.paths, builder.positional)
+
+
+def new_document_for_upsert(driver: UpdateDriver, filter: MatchExpression, ctx: ParseContext) -> bytes:
+    """The document that an upsert inserts when nothing matched.
+
+    It begins with the fields that the filter states by equality (for a replacement: `_id` alone), then the update is
+    applied, `$setOnInsert` included. `_id` comes first if there is one; else the caller must make one.
+    NotSingleValueField (54) if the filter states a path twice; ImmutableField (66) if the update changes its `_id`.
+    """
+    pairs = equality_fields(filter)
+    base = _id_only(pairs) if driver.kind == "replacement" else _document_of(pairs)
+    document = driver.apply(base, None, True).document
+    type_code, pos = find_field(document, b"_id")
+    if type_code != 0:
+        check_id(type_code, document, pos)
+    return id_first(document)
+
+
+def id_first(document: bytes) -> bytes:
+    """The document with its `_id` in front, if it has one."""
+    cursor = ElementCursor(document, 0)
+    if not cursor.next() or cursor.name_is(b"_id"):
+        return document
+    while cursor.next():
+        if cursor.name_is(b"_id"):
+            builder = DocumentBuilder()
+            builder.append_raw_element(cursor.raw_element())
+            builder.append_raw_element(document[4 : cursor.element])
+            builder.append_raw_element(document[cursor.end : len(document) - 1])
+            return builder.finish()
+    return document
+
+
+def _id_only(pairs: list[tuple[FieldPath, Value]]) -> bytes:
+    builder = DocumentBuilder()
+    for path, value in pairs:
+        if path.parts[0] != "_id":
+            continue
+        if path.depth > 1:
+            raise CommandError(
+                ErrorCode.NotExactValueField,
+                f"field at '_id' must be exactly specified, field at sub-path '{path.dotted}' found",
+            )
+        builder.append("_id", value)
+    return builder.finish()
+
+
+class Branch:
+    """A field of the document that a filter's equalities describe: a value, or fields of its own."""
+
+    def __init__(self) -> None:
+        self.value: Value = MISSING
+        self.branches: dict[str, Branch] = {}
+
+
+def _document_of(pairs: list[tuple[FieldPath, Value]]) -> bytes:
+    """The document that equalities describe, its fields in the order of their paths. No path lies inside another."""
+    root = Branch()
+    for path, value in sorted(pairs, key=_dotted):
+        at = root
+        for part in path.parts:
+            if part not in at.branches:
+                at.branches[part] = Branch()
+            at = at.branches[part]
+        at.value = value
+    return _write_branches(root)
+
+
+def _dotted(pair: tuple[FieldPath, Value]) -> str:
+    return pair[0].dotted
+
+
+def _write_branches(branch: Branch) -> bytes:
+    builder = DocumentBuilder()
+    for name, below in branch.branches.items():
+        builder.append(name, below.value if below.value is not MISSING else _write_branches(below))
+    return builder.finish()

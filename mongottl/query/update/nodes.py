@@ -1,0 +1,523 @@
+"""The tree of a modifier update, and how it walks a raw document.
+
+`{$set: {"a.b": 1, "a.c": 2, "l.$[].n": 3}}` becomes
+
+    ObjectNode ── a ── ObjectNode ── b ── $set 1
+               │                 └── c ── $set 2
+               └─ l ── ArrayNode ─ $[] ── ObjectNode ── n ── $set 3
+
+Inner nodes are path components; leaves are modifiers. Each node is applied to a value in place and answers KEEP
+(nothing to do), REPLACE (the new value is in the state) or REMOVE. Only documents on the way to a change are rebuilt,
+by splicing new elements between slices of the old bytes, so everything else survives to the byte: types, order,
+duplicate fields. Where the path ends before the tree does, nodes are asked to `create` instead.
+
+Children are applied in the order in which mongod keeps them (names by their bytes, array indexes by number); that is
+the order in which new fields are appended and in which errors are found.
+
+Nothing here knows what a modifier does with its value.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, write_i32_le
+from mypy_extensions import i32, i64, u8
+
+from mongottl.document.build import index_name
+from mongottl.document.compare import compare_raw
+from mongottl.document.types import ARRAY, DOCUMENT, NULL
+from mongottl.document.walk import ElementCursor, count_fields, decode_value, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.match.tree import MatchExpression
+from mongottl.query.update.describe import show_element
+
+KEEP: Final = 0
+REPLACE: Final = 1
+REMOVE: Final = 2
+
+# Elements that an update may append as null to reach the index it sets.
+MAX_PADDING: Final = 1_500_000
+_MAX_INDEX: Final = 2**32 - 1
+
+
+def update_index(part: str) -> int:
+    """The array index that a path component means to an update, or -1. Unlike in queries, leading zeros are taken."""
+    if not part.isascii() or not part.isdigit():
+        return -1
+    index = int(part)
+    return index if index <= _MAX_INDEX else -1
+
+
+def _is_strict_index(part: str) -> bool:
+    return part.isascii() and part.isdigit() and (part[0] != "0" or len(part) == 1)
+
+
+def compare_components(a: str, b: str) -> int:
+    """mongod's order of path components: array indexes by number, everything else by bytes."""
+    if _is_strict_index(a) and _is_strict_index(b) and len(a) != len(b):
+        return -1 if len(a) < len(b) else 1
+    return -1 if a < b else (1 if a > b else 0)
+
+
+def frame(content: bytes) -> bytes:
+    """A document (or array) of whole elements: adds the length and the end mark."""
+    writer = BytesWriter()
+    write_i32_le(writer, i32(len(content) + 5))
+    writer.write(content)
+    writer.append(0)
+    return writer.getvalue()
+
+
+def element(type_code: i64, name: bytes, value: bytes) -> bytes:
+    """One element: type, name and the value's bytes."""
+    writer = BytesWriter()
+    writer.append(u8(type_code))
+    writer.write(name)
+    writer.append(0)
+    writer.write(value)
+    return writer.getvalue()
+
+
+class ApplyState:
+    """One application of an update to one document.
+
+    doc: the document as it was. is_insert: it is being built for an upsert.
+    matched: the array index that `$` stands for, "" if the query gave none.
+    path: components from the root to where we are; existing: how many of them the document has.
+    out_type, out: the new value behind an answer REPLACE.
+    blocked_type, blocked_at: while nodes are asked to create below a value that can hold no such field: that value.
+    """
+
+    def __init__(self, doc: bytes, is_insert: bool, matched: str) -> None:
+        self.doc: bytes = doc
+        self.is_insert: bool = is_insert
+        self.matched: str = matched
+        self.path: list[str] = []
+        self.existing: i64 = 0
+        self.out_type: i64 = 0
+        self.out: bytes = b""
+        self.blocked: bool = False
+        self.blocked_type: i64 = 0
+        self.blocked_buf: bytes = b""
+        self.blocked_at: i64 = 0
+
+    def dotted(self) -> str:
+        return ".".join(self.path)
+
+    def replace(self, type_code: i64, value: bytes) -> i64:
+        self.out_type = type_code
+        self.out = value
+        return REPLACE
+
+    def show_blocking_element(self) -> str:
+        name = self.path[self.existing - 1] if self.existing > 0 else ""
+        return show_element(name, decode_value(self.blocked_buf, self.blocked_type, self.blocked_at))
+
+    def cannot_create(self) -> CommandError:
+        return CommandError(
+            ErrorCode.PathNotViable,
+            f"Cannot create field '{self.path[self.existing]}' in element {{{self.show_blocking_element()}}}",
+        )
+
+    def cannot_traverse(self) -> CommandError:
+        return CommandError(
+            ErrorCode.PathNotViable,
+            f"Cannot use the part ({self.path[self.existing]}) of ({self.dotted()}) "
+            f"to traverse the element ({{{self.show_blocking_element()}}})",
+        )
+
+
+class UpdateNode:
+    """A node of the tree. The state's `path` always names the place that the node is applied to."""
+
+    def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        """Applies to the existing value buf[pos:end]; in_array: it is an array's element. KEEP, REPLACE or REMOVE."""
+        raise NotImplementedError
+
+    def create(self, state: ApplyState) -> i64:
+        """Applies where no value exists: REPLACE if one is to be made, else KEEP. PathNotViable (28) if blocked."""
+        raise NotImplementedError
+
+
+class ModifierNode(UpdateNode):
+    """A leaf. Subclasses say what becomes of a value, and what is made where there is none.
+
+    creates: makes a value where there is none; otherwise that is a no-op.
+    ignores_path: is a no-op also below a value that cannot be traversed, where others fail with PathNotViable (28).
+    may_rewrite_id: `_id` may be set to an equal value (of another numeric type, say); otherwise any change is refused.
+    insert_only: does nothing to a document that exists already.
+    """
+
+    def __init__(self, creates: bool, ignores_path: bool = False, may_rewrite_id: bool = False) -> None:
+        self.creates: bool = creates
+        self.ignores_path: bool = ignores_path
+        self.may_rewrite_id: bool = may_rewrite_id
+        self.insert_only: bool = False
+
+    def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        """What becomes of an existing value: KEEP, REPLACE or REMOVE."""
+        raise NotImplementedError
+
+    def new_value(self, state: ApplyState) -> i64:
+        """The value made where there was none: `state.replace(…)`, or KEEP."""
+        return KEEP
+
+    def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        if self.insert_only and not state.is_insert:
+            return KEEP
+        answer = self.update_value(state, buf, type_code, pos, end, in_array)
+        if answer != KEEP:
+            root = state.path[0]
+            if root == "_id":
+                self._check_id_kept(state, answer, buf, type_code, pos)
+            elif answer == REPLACE:
+                check_root_name(state, root)
+        return answer
+
+    def create(self, state: ApplyState) -> i64:
+        if self.insert_only and not state.is_insert:
+            return KEEP
+        if not self.creates:
+            if state.blocked and not self.ignores_path:
+                raise state.cannot_traverse()
+            return KEEP
+        existing = state.existing
+        answer = self.new_value(state)
+        if answer == KEEP:
+            return KEEP
+        if state.blocked:
+            raise state.cannot_create()
+        root = state.path[0]
+        if root == "_id":
+            if existing > 0:
+                raise CommandError(
+                    ErrorCode.ImmutableField,
+                    f"Updating the path '{'.'.join(state.path[:existing])}' to {_show_root(state, root)} "
+                    "would modify the immutable field '_id'",
+                )
+        else:
+            check_root_name(state, root)
+        return answer
+
+    def _check_id_kept(self, state: ApplyState, answer: i64, buf: bytes, type_code: i64, pos: i64) -> None:
+        if (
+            answer == REPLACE
+            and self.may_rewrite_id
+            and len(state.path) == 1
+            and compare_raw(buf, type_code, pos, state.out, state.out_type, 0) == 0
+        ):
+            return
+        raise CommandError(
+            ErrorCode.ImmutableField,
+            f"Performing an update on the path '{state.dotted()}' would modify the immutable field '_id'",
+        )
+
+
+def check_root_name(state: ApplyState, name: str) -> None:
+    """DollarPrefixedFieldName (52) for a root field that only a pipeline or an insert may make."""
+    if not state.is_insert and name.startswith("$"):
+        raise dollar_prefixed(name)
+
+
+def dollar_prefixed(name: str) -> CommandError:
+    return CommandError(
+        ErrorCode.DollarPrefixedFieldName,
+        f"The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's replacement "
+        "document. Consider using an aggregation pipeline with $replaceWith.",
+    )
+
+
+def _show_root(state: ApplyState, name: str) -> str:
+    return show_element(name, get_value(state.doc, name))
+
+
+class Child:
+    """A named child of an ObjectNode. index: the array index the name may mean, or -1."""
+
+    def __init__(self, name: str, node: UpdateNode) -> None:
+        self.name = name
+        self.name_bytes: bytes = name.encode("utf-8")
+        self.index: i64 = update_index(name)
+        self.node = node
+
+
+class ObjectNode(UpdateNode):
+    """A path component below which fields are named (or array indexes given).
+
+    children: in the order of application, kept by `put`. positional: the child under `$`, if any.
+    """
+
+    def __init__(self) -> None:
+        self.children: list[Child] = []
+        self.positional: UpdateNode | None = None
+
+    def get(self, name: str) -> UpdateNode | None:
+        if name == "$":
+            return self.positional
+        for child in self.children:
+            if child.name == name:
+                return child.node
+        return None
+
+    def put(self, name: str, node: UpdateNode) -> None:
+        """Adds a child that is not there yet."""
+        if name == "$":
+            self.positional = node
+            return
+        at = 0
+        while at < len(self.children) and compare_components(self.children[at].name, name) < 0:
+            at += 1
+        self.children.insert(at, Child(name, node))
+
+    def _effective(self, state: ApplyState) -> list[Child]:
+        """The children, with the positional one under the index that `$` stands for."""
+        positional = self.positional
+        if positional is None:
+            return self.children
+        if state.matched == "":
+            raise CommandError(
+                ErrorCode.BadValue, "The positional operator did not find the match needed from the query."
+            )
+        merged = ObjectNode()
+        found = False
+        for child in self.children:
+            if child.name == state.matched:
+                path = [*state.path, child.name]
+                merged.children.append(Child(child.name, merge_nodes(positional, child.node, path)))
+                found = True
+            else:
+                merged.children.append(child)
+        if not found:
+            merged.put(state.matched, positional)
+        return merged.children
+
+    def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        if type_code == DOCUMENT:
+            return self._apply_to_document(state, buf, pos, end)
+        if type_code == ARRAY:
+            return self._apply_to_array(state, buf, pos, end)
+        for child in self._effective(state):
+            self._create_blocked(state, child, buf, type_code, pos)
+        return KEEP
+
+    def _apply_to_document(self, state: ApplyState, buf: bytes, pos: i64, end: i64) -> i64:
+        children = self._effective(state)
+        edits: list[tuple[i64, i64, bytes]] = []
+        appended: list[bytes] = []
+        path = state.path
+        for child in children:
+            cursor = ElementCursor(buf, pos)
+            found = False
+            while cursor.next():
+                if cursor.name_is(child.name_bytes):
+                    found = True
+                    break
+            path.append(child.name)
+            if found:
+                answer = child.node.apply(state, buf, cursor.type_code, cursor.value, cursor.end, False)
+                if answer != KEEP:
+                    piece = b"" if answer == REMOVE else element(state.out_type, child.name_bytes, state.out)
+                    edits.append((cursor.element, cursor.end, piece))
+            else:
+                state.existing = i64(len(path)) - 1
+                if child.node.create(state) == REPLACE:
+                    appended.append(element(state.out_type, child.name_bytes, state.out))
+            path.pop()
+        if not edits and not appended:
+            return KEEP
+        return state.replace(DOCUMENT, _splice(buf, pos + 4, end - 1, edits, appended))
+
+    def _apply_to_array(self, state: ApplyState, buf: bytes, pos: i64, end: i64) -> i64:
+        array = buf[pos:end]
+        changed = False
+        path = state.path
+        for child in self._effective(state):
+            index: i64 = child.index
+            if index < 0:
+                self._create_blocked(state, child, array, ARRAY, 0)
+                continue
+            cursor = ElementCursor(array, 0)
+            at: i64 = 0
+            while cursor.next() and at < index:
+                at += 1
+            path.append(child.name)
+            if cursor.type_code != 0:
+                answer = child.node.apply(state, array, cursor.type_code, cursor.value, cursor.end, True)
+                if answer != KEEP:
+                    name = cursor.name_bytes()
+                    piece = element(state.out_type, name, state.out) if answer == REPLACE else element(NULL, name, b"")
+                    array = frame(array[4 : cursor.element] + piece + array[cursor.end : len(array) - 1])
+                    changed = True
+            else:
+                state.existing = i64(len(path)) - 1
+                if child.node.create(state) == REPLACE:
+                    out_type = state.out_type
+                    array = _append_at(array, index, out_type, state.out)
+                    changed = True
+            path.pop()
+        return state.replace(ARRAY, array) if changed else KEEP
+
+    def _create_blocked(self, state: ApplyState, child: Child, buf: bytes, type_code: i64, pos: i64) -> None:
+        """Lets a child fail, or not, below a value that can have no such field."""
+        state.existing = len(state.path)
+        state.path.append(child.name)
+        state.blocked = True
+        state.blocked_buf = buf
+        state.blocked_type = type_code
+        state.blocked_at = pos
+        child.node.create(state)
+        state.blocked = False
+        state.path.pop()
+
+    def create(self, state: ApplyState) -> i64:
+        elements: list[bytes] = []
+        for child in self._effective(state):
+            state.path.append(child.name)
+            if child.node.create(state) == REPLACE:
+                elements.append(element(state.out_type, child.name_bytes, state.out))
+            state.path.pop()
+        if not elements:
+            return KEEP
+        return state.replace(DOCUMENT, frame(b"".join(elements)))
+
+
+def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]], appended: list[bytes]) -> bytes:
+    """The elements buf[start:end] as a document, with (from, to, bytes) edits made, and elements appended."""
+    parts: list[bytes] = []
+    if len(edits) > 1:
+        edits.sort()
+    last: i64 = start
+    for edit in edits:
+        parts.append(buf[last : edit[0]])
+        parts.append(edit[2])
+        last = edit[1]
+    parts.append(buf[last:end])
+    parts.extend(appended)
+    return frame(b"".join(parts))
+
+
+def _append_at(array: bytes, index: i64, type_code: i64, value: bytes) -> bytes:
+    """The array with a value at an index behind its last element, nulls before it. CannotBackfillArray (33)."""
+    size: i64 = count_fields(array, 0)
+    if index - size > MAX_PADDING:
+        raise CommandError(ErrorCode.CannotBackfillArray, f"can't backfill array to larger than {MAX_PADDING} elements")
+    parts: list[bytes] = [array[4 : len(array) - 1]]
+    while size < index:
+        parts.append(element(NULL, index_name(size), b""))
+        size += 1
+    parts.append(element(type_code, index_name(index), value))
+    return frame(b"".join(parts))
+
+
+class ArrayFilter:
+    """One of the command's `arrayFilters`: the identifier and the condition on an element."""
+
+    def __init__(self, identifier: str, condition: MatchExpression) -> None:
+        self.identifier = identifier
+        self.condition = condition
+
+
+class ArrayNode(UpdateNode):
+    """A path component whose children are `$[]` (identifier "") and `$[identifier]`."""
+
+    def __init__(self, filters: dict[str, ArrayFilter]) -> None:
+        self.identifiers: list[str] = []
+        self.nodes: list[UpdateNode] = []
+        self.filters = filters
+
+    def get(self, identifier: str) -> UpdateNode | None:
+        for i in range(len(self.identifiers)):
+            if self.identifiers[i] == identifier:
+                return self.nodes[i]
+        return None
+
+    def put(self, identifier: str, node: UpdateNode) -> None:
+        """Adds a child that is not there yet."""
+        at = 0
+        while at < len(self.identifiers) and self.identifiers[at] < identifier:
+            at += 1
+        self.identifiers.insert(at, identifier)
+        self.nodes.insert(at, node)
+
+    def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        if type_code != ARRAY:
+            name = state.path[len(state.path) - 1]
+            raise CommandError(
+                ErrorCode.BadValue,
+                "Cannot apply array updates to non-array element "
+                + show_element(name, decode_value(buf, type_code, pos)),
+            )
+        parts: list[bytes] = []
+        last: i64 = pos + 4
+        cursor = ElementCursor(buf, pos)
+        index: i64 = 0
+        while cursor.next():
+            state.path.append(str(int(index)))
+            node = self._node_for(state, buf, cursor.type_code, cursor.value)
+            if node is not None:
+                answer = node.apply(state, buf, cursor.type_code, cursor.value, cursor.end, True)
+                if answer != KEEP:
+                    parts.append(buf[last : cursor.element])
+                    if answer == REPLACE:
+                        parts.append(element(state.out_type, cursor.name_bytes(), state.out))
+                    else:
+                        parts.append(element(NULL, cursor.name_bytes(), b""))
+                    last = cursor.end
+            state.path.pop()
+            index += 1
+        if not parts:
+            return KEEP
+        parts.append(buf[last : end - 1])
+        return state.replace(ARRAY, frame(b"".join(parts)))
+
+    def _node_for(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64) -> UpdateNode | None:
+        """What is to be done to one element: the children whose filters it passes, merged."""
+        chosen: UpdateNode | None = None
+        for i in range(len(self.identifiers)):
+            identifier = self.identifiers[i]
+            if identifier != "" and not self.filters[identifier].condition.matches_value(buf, type_code, pos):
+                continue
+            node = self.nodes[i]
+            chosen = node if chosen is None else merge_nodes(chosen, node, state.path)
+        return chosen
+
+    def create(self, state: ApplyState) -> i64:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"The path '{state.dotted()}' must exist in the document in order to apply array updates.",
+        )
+
+
+def merge_nodes(a: UpdateNode, b: UpdateNode, path: list[str]) -> UpdateNode:
+    """One node that does what both do. ConflictingUpdateOperators (40) if both change the same place."""
+    if isinstance(a, ObjectNode) and isinstance(b, ObjectNode):
+        objects = ObjectNode()
+        objects.positional = _merge_optional(a.positional, b.positional, [*path, "$"])
+        for child in a.children:
+            objects.put(child.name, child.node)
+        for child in b.children:
+            other = a.get(child.name)
+            if other is None:
+                objects.put(child.name, child.node)
+                continue
+            joined = merge_nodes(other, child.node, [*path, child.name])
+            for mine in objects.children:
+                if mine.name == child.name:
+                    mine.node = joined
+        return objects
+    if isinstance(a, ArrayNode) and isinstance(b, ArrayNode):
+        arrays = ArrayNode(a.filters)
+        for i in range(len(a.identifiers)):
+            identifier = a.identifiers[i]
+            twin = b.get(identifier)
+            arrays.put(identifier, a.nodes[i] if twin is None else merge_nodes(a.nodes[i], twin, path))
+        for i in range(len(b.identifiers)):
+            if a.get(b.identifiers[i]) is None:
+                arrays.put(b.identifiers[i], b.nodes[i])
+        return arrays
+    raise CommandError(ErrorCode.ConflictingUpdateOperators, f"Update created a conflict at '{'.'.join(path)}'")
+
+
+def _merge_optional(a: UpdateNode | None, b: UpdateNode | None, path: list[str]) -> UpdateNode | None:
+    if a is None:
+        return b
+    return a if b is None else merge_nodes(a, b, path)

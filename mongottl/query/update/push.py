@@ -1,0 +1,169 @@
+"""$push with its clauses: $each, $position, $sort, $slice, carried out in this order."""
+
+import functools
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.compare import compare_raw
+from mongottl.document.path import array_index
+from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value, is_number, type_name
+from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.numbers import whole
+from mongottl.query.update.arrays import Item, append_items, cut_items, join_items
+from mongottl.query.update.describe import show_id
+from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
+from mongottl.query.update.registry import Operand, modifier
+
+_CLAUSES: Final = ("$each", "$slice", "$sort", "$position")
+
+
+class SortClause:
+    """paths: the fields to sort documents by, or none to sort whole elements. directions: 1 or -1 for each."""
+
+    def __init__(self, paths: list[list[str]], directions: list[int]) -> None:
+        self.paths = paths
+        self.directions = directions
+
+    def compare(self, a: Item, b: Item) -> int:
+        if not self.paths:
+            return int(compare_raw(a.value, a.type_code, 0, b.value, b.type_code, 0)) * self.directions[0]
+        for i in range(len(self.paths)):
+            x_type, x_pos = _sort_field(a, self.paths[i])
+            y_type, y_pos = _sort_field(b, self.paths[i])
+            order = int(compare_raw(a.value, x_type, x_pos, b.value, y_type, y_pos))
+            if order != 0:
+                return order * self.directions[i]
+        return 0
+
+
+def _sort_field(item: Item, path: list[str]) -> tuple[i64, i64]:
+    """The field that an element is sorted by; null where it has none. Arrays are entered by index only."""
+    type_code: i64 = item.type_code
+    pos: i64 = 0
+    buf = item.value
+    for part in path:
+        if type_code != DOCUMENT and (type_code != ARRAY or array_index(part) < 0):
+            return NULL, 0
+        type_code, pos = find_field_at(buf, pos, part.encode("utf-8"))
+        if type_code == 0:
+            return NULL, 0
+    return type_code, pos
+
+
+class PushNode(ModifierNode):
+    """position: where to insert, from the end if negative; None: at the end. slice: how many to keep, the last ones if
+    negative; None: all."""
+
+    def __init__(self, values: list[Item], position: int | None, slice: int | None, sort: SortClause | None) -> None:
+        super().__init__(creates=True)
+        self.values = values
+        self.position = position
+        self.slice = slice
+        self.sort = sort
+
+    def _pushed(self, items: list[Item]) -> list[Item]:
+        position = self.position
+        if position is None or position >= len(items):
+            items = items + self.values
+        else:
+            at = position if position >= 0 else max(len(items) + position, 0)
+            items = items[:at] + self.values + items[at:]
+        sort = self.sort
+        if sort is not None:
+            items.sort(key=functools.cmp_to_key(sort.compare))
+        kept = self.slice
+        if kept is not None:
+            if kept >= 0:
+                items = items[:kept]
+            elif -kept < len(items):
+                items = items[kept:]
+        return items
+
+    def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        if type_code != ARRAY:
+            raise CommandError(
+                ErrorCode.BadValue,
+                f"The field '{state.dotted()}' must be an array but is of type {type_name(int(type_code))} in document "
+                f"{{{show_id(state.doc)}}}",
+            )
+        if self.position is None and self.slice is None and self.sort is None:
+            return state.replace(ARRAY, append_items(buf, pos, end, self.values)) if self.values else KEEP
+        before = cut_items(buf, pos)
+        after = self._pushed(before)
+        if not self.values and self.sort is None and len(after) == len(before):
+            return KEEP
+        return state.replace(ARRAY, join_items(after))
+
+    def new_value(self, state: ApplyState) -> i64:
+        return state.replace(ARRAY, join_items(self._pushed([])))
+
+
+def _bad(message: str) -> CommandError:
+    return CommandError(ErrorCode.BadValue, message)
+
+
+@modifier("$push")
+def parse_push(operand: Operand, ctx: ParseContext) -> ModifierNode:
+    """A value, or a document with `$each` and other clauses in any order. BadValue (2) for malformed clauses."""
+    if operand.type_code != DOCUMENT or find_field_at(operand.buf, operand.pos, b"$each")[0] == 0:
+        return PushNode([Item(operand.type_code, operand.raw())], None, None, None)
+    values: list[Item] = []
+    position: int | None = None
+    kept: int | None = None
+    sort: SortClause | None = None
+    seen: list[str] = []
+    cursor = ElementCursor(operand.buf, operand.pos)
+    while cursor.next():
+        name = cursor.name()
+        if name not in _CLAUSES:
+            raise _bad(f"Unrecognized clause in $push: {name}")
+        if name in seen:
+            raise _bad(f"Only one {name} is supported.")
+        seen.append(name)
+        kind = type_name(int(cursor.type_code))
+        if name == "$each":
+            if cursor.type_code != ARRAY:
+                raise _bad(f"The argument to $each in $push must be an array but it was of type: {kind}")
+            values = cut_items(cursor.buf, cursor.value)
+        elif name == "$slice":
+            kept = whole(cursor.decoded())
+            if kept is None:
+                raise _bad(f"The value for $slice must be an integer value but was given type: {kind}")
+        elif name == "$position":
+            position = whole(cursor.decoded())
+            if position is None:
+                raise _bad(f"The value for $position must be an integer value, not of type: {kind}")
+        else:
+            sort = parse_sort_clause(cursor.decoded())
+    return PushNode(values, position, kept, sort)
+
+
+def _direction(value: Value) -> int:
+    number = whole(value)
+    if number != 1 and number != -1:
+        raise _bad("The $sort element value must be either 1 or -1")
+    return number
+
+
+def parse_sort_clause(value: Value) -> SortClause:
+    """±1 to sort whole elements, {field: ±1, …} to sort documents by fields."""
+    if is_number(value):
+        return SortClause([], [_direction(value)])
+    if not isinstance(value, bytes):
+        raise _bad("The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields")
+    paths: list[list[str]] = []
+    directions: list[int] = []
+    for name, direction in fields(value):
+        if name == "":
+            raise _bad("The $sort field cannot be empty")
+        parts = name.split(".")
+        if "" in parts:
+            raise _bad(f"The $sort field is a dotted field but has an empty part: {name}")
+        paths.append(parts)
+        directions.append(_direction(direction))
+    if not paths:
+        raise _bad("The $sort pattern is empty when it should be a set of fields.")
+    return SortClause(paths, directions)
