@@ -1,0 +1,284 @@
+"""Running totals: what `$group` keeps per group, and what `$sum`, `$avg` and their like compute from an array.
+
+A state is fed value by value and asked for its result at the end; it may be asked more than once.
+"""
+
+import decimal
+import math
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder
+from mongottl.document.compare import compare_values
+from mongottl.document.keystring import encode_value
+from mongottl.document.types import MISSING, Missing, Value
+from mongottl.document.walk import ElementCursor
+from mongottl.errors import CommandError
+from mongottl.query.expr.arithmetic import Sum
+from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.numbers import (
+    DECIMAL,
+    DECIMAL_CONTEXT,
+    from_decimal,
+    to_double,
+    width,
+)
+from mongottl.query.expr.parser import show, type_of
+
+
+class AccumulatorState:
+    """One total that grows."""
+
+    def add(self, value: Value) -> None:
+        """Takes one more value; MISSING where the document has none."""
+        raise NotImplementedError
+
+    def result(self) -> Value:
+        """The total so far; MISSING if there is none."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """How many bytes it holds, roughly, for the memory limit."""
+        return 64
+
+
+class SumState(AccumulatorState):
+    """`$sum`: what is no number counts as nothing."""
+
+    def __init__(self) -> None:
+        self.total: Final = Sum()
+
+    def add(self, value: Value) -> None:
+        total = self.total
+        if type(value) is int:
+            total.integers += value
+        else:
+            total.add(value)
+
+    def result(self) -> Value:
+        return self.total.result()
+
+
+class AvgState(AccumulatorState):
+    """`$avg`: a double, or a decimal; null if there were no numbers."""
+
+    def __init__(self) -> None:
+        self.total: Final = Sum()
+        self.count: int = 0
+
+    def add(self, value: Value) -> None:
+        total = self.total
+        if type(value) is int:
+            total.integers += value
+            self.count += 1
+        elif total.add(value):
+            self.count += 1
+
+    def result(self) -> Value:
+        if self.count == 0:
+            return None
+        if self.total.widest == DECIMAL:
+            return from_decimal(DECIMAL_CONTEXT.divide(self.total.decimal(), decimal.Decimal(self.count)))
+        return self.total.double() / self.count
+
+
+class CountState(AccumulatorState):
+    """`$count`: of documents, whatever their values."""
+
+    def __init__(self) -> None:
+        self.total: Final = Sum()
+
+    def add(self, value: Value) -> None:
+        self.total.integers += 1
+
+    def result(self) -> Value:
+        return self.total.result()
+
+
+class FirstState(AccumulatorState):
+    def __init__(self) -> None:
+        self.value: Value = MISSING
+        self.seen: bool = False
+
+    def add(self, value: Value) -> None:
+        if not self.seen:
+            self.seen = True
+            self.value = value
+
+    def result(self) -> Value:
+        return self.value
+
+
+class LastState(AccumulatorState):
+    def __init__(self) -> None:
+        self.value: Value = MISSING
+
+    def add(self, value: Value) -> None:
+        self.value = value
+
+    def result(self) -> Value:
+        return self.value
+
+
+class ExtremeState(AccumulatorState):
+    """`$min` (sign -1) and `$max` (sign 1): null and nothing are passed over."""
+
+    def __init__(self, sign: int) -> None:
+        self.value: Value = MISSING
+        self.sign: Final[i64] = sign
+
+    def add(self, value: Value) -> None:
+        if is_nullish(value):
+            return
+        best = self.value
+        if isinstance(best, Missing) or compare_values(value, best) == self.sign:
+            self.value = value
+
+    def result(self) -> Value:
+        return None if isinstance(self.value, Missing) else self.value
+
+
+class PushState(AccumulatorState):
+    def __init__(self) -> None:
+        self.values: Final[list[Value]] = []
+        self.bytes: int = 0
+
+    def add(self, value: Value) -> None:
+        if not isinstance(value, Missing):
+            self.values.append(value)
+            self.bytes += size_of(value)
+
+    def result(self) -> Value:
+        return list(self.values)
+
+    def size(self) -> int:
+        return 64 + self.bytes
+
+
+class AddToSetState(AccumulatorState):
+    """`$addToSet`: the first of the values that compare equal stays."""
+
+    def __init__(self) -> None:
+        self.values: Final[dict[bytes, Value]] = {}
+        self.bytes: int = 0
+
+    def add(self, value: Value) -> None:
+        if isinstance(value, Missing):
+            return
+        key = encode_value(value)
+        if key not in self.values:
+            self.values[key] = value
+            self.bytes += size_of(value) + len(key)
+
+    def result(self) -> Value:
+        return list(self.values.values())
+
+    def size(self) -> int:
+        return 64 + self.bytes
+
+
+class ConcatArraysState(AccumulatorState):
+    """`$concatArrays`: arrays put behind each other. TypeMismatch for what is no array."""
+
+    def __init__(self) -> None:
+        self.values: Final[list[Value]] = []
+        self.bytes: int = 0
+
+    def add(self, value: Value) -> None:
+        if isinstance(value, Missing):
+            return
+        if not isinstance(value, list):
+            raise CommandError(14, f"$concatArrays requires array inputs, but input is of type {type_of(value)}")
+        self.values.extend(value)
+        self.bytes += size_of(value)
+
+    def result(self) -> Value:
+        return list(self.values)
+
+    def size(self) -> int:
+        return 64 + self.bytes
+
+
+class SetUnionState(AddToSetState):
+    """`$setUnion`: the elements of all arrays, once each. TypeMismatch for what is no array."""
+
+    def add(self, value: Value) -> None:
+        if isinstance(value, Missing):
+            return
+        if not isinstance(value, list):
+            raise CommandError(14, f"$setUnion requires array inputs, but input is of type {type_of(value)}")
+        for item in value:
+            AddToSetState.add(self, item)
+
+
+class MergeObjectsState(AccumulatorState):
+    """`$mergeObjects`: later fields replace earlier ones where those stand. 40400 for what is no object."""
+
+    def __init__(self) -> None:
+        self.elements: Final[dict[bytes, bytes]] = {}
+        self.bytes: int = 0
+
+    def add(self, value: Value) -> None:
+        if is_nullish(value):
+            return
+        if not isinstance(value, bytes):
+            raise CommandError(
+                40400,
+                f"$mergeObjects requires object inputs, but input {show(value)} is of type {type_of(value)}",
+            )
+        self.bytes += len(value)
+        cursor = ElementCursor(value, 0)
+        while cursor.next():
+            self.elements[cursor.name_bytes()] = cursor.raw_element()
+
+    def result(self) -> Value:
+        if not self.elements:
+            return EMPTY_DOCUMENT
+        builder = DocumentBuilder()
+        for element in self.elements.values():
+            builder.append_raw_element(element)
+        return builder.finish()
+
+    def size(self) -> int:
+        return 64 + self.bytes
+
+
+class StdDevState(AccumulatorState):
+    """`$stdDevPop` (sample False) and `$stdDevSamp`, by Welford's recurrence; a double, or null."""
+
+    def __init__(self, sample: bool) -> None:
+        self.sample: Final = sample
+        self.count: int = 0
+        self.mean: float = 0.0
+        self.squares: float = 0.0
+
+    def add(self, value: Value) -> None:
+        if width(value) == 0:
+            return
+        number = to_double(value)
+        self.count += 1
+        delta = number - self.mean
+        if delta != 0.0:
+            self.mean += delta / self.count
+            self.squares += delta * (number - self.mean)
+
+    def result(self) -> Value:
+        divisor = self.count - 1 if self.sample else self.count
+        if divisor <= 0:
+            return None
+        return math.sqrt(self.squares / divisor) if self.squares == self.squares else math.nan
+
+
+def size_of(value: Value) -> int:
+    """Bytes that a value takes, roughly."""
+    if isinstance(value, str):
+        return 56 + len(value)
+    if isinstance(value, bytes):
+        return 40 + len(value)
+    if isinstance(value, list):
+        total = 56
+        for item in value:
+            total += 8 + size_of(item)
+        return total
+    return 32

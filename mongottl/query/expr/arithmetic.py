@@ -1,0 +1,622 @@
+"""`$add $subtract $multiply $divide $mod $abs $ceil $floor $round $trunc $exp $ln $log $log10 $pow $sqrt $sigmoid`.
+
+null, undefined or nothing as an operand makes the result null. Integers stay integers while they fit: int32 becomes
+int64, int64 becomes double. Sums of doubles are compensated, so that their order matters little. A Decimal128 among
+the operands makes the result one.
+"""
+
+import decimal
+import math
+from typing import Final
+
+from mongottl.document.build import encode
+from mongottl.document.types import INT64_MIN, Date, Decimal128, Int64, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.expr.base import (
+    EvaluationContext,
+    Expression,
+    Scope,
+    expression,
+    expression_parser,
+    is_nullish,
+    unary_expression,
+)
+from mongottl.query.expr.numbers import (
+    DECIMAL,
+    DECIMAL_CONTEXT,
+    FLOAT,
+    INT,
+    LONG,
+    clamp_to_long,
+    double_to_decimal_34,
+    fits_long,
+    from_decimal,
+    is_nan,
+    long_or_double,
+    narrow,
+    to_decimal,
+    to_double,
+    whole,
+    width,
+)
+from mongottl.query.expr.parser import parse_arguments, show, type_of
+
+_EXACT_IN_DOUBLE: Final = 1 << 53
+
+
+class Sum:
+    """A running sum of numbers: integers and decimals exactly, doubles with compensation, types kept track of.
+
+    widest: INT, LONG, FLOAT or DECIMAL, of all that was added.
+    """
+
+    def __init__(self) -> None:
+        self.widest: int = INT
+        self.integers: int = 0
+        self.high: float = 0.0
+        self.low: float = 0.0
+        self.decimals: decimal.Decimal = decimal.Decimal(0)
+
+    def add(self, value: Value) -> bool:
+        """False if the value is no number."""
+        if isinstance(value, float):
+            self.add_double(value)
+            if self.widest < FLOAT:
+                self.widest = FLOAT
+            return True
+        if isinstance(value, bool):
+            return False
+        if isinstance(value, int):
+            self.integers += value
+            if self.widest == INT and isinstance(value, Int64):
+                self.widest = LONG
+            return True
+        if isinstance(value, Decimal128):
+            self.decimals = DECIMAL_CONTEXT.add(self.decimals, value.to_decimal())
+            self.widest = DECIMAL
+            return True
+        return False
+
+    def add_double(self, value: float) -> None:
+        high = self.high
+        total = high + value
+        if total - total == 0.0:
+            back = total - high
+            self.low += (high - (total - back)) + (value - back)
+        self.high = total
+
+    def double(self) -> float:
+        """The sum of integers and doubles, rounded once."""
+        if self.integers == 0:
+            return self.high + self.low if self.high - self.high == 0.0 else self.high
+        if -_EXACT_IN_DOUBLE <= self.integers <= _EXACT_IN_DOUBLE:
+            return _two_sum(self.high, self.low, float(self.integers))
+        top = float(self.integers)
+        if self.high == 0.0 and self.low == 0.0:
+            return top
+        return _two_sum(self.high, self.low + float(self.integers - int(top)), top)
+
+    def decimal(self) -> decimal.Decimal:
+        """The sum of everything, doubles taken with all their digits."""
+        total = self.decimals
+        if self.integers != 0:
+            total = DECIMAL_CONTEXT.add(total, decimal.Decimal(self.integers))
+        if self.high != 0.0 or self.low != 0.0:
+            total = DECIMAL_CONTEXT.add(total, double_to_decimal_34(self.high))
+            if self.low != 0.0:
+                total = DECIMAL_CONTEXT.add(total, double_to_decimal_34(self.low))
+        return total
+
+    def result(self) -> Value:
+        """The sum in the narrowest type that is at least as wide as the widest operand and holds it."""
+        if self.widest == INT:
+            return narrow(self.integers)
+        if self.widest == LONG:
+            return long_or_double(self.integers)
+        if self.widest == FLOAT:
+            return self.double()
+        return from_decimal(self.decimal())
+
+
+def _two_sum(high: float, low: float, value: float) -> float:
+    total = high + value
+    if total - total != 0.0:
+        return total
+    back = total - high
+    return total + (low + ((high - (total - back)) + (value - back)))
+
+
+class AddExpression(Expression):
+    def __init__(self, arguments: list[Expression]) -> None:
+        self.arguments: Final = arguments
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        arguments = self.arguments
+        if len(arguments) == 2:
+            a = arguments[0].evaluate(ev)
+            b = arguments[1].evaluate(ev)
+            if isinstance(a, float) and isinstance(b, float):
+                return a + b
+            if type(a) is int and type(b) is int:
+                return narrow(a + b)
+            return add_values([a, b])
+        values: list[Value] = []
+        for argument in arguments:
+            values.append(argument.evaluate(ev))
+        return add_values(values)
+
+    def operands(self) -> list[Expression]:
+        return self.arguments
+
+    def describe(self) -> Value:
+        return encode({"$add": [argument.describe() for argument in self.arguments]})
+
+
+def add_values(values: list[Value]) -> Value:
+    """The sum of numbers, or a date moved by them. Stops at the first null: what follows is not looked at."""
+    total = Sum()
+    has_date = False
+    for value in values:
+        if total.add(value):
+            continue
+        if isinstance(value, Date):
+            if has_date:
+                raise CommandError(16612, "only one date allowed in an $add expression")
+            has_date = True
+            total.integers += value.ms
+            continue
+        if is_nullish(value):
+            return None
+        raise CommandError(ErrorCode.TypeMismatch, f"$add only supports numeric or date types, not {type_of(value)}")
+    if not has_date:
+        return total.result()
+    return _moved_date(total)
+
+
+def _moved_date(total: Sum) -> Value:
+    if total.widest == DECIMAL:
+        exact = total.decimal()
+        if not exact.is_finite():
+            raise CommandError(ErrorCode.Overflow, "date overflow in $add")
+        moved = int(exact.to_integral_value(decimal.ROUND_HALF_EVEN))
+    elif total.widest == FLOAT:
+        offset = total.high + total.low
+        if not math.isfinite(offset):
+            raise CommandError(ErrorCode.Overflow, "date overflow in $add")
+        moved = total.integers + round_half_away(offset)
+    else:
+        moved = total.integers
+    if not fits_long(moved):
+        raise CommandError(ErrorCode.Overflow, "date overflow in $add")
+    return Date(moved)
+
+
+def round_half_away(number: float) -> int:
+    """The nearest integer; halves go away from zero."""
+    base = math.trunc(number)
+    if abs(number - base) >= 0.5:
+        return base + (1 if number > 0 else -1)
+    return base
+
+
+@expression_parser("$add")
+def parse_add(name: str, argument: Value, scope: Scope) -> Expression:
+    """`[a, b, …]`: numbers, and at most one date, which the others move by milliseconds."""
+    return AddExpression(parse_arguments(name, argument, scope, 0, -1))
+
+
+@expression("$subtract", 2)
+def subtract(values: list[Value]) -> Value:
+    """`[a, b]`: numbers; date - date in milliseconds (int64); date - number moves the date."""
+    a = values[0]
+    b = values[1]
+    x = width(a)
+    y = width(b)
+    if x and y:
+        widest = max(x, y)
+        if widest == DECIMAL:
+            return from_decimal(DECIMAL_CONTEXT.subtract(to_decimal(a), to_decimal(b)))
+        if widest == FLOAT:
+            return to_double(a) - to_double(b)
+        difference = clamp_to_long(a) - clamp_to_long(b)
+        return narrow(difference) if widest == INT else long_or_double(difference)
+    if is_nullish(a) or is_nullish(b):
+        return None
+    if isinstance(a, Date):
+        if isinstance(b, Date):
+            milliseconds = a.ms - b.ms
+            if not fits_long(milliseconds):
+                raise CommandError(ErrorCode.Overflow, "date overflow in $subtract")
+            return Int64(milliseconds)
+        if y:
+            return _date_minus(a, b)
+    raise CommandError(ErrorCode.TypeMismatch, f"can't $subtract {type_of(b)} from {type_of(a)}")
+
+
+def _date_minus(date: Date, number: Value) -> Value:
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            raise CommandError(ErrorCode.Overflow, "date overflow in $subtract")
+        moved = date.ms - round_half_away(number)
+    elif isinstance(number, Decimal128):
+        exact = number.to_decimal()
+        if not exact.is_finite():
+            raise CommandError(ErrorCode.Overflow, "date overflow in $subtract")
+        moved = date.ms - int(exact.to_integral_value(decimal.ROUND_HALF_EVEN))
+    else:
+        moved = date.ms - clamp_to_long(number)
+    if not fits_long(moved):
+        raise CommandError(ErrorCode.Overflow, "date overflow in $subtract")
+    return Date(moved)
+
+
+@expression("$multiply", 0, -1)
+def multiply(values: list[Value]) -> Value:
+    """`[a, b, …]`: the product; 1 of nothing."""
+    product = 1
+    double = 1.0
+    exact = decimal.Decimal(1)
+    widest = INT
+    for value in values:
+        kind = width(value)
+        if kind == 0:
+            if is_nullish(value):
+                return None
+            raise CommandError(ErrorCode.TypeMismatch, f"$multiply only supports numeric types, not {type_of(value)}")
+        if kind == DECIMAL and widest < DECIMAL:
+            exact = to_decimal(double) if widest == FLOAT else decimal.Decimal(product)
+        if kind > widest:
+            widest = kind
+        if widest == DECIMAL:
+            exact = DECIMAL_CONTEXT.multiply(exact, to_decimal(value))
+            continue
+        double *= to_double(value)
+        if kind == FLOAT:
+            continue
+        product *= clamp_to_long(value)
+        if not fits_long(product):
+            widest = FLOAT
+    if widest == INT:
+        return narrow(product)
+    if widest == LONG:
+        return Int64(product)
+    return double if widest == FLOAT else from_decimal(exact)
+
+
+@expression("$divide", 2)
+def divide(values: list[Value]) -> Value:
+    """`[a, b]`: the quotient as a double, or a decimal. BadValue for a divisor of zero."""
+    a = values[0]
+    b = values[1]
+    x = width(a)
+    y = width(b)
+    if x and y:
+        if x == DECIMAL or y == DECIMAL:
+            divisor = to_decimal(b)
+            if divisor == 0:
+                raise CommandError(ErrorCode.BadValue, "can't $divide by zero")
+            return from_decimal(DECIMAL_CONTEXT.divide(to_decimal(a), divisor))
+        quotient_of = to_double(b)
+        if quotient_of == 0.0:
+            raise CommandError(ErrorCode.BadValue, "can't $divide by zero")
+        return to_double(a) / quotient_of
+    if is_nullish(a) or is_nullish(b):
+        return None
+    raise CommandError(
+        ErrorCode.TypeMismatch, f"$divide only supports numeric types, not {type_of(a)} and {type_of(b)}"
+    )
+
+
+@expression("$mod", 2)
+def mod(values: list[Value]) -> Value:
+    """`[a, b]`: the remainder with the sign of a. 16610 (decimals: 5733415) for a divisor of zero."""
+    a = values[0]
+    b = values[1]
+    x = width(a)
+    y = width(b)
+    if not x or not y:
+        if is_nullish(a) or is_nullish(b):
+            return None
+        raise CommandError(16611, f"$mod only supports numeric types, not {type_of(a)} and {type_of(b)}")
+    if x == DECIMAL or y == DECIMAL:
+        divisor = to_decimal(b)
+        if divisor == 0:
+            raise CommandError(5733415, "can't $mod by zero")
+        return from_decimal(decimal_remainder(to_decimal(a), divisor))
+    if to_double(b) == 0.0:
+        raise CommandError(16610, "can't $mod by zero")
+    if x == FLOAT or y == FLOAT:
+        return _double_remainder(to_double(a), to_double(b))
+    left = clamp_to_long(a)
+    right = clamp_to_long(b)
+    remainder = abs(left) % abs(right)
+    if left < 0:
+        remainder = -remainder
+    return Int64(remainder) if x == LONG or y == LONG else remainder
+
+
+def _double_remainder(a: float, b: float) -> float:
+    if math.isinf(a) or a != a or b != b:
+        return math.nan
+    return math.fmod(a, b)
+
+
+def decimal_remainder(a: decimal.Decimal, b: decimal.Decimal) -> decimal.Decimal:
+    """a - b * trunc(a / b), exactly, also where the quotient has more than 34 digits."""
+    if not a.is_finite() or not b.is_finite():
+        return DECIMAL_CONTEXT.remainder(a, b)
+    exponent = min(int(a.as_tuple().exponent), int(b.as_tuple().exponent))
+    left = int(abs(a).scaleb(-exponent, _WIDE)) if a else 0
+    right = int(abs(b).scaleb(-exponent, _WIDE))
+    remainder = decimal.Decimal(left % right).scaleb(exponent, _WIDE)
+    return remainder.copy_sign(a)
+
+
+_WIDE: Final = decimal.Context(prec=13000, Emin=-20000, Emax=20000, traps=[])
+
+
+def _not_numeric(name: str, value: Value) -> CommandError:
+    return CommandError(28765, f"{name} only supports numeric types, not {type_of(value)}")
+
+
+@unary_expression("$abs")
+def absolute(value: Value) -> Value:
+    """28680 for the smallest int64, which has no positive counterpart."""
+    if is_nullish(value):
+        return None
+    kind = width(value)
+    if kind == FLOAT:
+        return abs(to_double(value))
+    if kind == INT:
+        return narrow(abs(clamp_to_long(value)))
+    if kind == LONG:
+        if value == INT64_MIN:
+            raise CommandError(28680, "can't take $abs of long long min")
+        return Int64(abs(clamp_to_long(value)))
+    if kind == DECIMAL:
+        return from_decimal(to_decimal(value).copy_abs())
+    raise _not_numeric("$abs", value)
+
+
+def _toward(name: str, value: Value, rounding: str) -> Value:
+    if is_nullish(value):
+        return None
+    kind = width(value)
+    if kind == INT or kind == LONG:
+        return value
+    if kind == FLOAT:
+        number = to_double(value)
+        if not math.isfinite(number):
+            return number
+        whole_part = math.ceil(number) if rounding == decimal.ROUND_CEILING else math.floor(number)
+        return math.copysign(float(whole_part), number) if whole_part == 0 else float(whole_part)
+    if kind == DECIMAL:
+        return from_decimal(to_decimal(value).to_integral_value(rounding, DECIMAL_CONTEXT))
+    raise _not_numeric(name, value)
+
+
+@unary_expression("$ceil")
+def ceil(value: Value) -> Value:
+    return _toward("$ceil", value, decimal.ROUND_CEILING)
+
+
+@unary_expression("$floor")
+def floor(value: Value) -> Value:
+    return _toward("$floor", value, decimal.ROUND_FLOOR)
+
+
+def _round_to(name: str, values: list[Value], rounding: str) -> Value:
+    """A number rounded to a decimal place, -20 to 100; the type stays, but an int32 may widen."""
+    number = values[0]
+    place: Value = 0 if len(values) < 2 else values[1]
+    if is_nullish(number) or is_nullish(place):
+        return None
+    kind = width(number)
+    if kind == 0:
+        raise CommandError(51081, f"{name} only supports numeric types, not {type_of(number)}")
+    if width(place) == 0:
+        raise CommandError(16004, f"can't convert from BSON type {type_of(place)} to long")
+    digits = whole(place)
+    if digits is None:
+        raise CommandError(51082, f"precision argument to  {name} must be a integral value")
+    if digits < -20 or digits > 100:
+        raise CommandError(51083, f"cannot apply {name} with precision value {digits} value must be in [-20, 100]")
+    if kind == DECIMAL:
+        return from_decimal(_quantize(to_decimal(number), digits, rounding))
+    if kind == FLOAT:
+        double = to_double(number)
+        if not math.isfinite(double) or (digits > 0 and double == math.floor(double)):
+            return double
+        return float(_quantize(double_to_decimal_34(double), digits, rounding))
+    if digits >= 0:
+        return number
+    rounded = int(_quantize(decimal.Decimal(clamp_to_long(number)), digits, rounding))
+    if not fits_long(rounded):
+        raise CommandError(
+            51080,
+            f"invalid conversion from Decimal128 result in {name} resulting from arguments: [{show(number)}, {digits}]",
+        )
+    return Int64(rounded) if kind == LONG else narrow(rounded)
+
+
+def _quantize(number: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
+    """The number as a multiple of 10**-digits, or as near as 34 digits come to that."""
+    if not number.is_finite():
+        return number
+    exponent = max(-digits, -6176)
+    if number:
+        exponent = max(exponent, number.adjusted() - 33)
+    return number.quantize(decimal.Decimal((0, (1,), exponent)), rounding, DECIMAL_CONTEXT)
+
+
+@expression("$round", 1, 2)
+def round_(values: list[Value]) -> Value:
+    """`[number, place]`: halves go to the even neighbour."""
+    return _round_to("$round", values, decimal.ROUND_HALF_EVEN)
+
+
+@expression("$trunc", 1, 2)
+def trunc(values: list[Value]) -> Value:
+    return _round_to("$trunc", values, decimal.ROUND_DOWN)
+
+
+@unary_expression("$exp")
+def exp(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    kind = width(value)
+    if kind == 0:
+        raise _not_numeric("$exp", value)
+    if kind == DECIMAL:
+        return from_decimal(DECIMAL_CONTEXT.exp(to_decimal(value)))
+    try:
+        return math.exp(to_double(value))
+    except OverflowError:
+        return math.inf
+
+
+@unary_expression("$ln")
+def ln(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    kind = width(value)
+    if kind == 0:
+        raise _not_numeric("$ln", value)
+    if not _positive_or_nan(value):
+        raise CommandError(28766, f"$ln's argument must be a positive number, but is {show(value)}")
+    if kind == DECIMAL:
+        return from_decimal(DECIMAL_CONTEXT.ln(to_decimal(value)))
+    return math.log(to_double(value))
+
+
+def _positive_or_nan(value: Value) -> bool:
+    if isinstance(value, Decimal128):
+        number = value.to_decimal()
+        return number.is_nan() or number > 0
+    double = to_double(value)
+    return double > 0 or double != double
+
+
+@unary_expression("$log10")
+def log10(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    kind = width(value)
+    if kind == 0:
+        raise _not_numeric("$log10", value)
+    if not _positive_or_nan(value):
+        raise CommandError(28761, f"$log10's argument must be a positive number, but is {show(value)}")
+    if kind == DECIMAL:
+        return from_decimal(DECIMAL_CONTEXT.log10(to_decimal(value)))
+    return math.log10(to_double(value))
+
+
+@expression("$log", 2)
+def log(values: list[Value]) -> Value:
+    """`[number, base]`."""
+    number = values[0]
+    base = values[1]
+    if is_nullish(number) or is_nullish(base):
+        return None
+    if width(number) == 0:
+        raise CommandError(28756, f"$log's argument must be numeric, not {type_of(number)}")
+    if width(base) == 0:
+        raise CommandError(28757, f"$log's base must be numeric, not {type_of(base)}")
+    if not _positive_or_nan(number):
+        raise CommandError(28758, f"$log's argument must be a positive number, but is {show(number)}")
+    if not _positive_or_nan(base) or to_double(base) == 1.0:
+        raise CommandError(28759, f"$log's base must be a positive number not equal to 1, but is {show(base)}")
+    if width(number) == DECIMAL or width(base) == DECIMAL:
+        return from_decimal(
+            DECIMAL_CONTEXT.divide(DECIMAL_CONTEXT.ln(to_decimal(number)), DECIMAL_CONTEXT.ln(to_decimal(base)))
+        )
+    return math.log(to_double(number)) / math.log(to_double(base))
+
+
+@unary_expression("$sqrt")
+def sqrt(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    kind = width(value)
+    if kind == 0:
+        raise _not_numeric("$sqrt", value)
+    if kind == DECIMAL:
+        number = to_decimal(value)
+        if not number.is_nan() and number < 0:
+            raise CommandError(28714, "$sqrt's argument must be greater than or equal to 0")
+        return from_decimal(DECIMAL_CONTEXT.sqrt(number))
+    double = to_double(value)
+    if double < 0:
+        raise CommandError(28714, "$sqrt's argument must be greater than or equal to 0")
+    return math.sqrt(double)
+
+
+@expression("$pow", 2)
+def pow_(values: list[Value]) -> Value:
+    """`[base, exponent]`: integers stay integers while they fit. 28764 for zero to a negative power."""
+    base = values[0]
+    exponent = values[1]
+    if is_nullish(base) or is_nullish(exponent):
+        return None
+    x = width(base)
+    y = width(exponent)
+    if x == 0:
+        raise CommandError(28762, f"$pow's base must be numeric, not {type_of(base)}")
+    if y == 0:
+        raise CommandError(28763, f"$pow's exponent must be numeric, not {type_of(exponent)}")
+    if not is_nan(base) and not is_nan(exponent) and to_decimal(base) == 0 and to_decimal(exponent) < 0:
+        raise CommandError(28764, "$pow cannot take a base of 0 and a negative exponent")
+    if x == DECIMAL or y == DECIMAL:
+        return from_decimal(_decimal_power(to_decimal(base), to_decimal(exponent)))
+    if x == FLOAT or y == FLOAT:
+        return _double_power(to_double(base), to_double(exponent))
+    return _integer_power(clamp_to_long(base), clamp_to_long(exponent), x == LONG or y == LONG)
+
+
+def _integer_power(base: int, exponent: int, long: bool) -> Value:
+    if base == 0 or base == 1:
+        power = 1 if exponent == 0 else base
+    elif base == -1:
+        power = 1 if exponent % 2 == 0 else -1
+    elif exponent < 0 or exponent > 63:
+        return _double_power(float(base), float(exponent))
+    else:
+        power = int(base**exponent)
+        if not fits_long(power):
+            return _double_power(float(base), float(exponent))
+    return Int64(power) if long else narrow(power)
+
+
+def _double_power(base: float, exponent: float) -> float:
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if base < 0 and math.fmod(exponent, 2.0) != 0.0 else math.inf
+    except ValueError:
+        return math.nan
+
+
+def _decimal_power(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.Decimal:
+    if exponent == 0 or base == 1:
+        return decimal.Decimal(1)
+    return DECIMAL_CONTEXT.power(base, exponent)
+
+
+@unary_expression("$sigmoid")
+def sigmoid(value: Value) -> Value:
+    """1 / (1 + e**-x)."""
+    if is_nullish(value):
+        return None
+    kind = width(value)
+    if kind == 0:
+        raise CommandError(ErrorCode.TypeMismatch, f"$sigmoid only supports numeric types, not {type_of(value)}")
+    if kind == DECIMAL:
+        power = DECIMAL_CONTEXT.exp(to_decimal(value).copy_negate())
+        return from_decimal(DECIMAL_CONTEXT.divide(decimal.Decimal(1), DECIMAL_CONTEXT.add(decimal.Decimal(1), power)))
+    number = to_double(value)
+    if number >= 0:
+        return 1.0 / (1.0 + math.exp(-number))
+    if number < -745.2:
+        return 0.0
+    small = math.exp(number)
+    return small / (1.0 + small)

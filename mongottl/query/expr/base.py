@@ -1,0 +1,300 @@
+"""The nodes of an expression tree, and what they are evaluated in.
+
+    expression = parse_expression("$a.b", ctx)      # once
+    ev = EvaluationContext()
+    for doc in batch:
+        ev.root = doc                               # no allocation per document
+        value = expression.evaluate(ev)             # MISSING where there is nothing
+
+A node knows its operands, so that it can be folded, asked for the fields it needs, and described. Variables bound by
+`$let`, `$map` and their like live in numbered slots of the context; the numbers are given while parsing, by nesting
+depth, so that two variables in scope at once never share one.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from mypy_extensions import i64
+
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.registry import Registry
+
+
+class Unbound:
+    """In `ParseContext.let`: a variable that exists, with a value that is not known yet.
+
+    Pipelines of `$lookup` are parsed once with such variables, to check them, and again for each outer document.
+    """
+
+
+UNBOUND: Final = Unbound()
+
+
+class EvaluationContext:
+    """The document that expressions read, and the variables that are bound at the moment.
+
+    root: the document, `$$ROOT`; assign it to go on to the next one.
+    slots: values of the bound variables, by slot number.
+    metadata: what `{$meta: …}` reads, by keyword; empty unless a stage sets it.
+    """
+
+    def __init__(self, root: bytes = EMPTY_DOCUMENT) -> None:
+        self.root: bytes = root
+        self.slots: list[Value] = []
+        self.metadata: dict[str, Value] = {}
+
+    def bind(self, slot: i64, value: Value) -> None:
+        """Puts a value into a slot, making room up to it."""
+        slots = self.slots
+        while len(slots) <= slot:
+            slots.append(MISSING)
+        slots[slot] = value
+
+
+class Expression:
+    """A node of an expression tree. Immutable once parsed."""
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        """The value for the context's document, in the model of `document.types`; MISSING where there is none.
+
+        Raises CommandError with mongod's code for operands that the operator does not take.
+        """
+        raise NotImplementedError
+
+    def operands(self) -> list["Expression"]:
+        """The expressions that this one is computed from."""
+        return []
+
+    def describe(self) -> Value:
+        """The expression in full form, for explain: constants are `{$const: …}`, documents raw."""
+        raise NotImplementedError
+
+    def collect_fields(self, fields: set[str]) -> bool:
+        """Adds the root fields it reads; False if it needs the whole document."""
+        return all(operand.collect_fields(fields) for operand in self.operands())
+
+    def dependencies(self) -> set[str] | None:
+        """Names of the root fields that the value depends on; None: the whole document."""
+        fields: set[str] = set()
+        return fields if self.collect_fields(fields) else None
+
+    def foldable(self) -> bool:
+        """Whether it may be evaluated while parsing if all operands are constants."""
+        return True
+
+
+class Constant(Expression):
+    def __init__(self, value: Value) -> None:
+        self.value: Final = value
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        return self.value
+
+    def describe(self) -> Value:
+        if isinstance(self.value, Missing):
+            return "$$REMOVE"
+        return encode({"$const": self.value})
+
+    def foldable(self) -> bool:
+        return False
+
+
+class Scope:
+    """What names mean at one place of an expression: the operation's context and the variables bound around it."""
+
+    def __init__(self, ctx: ParseContext, parent: "Scope | None" = None) -> None:
+        self.ctx: Final = ctx
+        self.slots: dict[str, int] = {} if parent is None else dict(parent.slots)
+        self.constants: dict[str, Value] = {} if parent is None else parent.constants
+        self.next_slot: int = 0 if parent is None else parent.next_slot
+
+    def bind(self, names: list[str]) -> "Scope":
+        """The scope inside an expression that binds these names, to slots from `self.next_slot` on."""
+        inner = Scope(self.ctx, self)
+        for name in names:
+            inner.slots[name] = inner.next_slot
+            inner.next_slot += 1
+        return inner
+
+    def reserve(self, count: int) -> "Scope":
+        """The same names, with `count` slots left free for those who bind around the inner expressions."""
+        inner = Scope(self.ctx, self)
+        inner.next_slot += count
+        return inner
+
+    def define(self, constants: dict[str, Value]) -> "Scope":
+        """The scope in which further names stand for known values (`$$PRUNE` inside `$redact`)."""
+        inner = Scope(self.ctx, self)
+        inner.constants = {**self.constants, **constants}
+        return inner
+
+    def system_variable(self, name: str) -> Value:
+        """The operation's own `$$NOW` and the like; UNBOUND for what has no fixed value."""
+        if name == "NOW":
+            return Date(self.ctx.now_ms)
+        if name == "CLUSTER_TIME":
+            return Timestamp(self.ctx.now_ms // 1000, 1)
+        if name == "REMOVE":
+            return MISSING
+        if name == "USER_ROLES":
+            return []
+        return UNBOUND
+
+
+ExpressionParser: TypeAlias = Callable[[str, Value, Scope], Expression]
+ValueFunction: TypeAlias = Callable[[list[Value]], Value]
+UnaryFunction: TypeAlias = Callable[[Value], Value]
+
+
+class Operator:
+    """An entry of the registry: how an operator's argument becomes a node.
+
+    Either `parser`, or one of the two functions with the numbers of arguments it takes.
+    """
+
+    def __init__(
+        self,
+        parser: ExpressionParser | None = None,
+        function: ValueFunction | None = None,
+        unary: UnaryFunction | None = None,
+        minimum: int = 0,
+        maximum: int = -1,
+        foldable: bool = True,
+    ) -> None:
+        self.parser: Final = parser
+        self.function: Final = function
+        self.unary: Final = unary
+        self.minimum: Final = minimum
+        self.maximum: Final = maximum
+        self.foldable: Final = foldable
+
+
+EXPRESSIONS: Final[Registry[Operator]] = Registry("expression")
+
+
+def expression_parser(name: str) -> Callable[[ExpressionParser], ExpressionParser]:
+    """Registers `def parse(name, argument, scope) -> Expression` for an operator with a syntax of its own."""
+
+    def register(parser: ExpressionParser) -> ExpressionParser:
+        EXPRESSIONS.add(name, Operator(parser=parser))
+        return parser
+
+    return register
+
+
+def expression(
+    name: str, minimum: int = 0, maximum: int | None = None, foldable: bool = True
+) -> Callable[[ValueFunction], ValueFunction]:
+    """Registers `def function(values: list[Value]) -> Value` for an operator that takes a list of arguments.
+
+    minimum, maximum: how many; `maximum` alone left out means exactly `minimum`, and -1 any number.
+    """
+
+    def register(function: ValueFunction) -> ValueFunction:
+        most = minimum if maximum is None else maximum
+        EXPRESSIONS.add(name, Operator(function=function, minimum=minimum, maximum=most, foldable=foldable))
+        return function
+
+    return register
+
+
+def unary_expression(name: str) -> Callable[[UnaryFunction], UnaryFunction]:
+    """Registers `def function(value: Value) -> Value` for an operator with exactly one argument."""
+
+    def register(function: UnaryFunction) -> UnaryFunction:
+        EXPRESSIONS.add(name, Operator(unary=function, minimum=1, maximum=1))
+        return function
+
+    return register
+
+
+class FunctionExpression(Expression):
+    """An operator whose value is a plain function of its operands' values."""
+
+    def __init__(self, name: str, function: ValueFunction, arguments: list[Expression], foldable: bool = True) -> None:
+        self.name: Final = name
+        self.function: Final = function
+        self.arguments: Final = arguments
+        self._foldable: Final = foldable
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        values: list[Value] = []
+        for argument in self.arguments:
+            values.append(argument.evaluate(ev))
+        return self.function(values)
+
+    def operands(self) -> list[Expression]:
+        return self.arguments
+
+    def describe(self) -> Value:
+        return encode({self.name: [argument.describe() for argument in self.arguments]})
+
+    def foldable(self) -> bool:
+        return self._foldable
+
+
+class UnaryExpression(Expression):
+    """An operator with one operand."""
+
+    def __init__(self, name: str, function: UnaryFunction, argument: Expression) -> None:
+        self.name: Final = name
+        self.function: Final = function
+        self.argument: Final = argument
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        return self.function(self.argument.evaluate(ev))
+
+    def operands(self) -> list[Expression]:
+        return [self.argument]
+
+    def describe(self) -> Value:
+        return encode({self.name: [self.argument.describe()]})
+
+
+class NamedExpression(Expression):
+    """Base of operators whose argument is an object of named parameters, `{$op: {input: …, chars: …}}`."""
+
+    def __init__(self, name: str, parameters: dict[str, Expression]) -> None:
+        self.name: Final = name
+        self.parameters: Final = parameters
+
+    def parameter(self, key: str) -> Expression | None:
+        return self.parameters.get(key)
+
+    def operands(self) -> list[Expression]:
+        return list(self.parameters.values())
+
+    def describe(self) -> Value:
+        fields: list[tuple[str, Value]] = [(key, node.describe()) for key, node in self.parameters.items()]
+        return encode({self.name: encode_fields(fields)})
+
+
+def is_nullish(value: Value) -> bool:
+    """null, undefined or no value at all."""
+    return value is None or isinstance(value, (Missing, Undefined))
+
+
+_NO_DOCUMENT: Final = EvaluationContext()
+
+
+def fold(node: Expression) -> Expression:
+    """A Constant instead of an operator on constants. An error in evaluating waits for the first document."""
+    if not node.foldable():
+        return node
+    operands = node.operands()
+    if not operands:
+        return node
+    for operand in operands:
+        if not isinstance(operand, Constant):
+            return node
+    try:
+        return Constant(node.evaluate(_NO_DOCUMENT))
+    except CommandError:
+        return node
+
+
+for _name in ("$function", "$accumulator"):
+    EXPRESSIONS.add_unsupported(_name, "server-side JavaScript is not available")

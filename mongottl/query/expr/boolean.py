@@ -1,0 +1,88 @@
+"""`$and $or $not`: over truth values of any type."""
+
+from typing import Final
+
+from mongottl.document.build import encode
+from mongottl.document.types import Decimal128, Missing, Undefined, Value
+from mongottl.query.expr.base import (
+    Constant,
+    EvaluationContext,
+    Expression,
+    Scope,
+    expression_parser,
+    unary_expression,
+)
+from mongottl.query.expr.parser import parse_arguments
+
+
+def is_true(value: Value) -> bool:
+    """False for false, null, undefined, no value, and zeros of all types; true for everything else, NaN included."""
+    if isinstance(value, bool):
+        return value
+    if value is None or isinstance(value, (Missing, Undefined)):
+        return False
+    if isinstance(value, (int, float)):
+        return value != 0
+    if isinstance(value, Decimal128):
+        number = value.to_decimal()
+        return number.is_nan() or number != 0
+    return True
+
+
+class AndExpression(Expression):
+    def __init__(self, arguments: list[Expression]) -> None:
+        self.arguments: Final = arguments
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        return all(is_true(argument.evaluate(ev)) for argument in self.arguments)
+
+    def operands(self) -> list[Expression]:
+        return self.arguments
+
+    def describe(self) -> Value:
+        return encode({"$and": [argument.describe() for argument in self.arguments]})
+
+
+class OrExpression(Expression):
+    def __init__(self, arguments: list[Expression]) -> None:
+        self.arguments: Final = arguments
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        return any(is_true(argument.evaluate(ev)) for argument in self.arguments)
+
+    def operands(self) -> list[Expression]:
+        return self.arguments
+
+    def describe(self) -> Value:
+        return encode({"$or": [argument.describe() for argument in self.arguments]})
+
+
+@expression_parser("$and")
+def parse_and(name: str, argument: Value, scope: Scope) -> Expression:
+    """`[a, b, …]`: true if there is nothing untrue. A constant that decides the matter ends the list."""
+    arguments: list[Expression] = []
+    for operand in parse_arguments(name, argument, scope, 0, -1):
+        if isinstance(operand, Constant) and is_true(operand.value):
+            continue
+        arguments.append(operand)
+        if isinstance(operand, Constant):
+            break
+    return AndExpression(arguments) if arguments else Constant(True)
+
+
+@expression_parser("$or")
+def parse_or(name: str, argument: Value, scope: Scope) -> Expression:
+    """`[a, b, …]`: true if anything is true."""
+    arguments: list[Expression] = []
+    for operand in parse_arguments(name, argument, scope, 0, -1):
+        if isinstance(operand, Constant) and not is_true(operand.value):
+            continue
+        arguments.append(operand)
+        if isinstance(operand, Constant):
+            break
+    return OrExpression(arguments) if arguments else Constant(False)
+
+
+@unary_expression("$not")
+def evaluate_not(value: Value) -> Value:
+    return not is_true(value)

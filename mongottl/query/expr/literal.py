@@ -1,0 +1,12 @@
+"""`$literal` and `$const`: a value as it stands, whatever it looks like."""
+
+from mongottl.document.types import Value
+from mongottl.query.expr.base import Constant, Expression, Scope, expression_parser
+
+
+def _parse_literal(name: str, argument: Value, scope: Scope) -> Expression:
+    return Constant(argument)
+
+
+for _name in ("$literal", "$const"):
+    expression_parser(_name)(_parse_literal)

@@ -1,0 +1,168 @@
+"""Numbers of the four BSON types: which type a result has, and how a value becomes one of another type.
+
+int32 and int64 widen to each other, to double, and to Decimal128, in this order. A double becomes a decimal of 15
+significant digits where the two meet in an operator, as mongod documents for `$toDecimal`.
+"""
+
+import decimal
+import math
+from typing import Final
+
+from bson.decimal128 import create_decimal128_context
+
+from mongottl.document.types import (
+    INT64_MAX,
+    INT64_MIN,
+    INT_MAX,
+    INT_MIN,
+    Decimal128,
+    Int64,
+    Value,
+)
+
+DECIMAL_CONTEXT: Final[decimal.Context] = create_decimal128_context()
+_CONTEXT_15: Final[decimal.Context] = decimal.Context(
+    prec=15, rounding=decimal.ROUND_HALF_EVEN, Emin=-6143, Emax=6144, capitals=1, clamp=0, flags=[], traps=[]
+)
+
+INT: Final = 1
+LONG: Final = 2
+FLOAT: Final = 3
+DECIMAL: Final = 4
+
+TWO_63: Final = 9223372036854775808.0
+
+
+def width(value: Value) -> int:
+    """INT, LONG, FLOAT or DECIMAL; 0 for what is no number."""
+    if isinstance(value, bool):
+        return 0
+    if isinstance(value, Int64):
+        return LONG
+    if isinstance(value, int):
+        return INT
+    if isinstance(value, float):
+        return FLOAT
+    if isinstance(value, Decimal128):
+        return DECIMAL
+    return 0
+
+
+def narrow(number: int) -> Value:
+    """An int32 if it fits, else an int64, else a double."""
+    if INT_MIN <= number <= INT_MAX:
+        return int(number)
+    return long_or_double(number)
+
+
+def long_or_double(number: int) -> Value:
+    if INT64_MIN <= number <= INT64_MAX:
+        return Int64(number)
+    return float(number)
+
+
+def fits_long(number: int) -> bool:
+    return INT64_MIN <= number <= INT64_MAX
+
+
+def to_double(value: Value) -> float:
+    """Any number as a double."""
+    if isinstance(value, float):
+        return value
+    if isinstance(value, int):
+        return float(value)
+    if isinstance(value, Decimal128):
+        return decimal_to_double(value.to_decimal())
+    raise TypeError("not a number")
+
+
+def decimal_to_double(number: decimal.Decimal) -> float:
+    if number.is_nan():
+        return math.nan
+    try:
+        return float(number)
+    except OverflowError:
+        return -math.inf if number.is_signed() else math.inf
+
+
+def to_decimal(value: Value) -> decimal.Decimal:
+    """Any number as a decimal; a double with 15 significant digits."""
+    if isinstance(value, Decimal128):
+        return value.to_decimal()
+    if isinstance(value, float):
+        return double_to_decimal_15(value)
+    if isinstance(value, int):
+        return decimal.Decimal(int(value))
+    raise TypeError("not a number")
+
+
+def double_to_decimal_15(number: float) -> decimal.Decimal:
+    """A double as a decimal of 15 significant digits, trailing zeros included."""
+    exact = decimal.Decimal(number)
+    if not exact.is_finite() or not exact:
+        return exact
+    rounded = _CONTEXT_15.create_decimal(exact)
+    return DECIMAL_CONTEXT.quantize(rounded, decimal.Decimal((0, (1,), rounded.adjusted() - 14)))
+
+
+def double_to_decimal_34(number: float) -> decimal.Decimal:
+    """A double as a decimal with all digits a Decimal128 holds."""
+    return DECIMAL_CONTEXT.create_decimal(decimal.Decimal(number))
+
+
+def from_decimal(number: decimal.Decimal) -> Value:
+    """A Decimal128, rounded to 34 digits if need be."""
+    return Decimal128(DECIMAL_CONTEXT.create_decimal(number))
+
+
+def is_nan(value: Value) -> bool:
+    if isinstance(value, float):
+        return value != value
+    return isinstance(value, Decimal128) and value.to_decimal().is_nan()
+
+
+def whole(value: Value) -> int | None:
+    """A number that has an integer value within 64 bits, as that integer; None for every other value."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if value != value or value < -TWO_63 or value >= TWO_63 or value != math.floor(value):
+            return None
+        return int(value)
+    if isinstance(value, Decimal128):
+        number = value.to_decimal()
+        if not number.is_finite() or number.adjusted() > 19:
+            return None
+        result = int(number)
+        return result if result == number and fits_long(result) else None
+    return None
+
+
+def whole_int32(value: Value) -> int | None:
+    """The same within 32 bits."""
+    number = whole(value)
+    if number is None or number < INT_MIN or number > INT_MAX:
+        return None
+    return number
+
+
+def clamp_to_long(value: Value) -> int:
+    """A number cut to an int64 as mongod's conversions between C types do: towards zero, saturating, NaN as 0."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if value != value:
+            return 0
+        if value >= TWO_63:
+            return INT64_MAX
+        if value <= -TWO_63:
+            return INT64_MIN
+        return int(value)
+    number = to_decimal(value)
+    if number.is_nan():
+        return 0
+    if not number.is_finite() or number.adjusted() > 19:
+        return INT64_MIN if number.is_signed() else INT64_MAX
+    return max(INT64_MIN, min(INT64_MAX, int(number)))

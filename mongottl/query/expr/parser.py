@@ -1,0 +1,199 @@
+"""From a value to an expression tree.
+
+A string that starts with `$` is a path or a variable, an object whose only field starts with `$` is an operator, other
+objects and arrays are built from the expressions in them, and everything else is itself.
+"""
+
+from typing import Final
+
+from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.types import Missing, Value, type_code_of, type_name
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.base import (
+    EXPRESSIONS,
+    Constant,
+    EvaluationContext,
+    Expression,
+    FunctionExpression,
+    Scope,
+    UnaryExpression,
+    fold,
+)
+from mongottl.query.expr.path import parse_path
+
+
+class ArrayExpression(Expression):
+    """`[a, b]`: an array of the values; null where there is none."""
+
+    def __init__(self, items: list[Expression]) -> None:
+        self.items: Final = items
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        values: list[Value] = []
+        for item in self.items:
+            value = item.evaluate(ev)
+            values.append(None if isinstance(value, Missing) else value)
+        return values
+
+    def operands(self) -> list[Expression]:
+        return self.items
+
+    def describe(self) -> Value:
+        return [item.describe() for item in self.items]
+
+
+class ObjectExpression(Expression):
+    """`{a: x, b: y}`: a document of the values; fields without a value are left out."""
+
+    def __init__(self, names: list[str], values: list[Expression]) -> None:
+        self.names: Final = names
+        self.name_bytes: Final[list[bytes]] = [name.encode("utf-8") for name in names]
+        self.values: Final = values
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        builder = DocumentBuilder()
+        names = self.name_bytes
+        values = self.values
+        for i in range(len(names)):
+            builder.append_named(names[i], values[i].evaluate(ev))
+        return builder.finish()
+
+    def operands(self) -> list[Expression]:
+        return self.values
+
+    def describe(self) -> Value:
+        described: list[tuple[str, Value]] = []
+        for i in range(len(self.names)):
+            described.append((self.names[i], self.values[i].describe()))
+        return encode_fields(described)
+
+
+def parse_expression(value: Value, ctx: ParseContext, scope: Scope | None = None) -> Expression:
+    """The expression tree of a value.
+
+    scope: the variables around it, for expressions inside others; by default those of `ctx` alone.
+    Errors: InvalidPipelineOperator for an unknown operator, CommandNotSupported for one we refuse, 15983 for an object
+    that mixes an operator with fields, and those of each operator for its arguments.
+    """
+    return parse_operand(value, Scope(ctx) if scope is None else scope)
+
+
+def parse_operand(value: Value, scope: Scope) -> Expression:
+    """The same inside an operator's argument."""
+    if isinstance(value, str):
+        if value.startswith("$"):
+            return parse_path(value, scope)
+        return Constant(value)
+    if isinstance(value, bytes):
+        return _parse_object(value, scope)
+    if isinstance(value, list):
+        items: list[Expression] = []
+        for item in value:
+            items.append(parse_operand(item, scope))
+        if not items:
+            return Constant([])
+        return fold(ArrayExpression(items))
+    return Constant(value)
+
+
+def _parse_object(value: bytes, scope: Scope) -> Expression:
+    members = fields(value)
+    if not members:
+        return Constant(value)
+    first = members[0][0]
+    if first.startswith("$"):
+        if len(members) > 1:
+            raise CommandError(
+                15983,
+                "an object representing an expression must have exactly one field: " + show(value),
+            )
+        return parse_operator(first, members[0][1], scope)
+    names: list[str] = []
+    nodes: list[Expression] = []
+    for name, member in members:
+        if name.startswith("$"):
+            raise CommandError(
+                16410, f"FieldPath field names may not start with '$'. Consider using $getField or $setField. ({name})"
+            )
+        check_object_name(name)
+        if name in names:
+            raise CommandError(16406, f"duplicate field name specified in object literal: {show(value)}")
+        names.append(name)
+        nodes.append(parse_operand(member, scope))
+    return fold(ObjectExpression(names, nodes))
+
+
+def check_object_name(name: str) -> None:
+    """15998 for an empty field name, 16412 for one with a dot."""
+    if name == "":
+        raise CommandError(15998, "FieldPath field names may not be empty strings.")
+    if "." in name:
+        raise CommandError(16412, "FieldPath field names may not contain '.'. Consider using $getField or $setField.")
+
+
+def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
+    """The tree of `{<name>: <argument>}`."""
+    operator = EXPRESSIONS.get(name)
+    if operator is None:
+        reason = EXPRESSIONS.unsupported_reason(name)
+        if reason is not None:
+            raise CommandError(ErrorCode.CommandNotSupported, f"The expression {name} is not supported: {reason}")
+        raise CommandError(ErrorCode.InvalidPipelineOperator, f"Unrecognized expression '{name}'")
+    if operator.parser is not None:
+        return fold(operator.parser(name, argument, scope))
+    arguments = parse_arguments(name, argument, scope, operator.minimum, operator.maximum)
+    if operator.unary is not None:
+        return fold(UnaryExpression(name, operator.unary, arguments[0]))
+    if operator.function is None:
+        raise AssertionError(f"{name} is registered without a body")
+    return fold(FunctionExpression(name, operator.function, arguments, operator.foldable))
+
+
+def parse_arguments(name: str, argument: Value, scope: Scope, minimum: int, maximum: int) -> list[Expression]:
+    """The operands of an operator: an array's elements, or the one value itself.
+
+    minimum, maximum: how many it takes, -1 for any number. Errors: 16020 for another number than the exact one, 28667
+    for one outside a range.
+    """
+    arguments: list[Expression] = []
+    if isinstance(argument, list):
+        for item in argument:
+            arguments.append(parse_operand(item, scope))
+    else:
+        arguments.append(parse_operand(argument, scope))
+    count = len(arguments)
+    if minimum == maximum and count != minimum:
+        raise CommandError(16020, f"Expression {name} takes exactly {minimum} arguments. {count} were passed in.")
+    if count < minimum or (maximum >= 0 and count > maximum):
+        if maximum < 0:
+            raise CommandError(
+                28667, f"Expression {name} takes at least {minimum} arguments, but {count} were passed in."
+            )
+        raise CommandError(
+            28667,
+            f"Expression {name} takes at least {minimum} arguments, and at most {maximum}, but {count} were passed in.",
+        )
+    return arguments
+
+
+def type_of(value: Value) -> str:
+    """The type's name as error messages give it; "missing" for no value."""
+    return type_name(type_code_of(value))
+
+
+def show(value: Value) -> str:
+    """A value as error messages print it: shell notation, roughly."""
+    if isinstance(value, bytes):
+        inner = ", ".join(f"{name}: {show(member)}" for name, member in fields(value))
+        return "{ " + inner + " }" if inner else "{}"
+    if isinstance(value, list):
+        return "[ " + ", ".join(show(item) for item in value) + " ]" if value else "[]"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,36 @@
+"""Aggregation pipelines: a list of parsed stages, opened on a stream of documents.
+
+    specs = optimise(parse_pipeline(stages, ctx), ctx)
+    source = open_pipeline(specs, ListSource(documents), run)
+    while (batch := source.next_batch()) is not None: …
+
+    source        DocumentSource, RunContext       stage         StageSpec, registry, parse_pipeline
+    optimise      rewriting                        accumulators  what $group computes
+    basic, sort, group, …: the stages, by family
+
+A stage is added where its family lives, by `@stage`, an accumulator by `@accumulator`.
+"""
+
+from mongottl.query.pipeline import basic, group, sort  # registers the stages
+from mongottl.query.pipeline.accumulators import ACCUMULATORS
+from mongottl.query.pipeline.optimise import optimise
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, ListSource, RunContext, drain
+from mongottl.query.pipeline.stage import STAGES, StageSpec, open_pipeline, parse_pipeline, parse_stage
+
+__all__ = [
+    "ACCUMULATORS",
+    "BATCH_SIZE",
+    "STAGES",
+    "DocumentSource",
+    "ListSource",
+    "RunContext",
+    "StageSpec",
+    "basic",
+    "drain",
+    "group",
+    "open_pipeline",
+    "optimise",
+    "parse_pipeline",
+    "parse_stage",
+    "sort",
+]

@@ -1,0 +1,165 @@
+"""The accumulators of `$group`, `$bucket` and `$bucketAuto`: their registry and their arguments.
+
+`{total: {$sum: "$v"}}` is an AccumulatorSpec: the expression `"$v"`, evaluated per document, and a state per group that
+takes its values (`query.expr.accumulators`).
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from mongottl.document.build import encode
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import Constant, Expression, parse_expression
+from mongottl.query.expr.accumulators import (
+    AccumulatorState,
+    AddToSetState,
+    AvgState,
+    ConcatArraysState,
+    CountState,
+    ExtremeState,
+    FirstState,
+    LastState,
+    MergeObjectsState,
+    PushState,
+    SetUnionState,
+    StdDevState,
+    SumState,
+)
+from mongottl.query.registry import Registry
+
+StateFactory: TypeAlias = Callable[[], AccumulatorState]
+
+
+class AccumulatorSpec:
+    """One output field of a group.
+
+    argument: evaluated for each document; its value is what the state takes.
+    """
+
+    def __init__(self, field: str, name: str, argument: Expression) -> None:
+        self.field: Final = field
+        self.field_bytes: Final = field.encode("utf-8")
+        self.name: Final = name
+        self.argument: Final = argument
+
+    def start(self, key: Value) -> AccumulatorState:
+        """An empty state for a group with this key."""
+        raise NotImplementedError
+
+    def describe(self) -> Value:
+        return encode({self.name: self.argument.describe()})
+
+
+class SimpleAccumulator(AccumulatorSpec):
+    """An accumulator whose argument is one expression."""
+
+    def __init__(self, field: str, name: str, argument: Expression, factory: StateFactory) -> None:
+        super().__init__(field, name, argument)
+        self._factory: Final = factory
+
+    def start(self, key: Value) -> AccumulatorState:
+        return self._factory()
+
+
+AccumulatorParser: TypeAlias = Callable[[str, str, Value, ParseContext], AccumulatorSpec]
+
+ACCUMULATORS: Final[Registry[AccumulatorParser]] = Registry("accumulator")
+
+
+def accumulator(name: str) -> Callable[[AccumulatorParser], AccumulatorParser]:
+    """Registers `def parse(field, name, argument, ctx) -> AccumulatorSpec`."""
+
+    def register(parser: AccumulatorParser) -> AccumulatorParser:
+        ACCUMULATORS.add(name, parser)
+        return parser
+
+    return register
+
+
+def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> AccumulatorSpec:
+    """`<field>: {<accumulator>: <argument>}`. 40234 to 40238 for a bad shape, 15952 for an unknown accumulator."""
+    if field == "":
+        raise CommandError(ErrorCode.BadValue, "FieldPath field names may not be empty strings.")
+    if "." in field:
+        raise CommandError(40235, f"The field name '{field}' cannot contain '.'")
+    if field.startswith("$"):
+        raise CommandError(40236, f"The field name '{field}' cannot be an operator name")
+    if not isinstance(value, bytes):
+        raise CommandError(40234, f"The field '{field}' must be an accumulator object")
+    members = fields(value)
+    if not members:
+        raise CommandError(40234, f"The field '{field}' must be an accumulator object")
+    if len(members) != 1:
+        raise CommandError(40238, f"The field '{field}' must specify one accumulator")
+    name, argument = members[0]
+    parser = ACCUMULATORS.get(name)
+    if parser is None:
+        reason = ACCUMULATORS.unsupported_reason(name)
+        if reason is not None:
+            raise CommandError(ErrorCode.CommandNotSupported, f"The accumulator {name} is not supported: {reason}")
+        raise CommandError(15952, f"unknown group operator '{name}'")
+    return parser(field, name, argument, ctx)
+
+
+def parse_unary(name: str, argument: Value, ctx: ParseContext) -> Expression:
+    """An accumulator's one argument: an expression, or an array of exactly one. 40237 for another array."""
+    if isinstance(argument, list):
+        if len(argument) != 1:
+            raise CommandError(40237, f"The {name} accumulator is a unary operator")
+        argument = argument[0]
+    return parse_expression(argument, ctx)
+
+
+def _pop_state() -> AccumulatorState:
+    return StdDevState(False)
+
+
+def _sample_state() -> AccumulatorState:
+    return StdDevState(True)
+
+
+def _min_state() -> AccumulatorState:
+    return ExtremeState(-1)
+
+
+def _max_state() -> AccumulatorState:
+    return ExtremeState(1)
+
+
+_SIMPLE: Final[dict[str, StateFactory]] = {
+    "$sum": SumState,
+    "$avg": AvgState,
+    "$first": FirstState,
+    "$last": LastState,
+    "$min": _min_state,
+    "$max": _max_state,
+    "$push": PushState,
+    "$addToSet": AddToSetState,
+    "$stdDevPop": _pop_state,
+    "$stdDevSamp": _sample_state,
+    "$mergeObjects": MergeObjectsState,
+    "$concatArrays": ConcatArraysState,
+    "$setUnion": SetUnionState,
+}
+
+
+def _parse_simple(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
+    return SimpleAccumulator(field, name, parse_unary(name, argument, ctx), _SIMPLE[name])
+
+
+for _name in _SIMPLE:
+    accumulator(_name)(_parse_simple)
+
+
+@accumulator("$count")
+def parse_count(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
+    """`{$count: {}}`. TypeMismatch for another argument."""
+    if not isinstance(argument, bytes) or len(argument) != 5:
+        raise CommandError(ErrorCode.TypeMismatch, "$count takes no arguments, i.e. $count:{}")
+    return SimpleAccumulator(field, name, Constant(argument), CountState)
+
+
+ACCUMULATORS.add_unsupported("$accumulator", "server-side JavaScript is not available")

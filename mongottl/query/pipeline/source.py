@@ -1,0 +1,144 @@
+"""Streams of documents, pulled batch by batch, and what stages may ask of the world around them.
+
+[] from `next_batch` means: nothing yet, ask again. A stage that must read everything first (`$sort`, `$group`)
+takes in one batch per call and answers [] until it has, so that no call takes long and others get their turn.
+"""
+
+from typing import Final
+
+from mongottl.document.types import Value
+from mongottl.query.expr import EvaluationContext
+
+BATCH_SIZE: Final = 256  # documents; architecture decision 4
+
+
+class DocumentSource:
+    """A stream of raw documents."""
+
+    def next_batch(self) -> list[bytes] | None:
+        """The next documents, at most about BATCH_SIZE; [] if there are none yet; None behind the last."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Lets go of whatever is held; the stream is not asked again."""
+
+
+class ListSource(DocumentSource):
+    """Documents from memory."""
+
+    def __init__(self, documents: list[bytes], batch_size: int = BATCH_SIZE) -> None:
+        self._documents: Final = documents
+        self._batch_size: Final = batch_size
+        self._position = 0
+
+    def next_batch(self) -> list[bytes] | None:
+        start = self._position
+        if start >= len(self._documents):
+            return None
+        self._position = start + self._batch_size
+        return self._documents[start : self._position]
+
+
+class TransformSource(DocumentSource):
+    """Base of stages that read another stream."""
+
+    def __init__(self, source: DocumentSource) -> None:
+        self.source: Final = source
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class BlockingSource(DocumentSource):
+    """Base of stages that must have read everything before they can give anything."""
+
+    def __init__(self, source: DocumentSource) -> None:
+        self.source: Final = source
+        self._reading = True
+
+    def next_batch(self) -> list[bytes] | None:
+        if self._reading:
+            batch = self.source.next_batch()
+            if batch is not None:
+                self.absorb(batch)
+                return []
+            self._reading = False
+            self.finish()
+        return self.emit()
+
+    def absorb(self, batch: list[bytes]) -> None:
+        """Takes in one batch."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Everything has been read."""
+
+    def emit(self) -> list[bytes] | None:
+        """The next batch of results, after `finish`."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class RunContext:
+    """What a running pipeline may ask of the outside; `exec` implements it, one per operation.
+
+    now_ms: the operation's instant. variables: values for the slots of the enclosing pipeline's variables.
+    allow_disk_use, memory_limit_bytes: what a blocking stage may hold before error 292.
+    """
+
+    def __init__(self, now_ms: int = 0, allow_disk_use: bool = True, memory_limit_bytes: int = 100 << 20) -> None:
+        self.now_ms: Final = now_ms
+        self.allow_disk_use: Final = allow_disk_use
+        self.memory_limit_bytes: Final = memory_limit_bytes
+
+    def evaluation(self) -> EvaluationContext:
+        """A fresh evaluation context for a stage of its own."""
+        return EvaluationContext()
+
+    def open_collection(self, database: str, collection: str, match: bytes | None) -> DocumentSource:
+        """The visible documents of a collection or view, already narrowed by a filter where one is given."""
+        raise NotImplementedError
+
+    def random(self) -> float:
+        """A number from [0, 1), for `$sample`."""
+        raise NotImplementedError
+
+
+def drain(source: DocumentSource) -> list[bytes]:
+    """All documents that are left."""
+    documents: list[bytes] = []
+    while True:
+        batch = source.next_batch()
+        if batch is None:
+            return documents
+        documents.extend(batch)
+
+
+class OutputQueue:
+    """Results that are ready, handed out in batches."""
+
+    def __init__(self) -> None:
+        self._documents: list[bytes] = []
+        self._position = 0
+
+    def put(self, documents: list[bytes]) -> None:
+        self._documents.extend(documents)
+
+    def take(self) -> list[bytes] | None:
+        """The next batch; None if nothing is left."""
+        start = self._position
+        if start >= len(self._documents):
+            self._documents = []
+            self._position = 0
+            return None
+        self._position = start + BATCH_SIZE
+        return self._documents[start : self._position]
+
+
+def as_document(value: Value) -> bytes:
+    """A value that is known to be a document."""
+    if isinstance(value, bytes):
+        return value
+    raise TypeError("not a document")

@@ -1,0 +1,100 @@
+"""Pipelines, parsed: the list of stage specifications, and the registry that they come from."""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.pipeline.source import DocumentSource, RunContext
+from mongottl.query.registry import Registry
+
+MAX_STAGES: Final = 1000  # mongod's internalPipelineLengthLimit
+
+
+class StageSpec:
+    """One stage as parsed. Immutable: it may be opened any number of times.
+
+    Positions: `first_only`, `last_only`, and `in_facet` say where in a pipeline the stage may stand.
+    """
+
+    name: str = ""
+    first_only: bool = False
+    last_only: bool = False
+    in_facet: bool = True
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        """The stage at work on a stream."""
+        raise NotImplementedError
+
+    def describe(self) -> Value:
+        """The stage in full form, `{$name: …}`, for explain: a raw document."""
+        raise NotImplementedError
+
+    def sub_pipelines(self) -> list[list["StageSpec"]]:
+        """The pipelines inside the stage."""
+        return []
+
+
+StageParser: TypeAlias = Callable[[Value, ParseContext], list[StageSpec]]
+
+STAGES: Final[Registry[StageParser]] = Registry("stage")
+
+
+def stage(name: str) -> Callable[[StageParser], StageParser]:
+    """Registers `def parse(argument, ctx) -> list[StageSpec]`: one stage, or several that it is short for."""
+
+    def register(parser: StageParser) -> StageParser:
+        STAGES.add(name, parser)
+        return parser
+
+    return register
+
+
+def parse_pipeline(stages: list[Value], ctx: ParseContext) -> list[StageSpec]:
+    """The stages of a pipeline, in order; not yet optimised (see `optimise`).
+
+    Errors: TypeMismatch for a stage that is no object, 40323 for one with other than one field, 40324 for an unknown
+    name, CommandNotSupported for a refused one, 40601 and 40602 for one in the wrong place, 7749501 for too many.
+    """
+    if len(stages) > MAX_STAGES:
+        raise CommandError(7749501, f"Pipeline length must be no longer than {MAX_STAGES} stages")
+    specs: list[StageSpec] = []
+    for value in stages:
+        if not isinstance(value, bytes):
+            raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
+        members = fields(value)
+        if len(members) != 1:
+            raise CommandError(40323, "A pipeline stage specification object must contain exactly one field.")
+        name, argument = members[0]
+        specs.extend(parse_stage(name, argument, ctx))
+    check_positions(specs)
+    return specs
+
+
+def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    parser = STAGES.get(name)
+    if parser is None:
+        reason = STAGES.unsupported_reason(name)
+        if reason is not None:
+            raise CommandError(ErrorCode.CommandNotSupported, f"The stage {name} is not supported: {reason}")
+        raise CommandError(40324, f"Unrecognized pipeline stage name: '{name}'")
+    return parser(argument, ctx)
+
+
+def check_positions(specs: list[StageSpec]) -> None:
+    """40601 for a stage that must be last and is not, 40602 for one that must be first and is not."""
+    for i in range(len(specs)):
+        spec = specs[i]
+        if spec.last_only and i < len(specs) - 1:
+            raise CommandError(40601, f"{spec.name} can only be the final stage in the pipeline")
+        if spec.first_only and i > 0:
+            raise CommandError(40602, f"{spec.name} is only valid as the first stage in a pipeline")
+
+
+def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContext) -> DocumentSource:
+    """The whole pipeline at work on a stream."""
+    for spec in specs:
+        source = spec.open(source, run)
+    return source
