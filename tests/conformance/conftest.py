@@ -21,8 +21,19 @@ def open_engine(kind: str, directory: Path) -> StorageEngine:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StorageEngine]:
-    opened = open_engine(request.param, tmp_path / "data")
+def engine_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def engine_opener() -> Callable[[str, Path], StorageEngine]:
+    """Opens an engine of a kind over a directory."""
+    return open_engine
+
+
+@pytest.fixture
+def engine(engine_kind: str, tmp_path: Path) -> Iterator[StorageEngine]:
+    opened = open_engine(engine_kind, tmp_path / "data")
     yield opened
     opened.close()
 

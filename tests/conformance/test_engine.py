@@ -216,5 +216,5 @@ def test_engines_are_registered_by_name_once(engine: StorageEngine) -> None:
     assert engine.name in storage_engine_names()
     with pytest.raises(ValueError, match="registered already"):
         storage_engine("sqlite")(lambda _: engine)
-    with pytest.raises(ValueError, match="unknown storage engine 'wired'; there are: .*sqlite"):
+    with pytest.raises(ValueError, match=r"unknown storage engine 'wired'; there are: .*sqlite"):
         open_storage_engine("wired", None)

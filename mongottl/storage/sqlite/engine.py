@@ -367,11 +367,15 @@ def _connect(path: str, uri: bool = False) -> sqlite3.Connection:
         cached_statements=_CACHED_STATEMENTS,
         uri=uri,
     )
-    raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    raw.execute("PRAGMA temp_store = MEMORY")
-    raw.execute("PRAGMA mmap_size = 0")
-    # Some systems build SQLite to overwrite deleted rows with zeros, which we have no use for.
-    raw.execute("PRAGMA secure_delete = OFF")
+    try:
+        raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        raw.execute("PRAGMA temp_store = MEMORY")
+        raw.execute("PRAGMA mmap_size = 0")
+        # Some systems build SQLite to overwrite deleted rows with zeros, which we have no use for.
+        raw.execute("PRAGMA secure_delete = OFF")
+    except sqlite3.Error:
+        raw.close()
+        raise
     return raw
 
 
@@ -417,8 +421,10 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
             # Closing a database that turns out to be damaged would move its log into it; a reader cannot.
             _check_read_only(path)
         raw = _connect(path)
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.OperationalError, OSError) as error:
         raise DataDirectoryError(f"{path} cannot be opened: {error}") from error
+    except sqlite3.Error as error:
+        raise DataDirectoryError(f"{path} is damaged: {error}") from error
     try:
         raw.execute("PRAGMA synchronous = NORMAL")
         raw.execute("PRAGMA wal_autocheckpoint = 0")

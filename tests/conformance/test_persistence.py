@@ -1,0 +1,189 @@
+"""What a data directory keeps: over a restart, over a crash, and under a flush in another thread."""
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mongottl.storage.interface import StorageEngine, open_storage_engine
+
+Opener = Callable[[], StorageEngine]
+
+
+def fill(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        data = engine.create_sorted_data("by id", True)
+        engine.create_sorted_data("plain", False).insert([(b"k", 1), (b"k", 2)])
+        ids = store.insert_records([(b"aa", 10, 0), (b"bbb", 11, 5), (b"c", 12, -1)])
+        data.insert([(b"%d" % record_id, record_id) for record_id in ids])
+        engine.put_catalog_entry("entry", b"\x00value")
+        unit.commit()
+
+
+def check(engine: StorageEngine) -> None:
+    assert sorted(engine.idents()) == ["by id", "plain", "records"]
+    store = engine.record_store("records")
+    assert store.scan(0, 10) == [(1, b"aa", 10, 0), (2, b"bbb", 11, 5), (3, b"c", 12, -1)]
+    assert (store.count(), store.size_bytes()) == (3, 6)
+    assert store.own_seconds(0, 5) == [16]
+    assert engine.sorted_data("by id", True).fetch_exact(store, b"2") == (2, b"bbb", 11, 5)
+    assert engine.sorted_data("plain", False).scan(b"", b"z", None, 5) == [(b"k", 1), (b"k", 2)]
+    assert engine.catalog_entries() == [("entry", b"\x00value")]
+
+
+def test_everything_is_there_after_reopening(persistent: Opener) -> None:
+    engine = persistent()
+    fill(engine)
+    engine.close()
+    for _ in range(2):
+        engine = persistent()
+        check(engine)
+        engine.close()
+        engine.close()
+
+
+def test_ids_are_not_given_twice_over_a_restart(persistent: Opener) -> None:
+    engine = persistent()
+    fill(engine)
+    store = engine.record_store("records")
+    with engine.unit_of_work() as unit:
+        store.delete_records(store.scan(0, 10))
+        unit.commit()
+    engine.close()
+    engine = persistent()
+    store = engine.record_store("records")
+    assert (store.count(), store.size_bytes()) == (0, 0)
+    with engine.unit_of_work() as unit:
+        assert store.insert_record(b"x", 1, 0) == 4
+        engine.drop_ident("records")
+        assert engine.create_record_store("records").insert_record(b"y", 1, 0) == 1
+        unit.commit()
+    engine.close()
+
+
+def test_a_crash_loses_nothing_committed_and_keeps_nothing_else(persistent: Opener, tmp_path: Path) -> None:
+    """The files as they are while the engine runs are what a killed process leaves."""
+    engine = persistent()
+    fill(engine)
+    store = engine.record_store("records")
+    crashed = tmp_path / "crashed"
+    with engine.unit_of_work():
+        store.insert_records([(b"x" * 1000, 1, 0)] * 10)
+        shutil.copytree(tmp_path / "data", crashed, ignore=shutil.ignore_patterns("*-shm"))
+    after = open_storage_engine("sqlite", str(crashed))
+    check(after)
+    with after.unit_of_work() as unit:
+        after.record_store("records").insert_record(b"x", 1, 0)
+        unit.commit()
+    assert after.record_store("records").count() == 4
+    after.close()
+    check(engine)
+    engine.close()
+
+
+def test_counters_are_exact_after_every_crash(persistent: Opener, tmp_path: Path) -> None:
+    engine = persistent()
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        unit.commit()
+    for step in range(6):
+        with engine.unit_of_work() as unit:
+            store.insert_records([(b"x" * step, step, 0), (b"yy", step, 0)])
+            if step % 2:
+                store.delete_records(store.scan(0, 1))
+            if step != 3:
+                unit.commit()
+        crashed = tmp_path / f"crashed {step}"
+        shutil.copytree(tmp_path / "data", crashed)
+        after = open_storage_engine("sqlite", str(crashed))
+        records = after.record_store("records").scan(0, 100)
+        assert records == store.scan(0, 100)
+        assert after.record_store("records").count() == len(records) == store.count()
+        assert after.record_store("records").size_bytes() == sum(len(r[1]) for r in records) == store.size_bytes()
+        after.close()
+    engine.close()
+
+
+def test_what_was_dropped_is_given_back_after_a_restart(persistent: Opener) -> None:
+    engine = persistent()
+    with engine.unit_of_work() as unit:
+        engine.create_record_store("records").insert_records([(b"x" * 600, 1, 0)] * 2000)
+        unit.commit()
+    with engine.unit_of_work() as unit:
+        engine.drop_ident("records")
+        unit.commit()
+    assert engine.drop_some(100)
+    engine.close()
+    engine = persistent()
+    assert engine.idents() == []
+    with engine.unit_of_work() as unit:
+        engine.create_record_store("records").insert_record(b"new", 1, 0)
+        unit.commit()
+    while engine.drop_some(500):
+        pass
+    assert engine.record_store("records").scan(0, 5) == [(1, b"new", 1, 0)]
+    assert engine.statistics()["dropped_idents"] == 0
+    engine.close()
+
+
+def test_dirty_is_set_by_commits_and_cleared_by_flush(persistent: Opener) -> None:
+    engine = persistent()
+    seen = [engine.dirty]
+    fill(engine)
+    seen.append(engine.dirty)
+    thread = threading.Thread(target=engine.flush)
+    thread.start()
+    thread.join()
+    seen.append(engine.dirty)
+    with engine.unit_of_work():
+        engine.put_catalog_entry("x", b"y")
+    seen.append(engine.dirty)
+    assert seen == [False, True, False, False]
+    assert engine.statistics()["flushes"] == 1
+    engine.close()
+
+
+@pytest.mark.slow
+def test_flush_and_maintain_run_beside_the_writer(persistent: Opener) -> None:
+    engine = persistent()
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        unit.commit()
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                engine.flush()
+                engine.maintain()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    document = b"x" * 200_000
+    try:
+        for _ in range(40):
+            with engine.unit_of_work() as unit:
+                store.insert_records([(document, 1, 0)] * 10)
+                unit.commit()
+            assert store.scan(0, 1)[0][1] == document
+    finally:
+        stop.set()
+        thread.join()
+    assert failures == []
+    assert store.count() == 400
+    # Twice the length from which it is due, when the machine is slow; all of it is 80 MB.
+    engine.maintain()
+    assert not engine.maintenance_due
+    statistics = engine.statistics()
+    assert statistics["checkpoints"] >= 1
+    assert statistics["flushes"] >= 1
+    engine.close()
+    engine = persistent()
+    assert engine.record_store("records").count() == 400
+    engine.close()

@@ -1,0 +1,292 @@
+"""Data directories that cannot be used are refused with a clear message and left as they were."""
+
+import hashlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mongottl.storage.interface import DataDirectoryError, EngineUnavailable, StorageEngine, open_storage_engine
+from mongottl.storage.sqlite.engine import SqliteEngine
+
+DATABASE = "mongottl.sqlite3"
+
+
+def open_directory(path: Path) -> StorageEngine:
+    return open_storage_engine("sqlite", str(path))
+
+
+def picture(path: Path) -> dict[str, str]:
+    """Every file's digest."""
+    return {
+        str(p.relative_to(path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in path.rglob("*") if p.is_file()
+    }
+
+
+def refused(path: Path, message: str) -> None:
+    before = picture(path)
+    for _ in range(2):
+        with pytest.raises(DataDirectoryError, match=message):
+            open_directory(path)
+    after = picture(path)
+    after.pop(DATABASE + "-shm", None)  # SQLite's index of the log holds nothing of its own
+    before.pop(DATABASE + "-shm", None)
+    assert after == before
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    path = tmp_path / "data"
+    engine = open_directory(path)
+    with engine.unit_of_work() as unit:
+        engine.create_record_store("records").insert_records([(b"x" * 500, 1, 0)] * 200)
+        unit.commit()
+    engine.close()
+    return path
+
+
+def crash(path: Path, target: Path) -> Path:
+    """A copy as a killed server would leave it, with commits in the log only."""
+    engine = open_directory(path)
+    with engine.unit_of_work() as unit:
+        engine.record_store("records").insert_records([(b"y" * 500, 1, 0)] * 50)
+        unit.commit()
+    target.mkdir()
+    for name in (DATABASE, DATABASE + "-wal", "mongottl.lock"):
+        (target / name).write_bytes((path / name).read_bytes())
+    engine.close()
+    assert (target / (DATABASE + "-wal")).stat().st_size > 0
+    return target
+
+
+def test_a_directory_is_created_with_its_parents(tmp_path: Path) -> None:
+    open_directory(tmp_path / "a" / "b").close()
+    assert (tmp_path / "a" / "b" / DATABASE).exists()
+
+
+def test_a_closed_directory_holds_one_database_and_the_lock(filled: Path) -> None:
+    assert sorted(os.listdir(filled)) == ["mongottl.lock", DATABASE]
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    open_directory(tmp_path).close()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_an_interrupted_creation_is_begun_again(tmp_path: Path) -> None:
+    (tmp_path / (DATABASE + ".new")).write_bytes(b"half of a database")
+    engine = open_directory(tmp_path)
+    assert engine.idents() == []
+    engine.close()
+    assert not (tmp_path / (DATABASE + ".new")).exists()
+
+
+def test_a_directory_in_use_is_refused(filled: Path) -> None:
+    engine = open_directory(filled)
+    with pytest.raises(DataDirectoryError, match=f"in use by another server \\(process {os.getpid()}\\)"):
+        open_directory(filled)
+    with engine.unit_of_work() as unit:
+        engine.record_store("records").insert_record(b"still works", 1, 0)
+        unit.commit()
+    engine.close()
+    again = open_directory(filled)
+    assert again.record_store("records").count() == 201
+    again.close()
+
+
+def test_a_killed_process_leaves_a_directory_that_opens(filled: Path) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "from mongottl.storage.interface import open_storage_engine\n"
+        "import mongottl.storage\n"
+        "engine = open_storage_engine('sqlite', sys.argv[1])\n"
+        "with engine.unit_of_work() as unit:\n"
+        "    engine.record_store('records').insert_record(b'last', 1, 0)\n"
+        "    unit.commit()\n"
+        "with engine.unit_of_work() as unit:\n"
+        "    engine.record_store('records').insert_record(b'never', 1, 0)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    result = subprocess.run([sys.executable, "-c", program, str(filled)], env=environment, check=False)
+    assert result.returncode == -signal.SIGKILL
+    engine = open_directory(filled)
+    store = engine.record_store("records")
+    assert (store.count(), store.size_bytes()) == (201, 200 * 500 + 4)
+    assert store.scan(200, 5) == [(201, b"last", 1, 0)]
+    engine.close()
+
+
+def test_a_newer_format_is_refused(filled: Path) -> None:
+    raw = sqlite3.connect(filled / DATABASE)
+    raw.execute("PRAGMA user_version = 2")
+    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    raw.close()
+    refused(filled, "has format 2, written by a newer mongottl; this one reads format 1")
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    raw = sqlite3.connect(tmp_path / DATABASE)
+    raw.execute("CREATE TABLE theirs (x)")
+    raw.commit()
+    raw.close()
+    refused(tmp_path, "is a database, but not mongottl's")
+    assert os.listdir(tmp_path) == [DATABASE]
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"garbage " * 4096])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / DATABASE).write_bytes(content)
+    refused(tmp_path, "damaged or no database")
+
+
+def test_a_truncated_database_is_refused(filled: Path) -> None:
+    content = (filled / DATABASE).read_bytes()
+    (filled / DATABASE).write_bytes(content[: len(content) - 4096])
+    refused(filled, "is damaged: .* bytes are left of .* pages of 4096")
+
+
+def test_a_database_without_its_tables_is_refused(filled: Path) -> None:
+    content = bytearray((filled / DATABASE).read_bytes())
+    content[100:4096] = bytes(3996)
+    (filled / DATABASE).write_bytes(content)
+    refused(filled, "damaged")
+
+
+def test_a_store_without_its_table_is_refused(filled: Path) -> None:
+    raw = sqlite3.connect(filled / DATABASE)
+    raw.execute("DROP TABLE r1")
+    raw.close()
+    refused(filled, "damaged: .*the table of records is missing")
+
+
+def test_damage_beside_a_log_leaves_the_log_where_it_is(filled: Path, tmp_path: Path) -> None:
+    crashed = crash(filled, tmp_path / "crashed")
+    content = bytearray((crashed / DATABASE).read_bytes())
+    content[4096:] = b"\x5a" * (len(content) - 4096)  # all but the schema's page
+    (crashed / DATABASE).write_bytes(content)
+    wal = bytearray((crashed / (DATABASE + "-wal")).read_bytes())
+    # Only the log's first frame stays whole, so that the damage is not covered by it.
+    (crashed / (DATABASE + "-wal")).write_bytes(wal[: 32 + 24 + 4096])
+    refused(crashed, "cannot be opened|damaged")
+
+
+def test_a_log_without_its_database_is_refused(filled: Path, tmp_path: Path) -> None:
+    crashed = crash(filled, tmp_path / "crashed")
+    (crashed / DATABASE).unlink()
+    refused(crashed, "damaged: mongottl.sqlite3-wal is there without mongottl.sqlite3")
+
+
+def test_a_mongods_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "WiredTiger").write_text("WiredTiger")
+    refused(tmp_path, "holds a mongod's files")
+    assert os.listdir(tmp_path) == ["WiredTiger"]
+
+
+def test_a_file_in_the_directorys_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    with pytest.raises(DataDirectoryError, match="is not a directory"):
+        open_directory(tmp_path / "data")
+    with pytest.raises(DataDirectoryError, match="cannot be created"):
+        open_directory(tmp_path / "data" / "below")
+
+
+def sqlite_engine(path: Path) -> tuple[SqliteEngine, sqlite3.Connection]:
+    engine = open_directory(path)
+    assert isinstance(engine, SqliteEngine)
+    return engine, engine._connection.raw
+
+
+def test_a_full_disk_makes_the_engine_unavailable_and_changes_nothing(filled: Path) -> None:
+    engine, raw = sqlite_engine(filled)
+    pages = raw.execute("PRAGMA page_count").fetchone()[0]
+    raw.execute(f"PRAGMA max_page_count = {pages + 5}")
+    store = engine.record_store("records")
+    with engine.unit_of_work() as unit:
+        store.insert_record(b"fits", 1, 0)
+        with pytest.raises(EngineUnavailable, match="full"):
+            store.insert_records([(b"x" * 4000, 1, 0)] * 100)
+        # SQLite may have rolled back by itself: nothing more may slip in as a unit of its own.
+        with pytest.raises(EngineUnavailable, match="has failed"):
+            store.insert_record(b"x", 1, 0)
+        with pytest.raises(EngineUnavailable, match="has failed"):
+            unit.commit()
+    assert (store.count(), store.size_bytes()) == (200, 100_000)
+    assert len(store.scan(0, 1000)) == 200
+    raw.execute("PRAGMA max_page_count = 100000")
+    with engine.unit_of_work() as unit:
+        store.insert_records([(b"x" * 4000, 1, 0)] * 100)
+        unit.commit()
+    assert store.count() == 300
+    engine.close()
+
+
+def test_damage_found_while_running_makes_the_engine_unavailable(filled: Path) -> None:
+    content = bytearray((filled / DATABASE).read_bytes())
+    content[40960:] = b"\x5a" * (len(content) - 40960)
+    (filled / DATABASE).write_bytes(content)
+    engine = open_directory(filled)
+    with pytest.raises(EngineUnavailable, match="malformed"):
+        engine.record_store("records").scan(0, 1000)
+    engine.close()
+
+
+def test_a_closed_engine_is_unavailable(filled: Path) -> None:
+    engine = open_directory(filled)
+    store = engine.record_store("records")
+    engine.close()
+    with pytest.raises(EngineUnavailable, match="closed"):
+        store.scan(0, 1)
+    with pytest.raises(EngineUnavailable, match="closed"), engine.unit_of_work():
+        pass
+    engine.flush()
+    engine.maintain()
+
+
+def test_a_failed_flush_fails_for_good(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, _ = sqlite_engine(filled)
+    with engine.unit_of_work() as unit:
+        engine.put_catalog_entry("key", b"value")
+        unit.commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        with pytest.raises(EngineUnavailable, match="cannot be made durable"):
+            engine.flush()
+    assert engine.dirty
+    with pytest.raises(EngineUnavailable, match="an earlier flush failed"):
+        engine.flush()
+    engine.close()
+
+
+def test_every_index_query_uses_its_index(filled: Path) -> None:
+    """A planner that walks the whole table would give the same answers, slowly."""
+    engine, raw = sqlite_engine(filled)
+    with engine.unit_of_work() as unit:
+        unique = engine.create_sorted_data("unique", True)
+        plain = engine.create_sorted_data("plain", False)
+        unit.commit()
+    store = engine.record_store("records")
+    statements: list[str] = []
+    raw.set_trace_callback(statements.append)
+    store.due_by_default(5, 5), store.due_by_own(5, 5), store.default_seconds(0, 5), store.own_seconds(0, 5)
+    store.count_due_by_default(5), store.count_due_by_own(5), store.find_records([1, 2, 3, 4, 5]), store.scan(3, 5)
+    for data in (unique, plain):
+        for forward in (True, False):
+            data.scan(b"a", b"b", None, 5, forward), data.scan_fetch(store, b"a", b"b", None, 5, forward)
+        data.fetch_exact(store, b"a"), data.find_exact([b"a"]), data.find_exact([b"a", b"b", b"c", b"d", b"e"])
+        data.count_range(b"a", b"b")
+    raw.set_trace_callback(None)
+    assert len(statements) >= 20
+    for statement in statements:
+        plan = [row[3] for row in raw.execute("EXPLAIN QUERY PLAN " + statement)]
+        allowed = ("SCAN v", "SCAN seconds", "SCAN 64 CONSTANT ROWS")
+        walks = [step for step in plan if step.startswith("SCAN") and not step.startswith(allowed)]
+        assert not walks and not any("TEMP B-TREE" in step for step in plan), (statement, plan)
+    engine.close()
