@@ -66,7 +66,7 @@ def test_malformed_patterns_have_their_codes(specification: dict[str, Value], co
 
 
 def test_the_message_shows_the_key() -> None:
-    with pytest.raises(CommandError, match='^Illegal key in \\$sort specification: a: "foo"$'):
+    with pytest.raises(CommandError, match=r'^Illegal key in \$sort specification: a: "foo"$'):
         pattern({"a": "foo"})
 
 
@@ -155,7 +155,7 @@ def test_sort_keys(specification: dict[str, Value], fields: dict[str, Value], va
     ],
 )
 def test_parallel_arrays_cannot_be_sorted_by(specification: dict[str, Value], fields: dict[str, Value]) -> None:
-    with pytest.raises(CommandError, match="^cannot sort with keys that are parallel arrays$") as caught:
+    with pytest.raises(CommandError, match=r"^cannot sort with keys that are parallel arrays$") as caught:
         pattern(specification).sort_key(doc(fields))
     assert caught.value.code == 2
 
