@@ -1,0 +1,213 @@
+"""A plan in mongod's words: the reply of `explain`, in the shape of mongod 8 with its classic engine.
+
+    queryPlanner        the plan that was chosen and those that were not
+    executionStats      also runs it, to the end, and shows what each stage did
+    allPlansExecution   the same; plans that lost are not run again
+
+What lies around a plan (a projection, a count, an update, a delete) is known to the commands; they pass it as wrappers.
+"""
+
+from typing import Final
+
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.planner import QueryPlan
+from mongottl.exec.stages import PlanNode, StageCounters
+
+QUERY_PLANNER: Final = "queryPlanner"
+EXECUTION_STATS: Final = "executionStats"
+ALL_PLANS_EXECUTION: Final = "allPlansExecution"
+VERBOSITIES: Final = (QUERY_PLANNER, EXECUTION_STATS, ALL_PLANS_EXECUTION)
+
+_MS_PER_S: Final = 1000
+
+
+class Wrapper:
+    """A stage around a plan.
+
+    details: its fixed fields. passes: whether records go through it (a projection), or it only takes them in. counters:
+    the names under which it shows how many it took in. most: how many it takes in, 0 for all. below_limit: whether it
+    stands below a LIMIT.
+    """
+
+    def __init__(
+        self,
+        stage: str,
+        details: dict[str, Value],
+        *,
+        passes: bool = False,
+        counters: tuple[str, ...] = (),
+        most: int = 0,
+        below_limit: bool = False,
+    ) -> None:
+        self.stage = stage
+        self.details = details
+        self.passes = passes
+        self.counters = counters
+        self.most = most
+        self.below_limit = below_limit
+
+
+def projection_wrapper(simple: bool, description: Value) -> Wrapper:
+    """PROJECTION_SIMPLE (whole root fields, taken or left out) or PROJECTION_DEFAULT; description: the projection."""
+    stage = "PROJECTION_SIMPLE" if simple else "PROJECTION_DEFAULT"
+    return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True)
+
+
+def count_wrapper() -> Wrapper:
+    return Wrapper("COUNT", {}, counters=("nCounted",))
+
+
+def update_wrapper(multi: bool) -> Wrapper:
+    """UPDATE. What an update would leave as it is counts as modified: explain changes nothing and applies nothing."""
+    return Wrapper("UPDATE", {}, counters=("nMatched", "nWouldModify"), most=0 if multi else 1)
+
+
+def delete_wrapper(multi: bool) -> Wrapper:
+    return Wrapper("DELETE", {}, counters=("nWouldDelete",), most=0 if multi else 1)
+
+
+def explain_plan(
+    op: OperationContext,
+    plan: QueryPlan,
+    namespace: str,
+    filter_description: Value,
+    verbosity: str,
+    command: Value,
+    wrappers: tuple[Wrapper, ...] = (),
+) -> Steps[dict[str, Value]]:
+    """The reply of `explain`, without `serverInfo` and `ok`.
+
+    filter_description: `MatchExpression.describe()`. command: the explained command, shown as it is. wrappers: from the
+    inside out. BadValue (2) for an unknown verbosity; otherwise the errors of running the plan.
+    """
+    if verbosity not in VERBOSITIES:
+        raise CommandError(ErrorCode.BadValue, f"verbosity string must be one of {', '.join(VERBOSITIES)}")
+    stage = plan.open()
+    winning: dict[str, Value] = {"isCached": False}
+    winning.update(_planned(_wrapped(stage.node(), wrappers)))
+    rejected: list[Value] = [_rejected(_wrapped(node, wrappers)) for node in plan.rejected]
+    reply: dict[str, Value] = {
+        "explainVersion": "1",
+        "queryPlanner": {
+            "namespace": namespace,
+            "parsedQuery": filter_description,
+            "indexFilterSet": False,
+            "optimizationTimeMillis": 0,
+            "maxIndexedOrSolutionsReached": False,
+            "maxIndexedAndSolutionsReached": False,
+            "maxScansToExplodeReached": False,
+            "prunedSimilarIndexes": False,
+            "winningPlan": winning,
+            "rejectedPlans": rejected,
+        },
+    }
+    if verbosity != QUERY_PLANNER:
+        stage.set_timed()
+        most = 0
+        for wrapper in wrappers:
+            most = max(most, wrapper.most)
+        clock = op.service.clock
+        start_s = clock.monotonic_s()
+        while stage.next_batch(op) is not None:
+            if most and stage.returned >= most:
+                break
+            op.check_interrupt()
+            yield None
+        elapsed_s = clock.monotonic_s() - start_s
+        reply["executionStats"] = _execution_stats(_wrapped(stage.node(), wrappers), elapsed_s)
+        stage.close()
+    reply["command"] = command
+    return reply
+
+
+def _rejected(node: PlanNode) -> Value:
+    described: dict[str, Value] = {"isCached": False}
+    described.update(_planned(node))
+    return described
+
+
+def _wrapped(node: PlanNode, wrappers: tuple[Wrapper, ...]) -> PlanNode:
+    for wrapper in wrappers:
+        if wrapper.below_limit and node.stage == "LIMIT":
+            node = PlanNode(node.stage, node.details, [_around(node.inputs[0], wrapper)], node.counters)
+        else:
+            node = _around(node, wrapper)
+    return node
+
+
+def _around(node: PlanNode, wrapper: Wrapper) -> PlanNode:
+    inner = node.counters
+    taken = min(inner.returned, wrapper.most) if wrapper.most else inner.returned
+    counters = StageCounters()
+    counters.examined = taken
+    counters.returned = inner.returned if wrapper.passes else 0
+    counters.exhausted = inner.exhausted
+    counters.elapsed_s = inner.elapsed_s
+    for name in wrapper.counters:
+        counters.extra[name] = taken
+    return PlanNode(wrapper.stage, wrapper.details, [node], counters)
+
+
+def _planned(node: PlanNode) -> dict[str, Value]:
+    """A stage of `winningPlan`."""
+    described: dict[str, Value] = {"stage": node.stage}
+    described.update(node.details)
+    if len(node.inputs) == 1 and node.stage != "OR":
+        described["inputStage"] = _planned(node.inputs[0])
+    elif node.inputs:
+        inputs: list[Value] = [_planned(child) for child in node.inputs]
+        described["inputStages"] = inputs
+    return described
+
+
+def _executed(node: PlanNode) -> dict[str, Value]:
+    """A stage of `executionStages`. One work is one record or key examined, or the end noticed."""
+    counters = node.counters
+    works = max(counters.examined, counters.returned) + int(counters.exhausted)
+    described: dict[str, Value] = {"stage": node.stage}
+    if "filter" in node.details:
+        described["filter"] = node.details["filter"]
+    described["nReturned"] = counters.returned
+    described["executionTimeMillisEstimate"] = int(counters.elapsed_s * _MS_PER_S)
+    described["works"] = works
+    described["advanced"] = counters.returned
+    described["needTime"] = max(0, works - counters.returned - int(counters.exhausted))
+    described["needYield"] = 0
+    described["saveState"] = 0
+    described["restoreState"] = 0
+    described["isEOF"] = int(counters.exhausted)
+    for name, value in node.details.items():
+        if name != "filter":
+            described[name] = value
+    described.update(counters.extra)
+    if len(node.inputs) == 1 and node.stage != "OR":
+        described["inputStage"] = _executed(node.inputs[0])
+    elif node.inputs:
+        inputs: list[Value] = [_executed(child) for child in node.inputs]
+        described["inputStages"] = inputs
+    return described
+
+
+def _total(node: PlanNode, name: str) -> int:
+    value = node.counters.extra.get(name)
+    total = value if isinstance(value, int) else 0
+    for child in node.inputs:
+        total += _total(child, name)
+    return total
+
+
+def _execution_stats(root: PlanNode, elapsed_s: float) -> dict[str, Value]:
+    stages: dict[str, Value] = {"isCached": False}
+    stages.update(_executed(root))
+    none: list[Value] = []
+    return {
+        "executionSuccess": True,
+        "nReturned": root.counters.returned,
+        "executionTimeMillis": int(elapsed_s * _MS_PER_S),
+        "totalKeysExamined": _total(root, "keysExamined"),
+        "totalDocsExamined": _total(root, "docsExamined"),
+        "executionStages": stages,
+        "allPlansExecution": none,
+    }

@@ -1,0 +1,398 @@
+"""The stages of a plan: each gives batches of records, after a bounded amount of work per call.
+
+A stage remembers a position (a record id, or an index key and a record id) and holds nothing open in storage, so that
+between two calls documents may come, go, change and expire, and indexes and the whole collection may be dropped. An
+operation context is passed anew with each call, because a getMore is another command with another instant.
+
+    COLLSCAN            records in the order of their ids, filtered
+    IXSCAN + FETCH      one stage here (`index_scan`): ranges of an index, joined with the records, and filtered
+    EXPRESS_IXSCAN      one record by its `_id`
+    OR                  several scans, each record once
+    SORT                reads all of its input, then gives it in order; only the first ones if a limit is known
+    SKIP, LIMIT, EOF
+
+Whatever reads storage drops records that are expired at the call's instant; what buffers looks again when it emits.
+This module does not know how plans are chosen (`planner`) or how they are shown (`explain`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.query.match import MatchExpression
+from mongottl.query.sort import SortPattern
+from mongottl.storage.interface import MAX_RECORD_ID, Record
+from mongottl.ttl.policy import NO_TTL, is_expired
+
+# Records (or index entries) that one call examines at most: a fraction of a millisecond's work.
+BATCH: Final = 256
+# Where the first page is small and a filter may reject records, scans begin with this many and double from there.
+FIRST_BATCH: Final = 16
+# Ranges of an index that one call visits at most; each costs a seek even when it is empty.
+MAX_RANGES_PER_CALL: Final = 32
+# mongod's limit for a sort that may not use the disk.
+SORT_MEMORY_LIMIT_BYTES: Final = 100 * 1024 * 1024
+# What a sort that may use the disk takes in memory before it is refused: there is no spilling yet.
+SORT_MEMORY_CEILING_BYTES: Final = 1024 * 1024 * 1024
+# Records that are sorted in one go; sorted runs are merged while they are handed out.
+SORT_RUN: Final = 4096
+
+
+class PlanNode:
+    """A stage as explain shows it. details: its fixed fields, in mongod's order; counters: what it did."""
+
+    def __init__(
+        self, stage: str, details: dict[str, Value], inputs: "list[PlanNode]", counters: "StageCounters | None" = None
+    ) -> None:
+        self.stage = stage
+        self.details = details
+        self.inputs = inputs
+        self.counters = StageCounters() if counters is None else counters
+
+
+class StageCounters:
+    """What a stage has done so far. extra: the counters of its kind, in mongod's names (docsExamined)."""
+
+    def __init__(self) -> None:
+        self.examined = 0
+        self.returned = 0
+        self.exhausted = False
+        self.elapsed_s = 0.0
+        self.extra: dict[str, Value] = {}
+
+
+class PlanStage(ABC):
+    """A stage. `next_batch` is what others call; stages implement `pull`."""
+
+    def __init__(self) -> None:
+        self.returned = 0
+        self.exhausted = False
+        self.timed = False
+        self.elapsed_s = 0.0
+
+    def next_batch(self, op: OperationContext) -> list[Record] | None:
+        """The next records; [] for nothing yet, None for the end.
+
+        QueryPlanKilled (175) if the collection or an index that is used has been dropped since.
+        """
+        if self.timed:
+            return self._timed_batch(op)
+        batch = self.pull(op)
+        if batch is None:
+            self.exhausted = True
+        else:
+            self.returned += len(batch)
+        return batch
+
+    def _timed_batch(self, op: OperationContext) -> list[Record] | None:
+        clock = op.service.clock
+        start_s = clock.monotonic_s()
+        batch = self.pull(op)
+        self.elapsed_s += clock.monotonic_s() - start_s
+        if batch is None:
+            self.exhausted = True
+        else:
+            self.returned += len(batch)
+        return batch
+
+    @abstractmethod
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        """What `next_batch` promises."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def node(self) -> PlanNode:
+        """This stage and those below it, with their counters as they are now."""
+        raise NotImplementedError
+
+    def inputs(self) -> "list[PlanStage]":
+        return []
+
+    def close(self) -> None:
+        """Lets go of what is buffered. May be called more than once."""
+        for stage in self.inputs():
+            stage.close()
+
+    def set_timed(self) -> None:
+        """Has this stage and those below it measure their time."""
+        self.timed = True
+        for stage in self.inputs():
+            stage.set_timed()
+
+    def counters(self, examined: int) -> StageCounters:
+        counters = StageCounters()
+        counters.examined = examined
+        counters.returned = self.returned
+        counters.exhausted = self.exhausted
+        counters.elapsed_s = self.elapsed_s
+        return counters
+
+
+def uuid_text(uuid: bytes) -> str:
+    """The 16 bytes of a UUID in its usual form."""
+    digits = uuid.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def check_alive(collection: Collection) -> None:
+    """QueryPlanKilled (175) if the collection has been dropped."""
+    if collection.dropped:
+        raise CommandError(ErrorCode.QueryPlanKilled, f"collection dropped. UUID {uuid_text(collection.uuid.data)}")
+
+
+def living(collection: Collection, records: list[Record], now_s: int) -> list[Record]:
+    """The records that are not expired at `now_s`."""
+    default = collection.default_ttl_s
+    if default == NO_TTL:
+        return records
+    return [record for record in records if not is_expired(record[2], record[3], default, now_s)]
+
+
+def first_batch_size(wanted: int, filtered: bool) -> int:
+    """How many records a scan reads first, if the first page needs `wanted` (0: no idea)."""
+    if wanted <= 0 or wanted >= BATCH:
+        return BATCH
+    if filtered:
+        return max(wanted, FIRST_BATCH)
+    return wanted
+
+
+class EofStage(PlanStage):
+    """Nothing: the collection does not exist, or the filter cannot be true."""
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        return None
+
+    def node(self) -> PlanNode:
+        return PlanNode("EOF", {}, [], self.counters(0))
+
+
+class CollectionScan(PlanStage):
+    """All records in the order of their ids. match: None if all of them pass."""
+
+    def __init__(self, collection: Collection, match: MatchExpression | None, forward: bool, wanted: int) -> None:
+        super().__init__()
+        self._collection = collection
+        self._match = match
+        self._forward = forward
+        self._position: int = 0 if forward else MAX_RECORD_ID
+        self._size = first_batch_size(wanted, match is not None)
+        self._ended = False
+        self._examined = 0
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        if self._ended:
+            return None
+        collection = self._collection
+        if collection.dropped:
+            check_alive(collection)
+        size = self._size
+        records = collection.store.scan(self._position, size, self._forward)
+        count = len(records)
+        self._examined += count
+        if count < size:
+            self._ended = True
+            if count == 0:
+                return None
+        if size < BATCH:
+            self._size = min(size * 2, BATCH)
+        self._position = records[-1][0]
+        match = self._match
+        if match is not None:
+            records = [record for record in records if match.matches(record[1])]
+        if collection.default_ttl_s == NO_TTL:
+            return records
+        return living(collection, records, op.now_s)
+
+    def node(self) -> PlanNode:
+        details: dict[str, Value] = {}
+        if self._match is not None:
+            details["filter"] = self._match.describe()
+        details["direction"] = "forward" if self._forward else "backward"
+        counters = self.counters(self._examined)
+        counters.extra = {"docsExamined": self._examined}
+        return PlanNode("COLLSCAN", details, [], counters)
+
+
+class SkipStage(PlanStage):
+    """Leaves out the first `skip` records."""
+
+    def __init__(self, child: PlanStage, skip: int) -> None:
+        super().__init__()
+        self._child = child
+        self._skip = skip
+        self._left = skip
+
+    def inputs(self) -> list[PlanStage]:
+        return [self._child]
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        batch = self._child.next_batch(op)
+        left = self._left
+        if batch is None or left == 0:
+            return batch
+        if left >= len(batch):
+            self._left = left - len(batch)
+            return []
+        self._left = 0
+        return batch[left:]
+
+    def node(self) -> PlanNode:
+        child = self._child.node()
+        return PlanNode("SKIP", {"skipAmount": self._skip}, [child], self.counters(child.counters.returned))
+
+
+class LimitStage(PlanStage):
+    """Gives the first `limit` records, and then lets go of what lies below."""
+
+    def __init__(self, child: PlanStage, limit: int) -> None:
+        super().__init__()
+        self._child = child
+        self._limit = limit
+        self._left = limit
+
+    def inputs(self) -> list[PlanStage]:
+        return [self._child]
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        left = self._left
+        if left == 0:
+            return None
+        batch = self._child.next_batch(op)
+        if batch is None:
+            return None
+        if len(batch) < left:
+            self._left = left - len(batch)
+            return batch
+        self._left = 0
+        self._child.close()
+        return batch[:left]
+
+    def node(self) -> PlanNode:
+        child = self._child.node()
+        return PlanNode("LIMIT", {"limitAmount": self._limit}, [child], self.counters(child.counters.returned))
+
+
+class SortStage(PlanStage):
+    """Reads all of its input, then gives it in order; with a limit only the first ones are kept meanwhile.
+
+    Records that expire while they wait are left out. Each call does a bounded amount of work: full runs are sorted as
+    they fill, and merged while they are handed out.
+    """
+
+    def __init__(
+        self, child: PlanStage, collection: Collection, pattern: SortPattern, limit: int, allow_disk_use: bool
+    ) -> None:
+        super().__init__()
+        self._child = child
+        self._collection = collection
+        self._pattern = pattern
+        self._limit = limit
+        self._capacity = limit + min(max(limit, 64), SORT_RUN) if limit else SORT_RUN
+        self._allow_disk_use = allow_disk_use
+        self._entries: list[tuple[bytes, int, Record]] = []
+        self._worst: bytes | None = None  # once there are `limit` entries: the last key that still may stay
+        self._runs: list[list[tuple[bytes, int, Record]]] = []
+        self._arrived = 0
+        self._size_bytes = 0
+        self._total_bytes = 0
+        self._sorted: Iterator[tuple[bytes, int, Record]] | None = None
+
+    def inputs(self) -> list[PlanStage]:
+        return [self._child]
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        entries = self._sorted
+        if entries is None:
+            batch = self._child.next_batch(op)
+            if batch is not None:
+                self._take(batch)
+                return []
+            entries = self._start_output()
+        records = [entry[2] for entry in islice(entries, BATCH)]
+        if not records:
+            self.close()
+            return None
+        return living(self._collection, records, op.now_s)
+
+    def _take(self, batch: list[Record]) -> None:
+        sort_key = self._pattern.sort_key
+        for record in batch:
+            key = sort_key(record[1])
+            worst = self._worst
+            if worst is not None and key >= worst:
+                continue
+            self._entries.append((key, self._arrived, record))
+            self._arrived += 1
+            size = len(key) + len(record[1])
+            self._size_bytes += size
+            self._total_bytes += size
+            if len(self._entries) >= self._capacity:
+                self._close_run()
+        self._check_memory()
+
+    def _close_run(self) -> None:
+        entries = self._entries
+        entries.sort()
+        if self._limit == 0:
+            self._runs.append(entries)
+            self._entries = []
+            return
+        for key, _, record in entries[self._limit :]:
+            self._size_bytes -= len(key) + len(record[1])
+        del entries[self._limit :]
+        self._worst = entries[-1][0]
+
+    def _check_memory(self) -> None:
+        if self._size_bytes <= SORT_MEMORY_LIMIT_BYTES:
+            return
+        if not self._allow_disk_use:
+            raise CommandError(
+                ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
+                f"Sort exceeded memory limit of {SORT_MEMORY_LIMIT_BYTES} bytes, but did not opt in to external"
+                " sorting.",
+            )
+        # Where runs will be written to disk instead.
+        if self._size_bytes > SORT_MEMORY_CEILING_BYTES:
+            raise CommandError(
+                ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
+                f"Sort exceeded memory limit of {SORT_MEMORY_CEILING_BYTES} bytes, and sorting on disk is not supported"
+                " yet",
+            )
+
+    def _start_output(self) -> Iterator[tuple[bytes, int, Record]]:
+        self._entries.sort()
+        if self._limit:
+            del self._entries[self._limit :]
+        runs = self._runs
+        runs.append(self._entries)
+        self._entries = []
+        self._runs = []
+        entries = iter(runs[0]) if len(runs) == 1 else merge(*runs)
+        self._sorted = entries
+        return entries
+
+    def close(self) -> None:
+        self._entries = []
+        self._runs = []
+        self._sorted = iter(())
+        self._child.close()
+
+    def node(self) -> PlanNode:
+        details: dict[str, Value] = {
+            "sortPattern": self._pattern.describe(),
+            "memLimit": SORT_MEMORY_LIMIT_BYTES,
+        }
+        if self._limit:
+            details["limitAmount"] = self._limit
+        details["type"] = "simple"
+        child = self._child.node()
+        counters = self.counters(child.counters.returned)
+        counters.extra = {"totalDataSizeSorted": self._total_bytes, "usedDisk": False, "spills": 0}
+        return PlanNode("SORT", details, [child], counters)
