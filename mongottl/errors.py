@@ -107,6 +107,11 @@ class ErrorCode(IntEnum):
     ConversionFailure = 241
     StaleClusterTime = 209
     CollectionUUIDMismatch = 361
+    AmbiguousIndexKeyPattern = 181
+    IndexBuildAborted = 276
+    BackgroundOperationInProgressForNamespace = 12587
+    CannotIndexParallelArrays = 171
+    DatabaseDifferCase = 13297
 
 
 # Names of mongod that differ from `Location<n>` although the number is a location code.

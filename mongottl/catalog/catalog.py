@@ -9,8 +9,10 @@ import os
 
 from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
 from mongottl.catalog.index import IndexDescriptor, id_index_spec
+from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.document.types import BinData
 from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.storage.interface import SortedDataInterface, StorageEngine, WriteUnitOfWork
 
 
@@ -38,7 +40,9 @@ class Catalog:
             collection = self._loaded(entry)
             self._remember(collection)
             known.add(record_store_ident(collection.number))
-            known.update(index.ident for index in collection.indexes)
+            for index in collection.indexes:
+                known.add(index.ident)
+                self._count_ident(index.ident)  # a TTL setting has an ident, but no data under it
         abandoned: list[str] = []
         for ident in self.engine.idents():
             self._count_ident(ident)
@@ -129,8 +133,22 @@ class Catalog:
     def all_collections(self) -> list[Collection]:
         return list(self._by_number.values())
 
+    def check_new_name(self, database: str, name: str) -> None:
+        """InvalidNamespace (73) or DatabaseDifferCase (13297) unless a collection of this name may be made."""
+        check_database_name(database)
+        check_new_collection_name(database, name)
+        other = self.database_spelled_otherwise(database)
+        if other is not None:
+            raise CommandError(
+                ErrorCode.DatabaseDifferCase,
+                f"db already exists with different case already have: [{other}] trying to create [{database}]",
+            )
+
     def create_collection(self, database: str, name: str, options: bytes) -> Collection:
-        """Makes an empty collection with its `_id` index. The caller knows that the name is free and allowed."""
+        """Makes an empty collection with its `_id` index.
+
+        The caller knows that the name is free, and has asked `check_new_name` whether it is allowed.
+        """
         number = self._next_number()
         ident = index_ident(self._next_number())
         with self.engine.unit_of_work() as work:
@@ -144,41 +162,28 @@ class Catalog:
         return collection
 
     def drop_collection(self, collection: Collection) -> None:
+        """Takes a collection away with its records and indexes, those that are being built included."""
         with self.engine.unit_of_work() as work:
-            self.engine.delete_catalog_entry(str(collection.number))
-            for index in collection.writable_indexes:
-                self.engine.drop_ident(index.ident)
-            self.engine.drop_ident(record_store_ident(collection.number))
+            self._delete_stored(collection)
             work.commit()
-        self._forget(collection)
-        collection.dropped = True
-        collection.generation += 1
+        self._bury(collection)
 
     def rename_collection(self, collection: Collection, database: str, name: str, replaced: Collection | None) -> None:
         """Gives a collection another name, dropping the one that had it (`dropTarget`) in the same unit of work."""
-        old_database, old_name = collection.database, collection.name
         with self.engine.unit_of_work() as work:
             if replaced is not None:
-                self.engine.delete_catalog_entry(str(replaced.number))
-                for index in replaced.writable_indexes:
-                    self.engine.drop_ident(index.ident)
-                self.engine.drop_ident(record_store_ident(replaced.number))
-            collection.rename(database, name)
-            try:
-                self.engine.put_catalog_entry(str(collection.number), collection.entry_document())
-                work.commit()
-            finally:
-                collection.rename(old_database, old_name)
+                self._delete_stored(replaced)
+            self._put(collection, collection.entry_document(namespace=f"{database}.{name}"))
+            work.commit()
         if replaced is not None:
-            self._forget(replaced)
-            replaced.dropped = True
+            self._bury(replaced)
         self._forget(collection)
         collection.rename(database, name)
         collection.generation += 1
         self._remember(collection)
 
     def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
-        """Adds an index that is still to be built; it is stored in the catalogue only by `finish_index`."""
+        """Adds an index that is still to be built; it is stored in the catalogue only by `finish_indexes`."""
         ident = index_ident(self._next_number())
         data: SortedDataInterface | None = None
         if not descriptor.is_ttl_setting:
@@ -189,36 +194,50 @@ class Catalog:
         collection.set_indexes([*collection.indexes, index])
         return index
 
-    def finish_index(self, collection: Collection, index: IndexEntry) -> None:
-        index.ready = True
-        self._save(collection)
+    def finish_indexes(self, collection: Collection, built: list[IndexEntry]) -> None:
+        """Stores indexes that have been built, all or none; from now on they serve reads."""
+        stored = [index for index in collection.indexes if index.ready or index in built]
+        self._save(collection, collection.entry_document(indexes=stored))
+        for index in built:
+            index.ready = True
         collection.set_indexes(collection.indexes)
 
     def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
         """Takes indexes away, built or not."""
+        kept = [index for index in collection.indexes if index not in removed]
         with self.engine.unit_of_work() as work:
-            kept = [index for index in collection.indexes if index not in removed]
-            before = collection.indexes
-            collection.indexes = kept
-            try:
-                self.engine.put_catalog_entry(str(collection.number), collection.entry_document())
-                for index in removed:
-                    if index.data is not None:
-                        self.engine.drop_ident(index.ident)
-                work.commit()
-            finally:
-                collection.indexes = before
+            self._put(collection, collection.entry_document(indexes=[index for index in kept if index.ready]))
+            for index in removed:
+                if index.data is not None:
+                    self.engine.drop_ident(index.ident)
+            work.commit()
         collection.set_indexes(kept)
 
     def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
-        """Changes an index's options, as `collMod` does; its keys stay."""
-        index.descriptor = descriptor
-        self._save(collection)
-        collection.set_indexes(collection.indexes)
+        """Changes an index's options, as `collMod` does. Its keys stay, unless it becomes the TTL setting."""
+        changed = IndexEntry(descriptor, index.ident, index.data, index.multikey, index.ready)
+        if descriptor.is_ttl_setting:
+            changed.data = None
+        indexes = [changed if known is index else known for known in collection.indexes]
+        with self.engine.unit_of_work() as work:
+            self._put(collection, collection.entry_document(indexes=[known for known in indexes if known.ready]))
+            if changed.data is not index.data:
+                self.engine.drop_ident(index.ident)
+            work.commit()
+        if changed.data is index.data:
+            # The same object, so that scans of the index that are under way go on.
+            index.descriptor = descriptor
+            indexes = collection.indexes
+        collection.set_indexes(indexes)
 
     def set_options(self, collection: Collection, options: bytes) -> None:
+        before = collection.options
         collection.options = options
-        self._save(collection)
+        try:
+            self._save(collection, collection.entry_document())
+        except BaseException:
+            collection.options = before
+            raise
 
     def mark_multikey(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
         """Notes that an index has become multikey. Must be called inside the unit of work of the write."""
@@ -227,9 +246,25 @@ class Catalog:
         if not index.ready:
             return  # stored when the build is finished
         work.on_rollback(index.forget_multikey)
-        self.engine.put_catalog_entry(str(collection.number), collection.entry_document())
+        self._put(collection, collection.entry_document())
 
-    def _save(self, collection: Collection) -> None:
+    def _put(self, collection: Collection, entry: bytes) -> None:
+        self.engine.put_catalog_entry(str(collection.number), entry)
+
+    def _save(self, collection: Collection, entry: bytes) -> None:
         with self.engine.unit_of_work() as work:
-            self.engine.put_catalog_entry(str(collection.number), collection.entry_document())
+            self._put(collection, entry)
             work.commit()
+
+    def _delete_stored(self, collection: Collection) -> None:
+        """Deletes all that the engine holds of a collection. Inside a unit of work."""
+        self.engine.delete_catalog_entry(str(collection.number))
+        for index in collection.writable_indexes:
+            self.engine.drop_ident(index.ident)
+        self.engine.drop_ident(record_store_ident(collection.number))
+
+    def _bury(self, collection: Collection) -> None:
+        """Forgets a collection whose deletion has been committed."""
+        self._forget(collection)
+        collection.dropped = True
+        collection.generation += 1

@@ -4,7 +4,7 @@ from mongottl.catalog.index import ID_INDEX_NAME, IndexDescriptor
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
-from mongottl.storage.interface import RecordStore, SortedDataInterface
+from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 
@@ -13,8 +13,9 @@ class IndexEntry:
 
     data: its keys; None for the TTL setting on `_ts`, which has none.
     multikey: whether any document has or had an array on the index's paths, so that one document may have several keys.
-    ready: False while it is being built. Until then it serves no reads, and writes maintain it only for records up to
-    `built_through`, since the build has yet to reach the later ones.
+    ready: False while it is being built. Until then it serves no reads, and writes maintain it only for records that
+    the build is done with, those up to `built_through`, or will not visit, those above `build_end`. Record ids ascend,
+    so the latter are newer than the build, which therefore ends however fast they come.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class IndexEntry:
         self.multikey = multikey
         self.ready = ready
         self.built_through: int = 0
+        self.build_end: int = MAX_RECORD_ID
         self.keys: KeyGenerator = descriptor.key_generator()
         self.accesses: int = 0
         self.since_ms: int = 0
@@ -40,7 +42,7 @@ class IndexEntry:
 
     def covers_record(self, rid: int) -> bool:
         """Whether a write of this record must maintain the index."""
-        return self.ready or rid <= self.built_through
+        return self.ready or rid <= self.built_through or rid > self.build_end
 
     def keys_of(self, document: bytes) -> list[bytes]:
         """The document's keys; none if a partial index leaves it out."""
@@ -86,7 +88,7 @@ class Collection:
         self.id_index = None
         self.generation += 1
         for index in indexes:
-            if index.descriptor.is_ttl_setting:
+            if index.descriptor.is_ttl_setting and index.ready:
                 self.default_ttl_s = index.descriptor.default_ttl_s
             if index.name == ID_INDEX_NAME:
                 self.id_index = index
@@ -102,15 +104,17 @@ class Collection:
         self.name = name
         self.namespace = f"{database}.{name}"
 
-    def entry_document(self) -> bytes:
-        """What the catalogue stores of this collection."""
+    def entry_document(self, namespace: str | None = None, indexes: list[IndexEntry] | None = None) -> bytes:
+        """What the catalogue stores of this collection, or will store when it has this namespace or these indexes."""
+        if indexes is None:
+            indexes = [index for index in self.indexes if index.ready]
         return encode(
             {
-                "ns": self.namespace,
+                "ns": self.namespace if namespace is None else namespace,
                 "number": self.number,
                 "uuid": self.uuid,
                 "options": self.options,
-                "indexes": [index.entry_document() for index in self.indexes if index.ready],
+                "indexes": [index.entry_document() for index in indexes],
             }
         )
 
