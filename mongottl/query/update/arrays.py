@@ -4,6 +4,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
+from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, REGEX, is_number, type_name
 from mongottl.document.walk import ElementCursor, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -12,7 +13,7 @@ from mongottl.query.expr.numbers import whole
 from mongottl.query.match.parser import match_operators, parse_match
 from mongottl.query.match.tree import MatchExpression
 from mongottl.query.update.describe import show
-from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode, element, frame
+from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
 
 

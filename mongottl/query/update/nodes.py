@@ -19,11 +19,11 @@ Nothing here knows what a modifier does with its value.
 
 from typing import Final
 
-from librt.strings import BytesWriter, write_i32_le
-from mypy_extensions import i32, i64, u8
+from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
+from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, NULL
 from mongottl.document.walk import ElementCursor, count_fields, decode_value, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -56,25 +56,6 @@ def compare_components(a: str, b: str) -> int:
     if _is_strict_index(a) and _is_strict_index(b) and len(a) != len(b):
         return -1 if len(a) < len(b) else 1
     return -1 if a < b else (1 if a > b else 0)
-
-
-def frame(content: bytes) -> bytes:
-    """A document (or array) of whole elements: adds the length and the end mark."""
-    writer = BytesWriter()
-    write_i32_le(writer, i32(len(content) + 5))
-    writer.write(content)
-    writer.append(0)
-    return writer.getvalue()
-
-
-def element(type_code: i64, name: bytes, value: bytes) -> bytes:
-    """One element: type, name and the value's bytes."""
-    writer = BytesWriter()
-    writer.append(u8(type_code))
-    writer.write(name)
-    writer.append(0)
-    writer.write(value)
-    return writer.getvalue()
 
 
 class ApplyState:

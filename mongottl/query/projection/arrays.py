@@ -1,0 +1,110 @@
+"""What `find` projections do to arrays after the fields have been chosen: `$slice` and the positional `path.$`."""
+
+from mypy_extensions import i64
+
+from mongottl.document.build import index_name
+from mongottl.document.splice import element, frame
+from mongottl.document.types import ARRAY, DOCUMENT
+from mongottl.document.walk import ElementCursor, count_fields
+from mongottl.errors import CommandError
+from mongottl.query.match.tree import MatchDetails
+
+
+class ArrayStep:
+    """Rewrites the arrays at a path of an already projected document.
+
+    parts: the components of the path.
+    """
+
+    def __init__(self, parts: list[str]) -> None:
+        self.parts = parts
+        self.part_bytes: list[bytes] = [part.encode("utf-8") for part in parts]
+
+    def apply(self, doc: bytes, details: MatchDetails | None) -> bytes:
+        """The document with the arrays rewritten."""
+        return self._in_document(doc, 0, 0, details)
+
+    def _in_document(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+        parts: list[bytes] = []
+        name = self.part_bytes[depth]
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            if not cursor.name_is(name):
+                parts.append(cursor.raw_element())
+            elif cursor.type_code == ARRAY:
+                parts.append(element(ARRAY, name, self.rewrite(buf, cursor.value, depth + 1, details)))
+            elif cursor.type_code == DOCUMENT and depth + 1 < len(self.parts):
+                parts.append(element(DOCUMENT, name, self._in_document(buf, cursor.value, depth + 1, details)))
+            else:
+                parts.append(cursor.raw_element())
+        return frame(b"".join(parts))
+
+    def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+        """The array at `pos`, reached after `depth` components, rewritten."""
+        raise NotImplementedError
+
+
+class SliceStep(ArrayStep):
+    """`$slice`: `limit` elements from `skip` on; a negative skip counts from the end."""
+
+    def __init__(self, parts: list[str], skip: int, limit: int) -> None:
+        super().__init__(parts)
+        self.skip = skip
+        self.limit = limit
+
+    def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+        if depth < len(self.parts):
+            return self._each(buf, pos, depth, details)
+        size = int(count_fields(buf, pos))
+        start = min(self.skip, size) if self.skip >= 0 else max(size + self.skip, 0)
+        return cut_array(buf, pos, start, min(start + self.limit, size))
+
+    def _each(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+        parts: list[bytes] = []
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            if cursor.type_code == DOCUMENT:
+                inner = self._in_document(buf, cursor.value, depth, details)
+                parts.append(element(DOCUMENT, cursor.name_bytes(), inner))
+            elif cursor.type_code == ARRAY:
+                inner = self._each(buf, cursor.value, depth, details)
+                parts.append(element(ARRAY, cursor.name_bytes(), inner))
+            else:
+                parts.append(cursor.raw_element())
+        return frame(b"".join(parts))
+
+
+class PositionalStep(ArrayStep):
+    """`path.$`: of the first array on the path, only the element that the filter matched.
+
+    Location51246 if the filter matched no element, Location51247 if the array is shorter than that.
+    """
+
+    def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+        if details is None or details.array_index < 0:
+            raise CommandError(
+                51246,
+                "Executor error during find command :: caused by :: positional operator '.$' couldn't find a matching "
+                "element in the array",
+            )
+        index: i64 = details.array_index
+        if index >= count_fields(buf, pos):
+            raise CommandError(
+                51247,
+                "Executor error during find command :: caused by :: positional operator '.$' element mismatch",
+            )
+        return cut_array(buf, pos, int(index), int(index) + 1)
+
+
+def cut_array(buf: bytes, pos: i64, start: int, stop: int) -> bytes:
+    """The array of the elements start … stop - 1 of the array at `pos`."""
+    parts: list[bytes] = []
+    at = 0
+    index: i64 = 0
+    cursor = ElementCursor(buf, pos)
+    while at < stop and cursor.next():
+        if at >= start:
+            parts.append(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
+            index += 1
+        at += 1
+    return frame(b"".join(parts))

@@ -1,0 +1,204 @@
+"""The tree of a projection that is more than a list of root fields, and how it rebuilds a raw document.
+
+`{a: 1, "l.n": 1, s: {$add: ["$a", 1]}}` becomes a ProjectionNode with the entries a (INCLUDE), l (NODE with n) and
+s (COMPUTED). Documents are walked in their own order; what is kept is copied as it is. Computed fields come behind, in
+the order of the specification, unless the projection excludes: then a field that exists keeps its place.
+
+Arrays on the way are walked element by element, arrays within arrays too; numbers in paths are field names here, never
+indexes. What has no fields (a number where the path goes on) is dropped by an inclusion, kept by an exclusion, and
+replaced by a document where something is computed below it.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.build import encode_value, index_name
+from mongottl.document.splice import element, frame
+from mongottl.document.types import ARRAY, DOCUMENT, MISSING
+from mongottl.document.walk import ElementCursor, find_field
+from mongottl.query.expr.base import EvaluationContext, Expression
+from mongottl.query.match.tree import MatchDetails, MatchExpression
+
+INCLUDE: Final = 1
+EXCLUDE: Final = 2
+NODE: Final = 3
+COMPUTED: Final = 4
+ELEM_MATCH: Final = 5
+
+
+class Entry:
+    """What becomes of one field.
+
+    node: for NODE. expression: for COMPUTED. condition: for ELEM_MATCH, a filter on the root field of this name.
+    """
+
+    def __init__(self, name: str, kind: int) -> None:
+        self.name = name
+        self.name_bytes: bytes = name.encode("utf-8")
+        self.kind: i64 = kind
+        self.node: ProjectionNode | None = None
+        self.expression: Expression | None = None
+        self.condition: MatchExpression | None = None
+
+    def computes(self) -> bool:
+        """Whether a field can come of it that the document does not have."""
+        if self.kind == NODE:
+            node = self.node
+            return node is not None and node.has_computed
+        return self.kind == COMPUTED or self.kind == ELEM_MATCH
+
+
+class ProjectionNode:
+    """The entries of one level, in the order of the specification.
+
+    inclusive: fields without an entry are dropped. has_computed: something is computed at this level or below.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.inclusive: bool = False
+        self.has_computed: bool = False
+
+    def get(self, name: str) -> Entry | None:
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        return None
+
+    def finish(self, inclusive: bool) -> None:
+        """To be called once the tree is complete."""
+        self.inclusive = inclusive
+        for entry in self.entries:
+            node = entry.node
+            if node is not None:
+                node.finish(inclusive)
+            if entry.computes():
+                self.has_computed = True
+
+    def _entry_of(self, cursor: ElementCursor) -> Entry | None:
+        for entry in self.entries:
+            if cursor.name_is(entry.name_bytes):
+                return entry
+        return None
+
+    def project(self, buf: bytes, pos: i64, ev: EvaluationContext) -> bytes:
+        """The projection of the document at `pos`; ev.root is the root document."""
+        parts: list[bytes] = []
+        placed: list[Entry] = []
+        start: i64 = -1  # of the run of elements being kept
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            entry = self._entry_of(cursor)
+            if entry is None:
+                kept = not self.inclusive
+            elif entry.kind == INCLUDE:
+                kept = True
+            elif entry.kind == NODE and cursor.type_code != DOCUMENT and cursor.type_code != ARRAY:
+                kept = not self.inclusive and not entry.computes()
+            else:
+                kept = False
+            if kept:
+                if start < 0:
+                    start = cursor.element
+                continue
+            if start >= 0:
+                parts.append(buf[start : cursor.element])
+                start = -1
+            if entry is None or entry.kind == EXCLUDE:
+                continue
+            if entry.kind == NODE:
+                parts.append(self._project_value(entry, cursor, ev))
+                placed.append(entry)
+            elif not self.inclusive and entry not in placed:
+                parts.append(compute(entry, ev))
+                placed.append(entry)
+        if start >= 0:
+            parts.append(buf[start : cursor.element])
+        if self.has_computed:
+            for entry in self.entries:
+                if entry.computes() and entry not in placed:
+                    parts.append(compute(entry, ev))
+        return frame(b"".join(parts))
+
+    def _project_value(self, entry: Entry, cursor: ElementCursor, ev: EvaluationContext) -> bytes:
+        """The element that a field with a subtree becomes; empty if it is dropped."""
+        node = entry.node
+        assert node is not None  # every NODE entry has one
+        if cursor.type_code == DOCUMENT:
+            return element(DOCUMENT, entry.name_bytes, node.project(cursor.buf, cursor.value, ev))
+        if cursor.type_code == ARRAY:
+            return element(ARRAY, entry.name_bytes, node.project_array(cursor.buf, cursor.value, ev))
+        return compute(entry, ev) if node.has_computed else b""
+
+    def project_array(self, buf: bytes, pos: i64, ev: EvaluationContext) -> bytes:
+        """The projection of each element of the array at `pos`."""
+        parts: list[bytes] = []
+        index: i64 = 0
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            if cursor.type_code == DOCUMENT:
+                parts.append(element(DOCUMENT, index_name(index), self.project(buf, cursor.value, ev)))
+            elif cursor.type_code == ARRAY:
+                parts.append(element(ARRAY, index_name(index), self.project_array(buf, cursor.value, ev)))
+            elif self.has_computed:
+                parts.append(element(DOCUMENT, index_name(index), self.computed_document(ev)))
+            elif self.inclusive:
+                continue
+            else:
+                parts.append(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
+            index += 1
+        return frame(b"".join(parts))
+
+    def computed_document(self, ev: EvaluationContext) -> bytes:
+        """The document of the computed fields alone."""
+        parts: list[bytes] = []
+        for entry in self.entries:
+            if entry.computes():
+                parts.append(compute(entry, ev))
+        return frame(b"".join(parts))
+
+    def collect_fields(self, fields: set[str]) -> bool:
+        """Adds the root fields that computed values read; False if one reads the whole document."""
+        for entry in self.entries:
+            expression = entry.expression
+            if expression is not None and not expression.collect_fields(fields):
+                return False
+            node = entry.node
+            if node is not None and not node.collect_fields(fields):
+                return False
+        return True
+
+
+def compute(entry: Entry, ev: EvaluationContext) -> bytes:
+    """The element of a computed entry; empty if there is no value."""
+    expression = entry.expression
+    if expression is not None:
+        value = expression.evaluate(ev)
+        if value is MISSING:
+            return b""
+        type_code, data = encode_value(value)
+        return element(type_code, entry.name_bytes, data)
+    node = entry.node
+    if node is not None:
+        return element(DOCUMENT, entry.name_bytes, node.computed_document(ev))
+    return _first_match(entry, ev.root)
+
+
+def _first_match(entry: Entry, root: bytes) -> bytes:
+    """`$elemMatch`: an array of the first element that passes, or nothing."""
+    condition = entry.condition
+    type_code, pos = find_field(root, entry.name_bytes)
+    if type_code != ARRAY or condition is None:
+        return b""
+    details = MatchDetails()
+    if not condition.matches_positional(root, details) or details.array_index < 0:
+        return b""
+    cursor = ElementCursor(root, pos)
+    index: i64 = details.array_index
+    while cursor.next():
+        if index == 0:
+            first = element(cursor.type_code, b"0", root[cursor.value : cursor.end])
+            return element(ARRAY, entry.name_bytes, frame(first))
+        index -= 1
+    return b""

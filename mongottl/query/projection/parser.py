@@ -1,0 +1,238 @@
+"""Projection specifications into `Projection`s.
+
+    {a: 1, "b.c": true}            inclusion             {a: 0, "b.c": false}      exclusion
+    {a: {b: 1}}                    the same as {"a.b": 1}
+    {s: {$add: ["$a", 1]}, t: "x"} computed fields: part of an inclusion
+    {l: {$slice: 2}}, {l: {$elemMatch: {…}}}, {"l.$": 1}      `find` and `findAndModify` only
+
+`_id` is included unless excluded by name, in either kind. Errors are mongod's, by number.
+"""
+
+from mongottl.document.build import encode
+from mongottl.document.path import check_field_path
+from mongottl.document.types import Value, is_number, type_code_of, type_name
+from mongottl.document.walk import fields, first_field_name, is_empty
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.numbers import clamp_to_long
+from mongottl.query.expr.parser import parse_expression
+from mongottl.query.match.parser import parse_match
+from mongottl.query.projection.arrays import ArrayStep, PositionalStep, SliceStep
+from mongottl.query.projection.nodes import COMPUTED, ELEM_MATCH, EXCLUDE, INCLUDE, NODE, Entry, ProjectionNode
+from mongottl.query.projection.plan import Projection, RootProjection, TreeProjection
+from mongottl.query.update.describe import show
+
+
+def parse_projection(spec: bytes, ctx: ParseContext, for_find: bool) -> Projection:
+    """A projection of `find` and its like (for_find), or of a `$project` stage.
+
+    Raises CommandError: path collisions 31249 and 31250, mixed kinds 31253 and 31254, computed fields in an exclusion
+    31252 and 31310, positional rules 31256, 31276, 31287, 31394 and 31395, `$elemMatch` 31255 and 31274, empty
+    sub-documents 51270, paths 15998, 16410, 40352 and 40353, and what the expressions raise.
+    """
+    parser = ProjectionParser(ctx, for_find)
+    for name, value in fields(spec):
+        parser.add(name, value)
+    return parser.finish(spec)
+
+
+def _is_true(value: Value) -> bool:
+    """Whether a number or bool includes: NaN does, zero of any type does not."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)):
+        return value != 0
+    return clamp_to_long(value) != 0
+
+
+class ProjectionParser:
+    """Collects the entries of one specification.
+
+    inclusive: None as long as no entry has decided it.
+    """
+
+    def __init__(self, ctx: ParseContext, for_find: bool) -> None:
+        self.ctx = ctx
+        self.for_find = for_find
+        self.root = ProjectionNode()
+        self.steps: list[ArrayStep] = []
+        self.inclusive: bool | None = None
+        self.id_included: bool = False
+        self.has_elem_match: bool = False
+        self.has_positional: bool = False
+        self.has_computed: bool = False
+
+    def add(self, path: str, value: Value) -> None:
+        """One entry; a document of entries adds each under the longer path."""
+        if isinstance(value, bytes):
+            if is_empty(value):
+                raise CommandError(
+                    51270, f"An empty sub-projection is not a valid value. Found empty object at path {path}"
+                )
+            operator = first_field_name(value)
+            if operator.startswith("$"):
+                self._add_operator(path, operator, value)
+                return
+            for name, member in fields(value):
+                self.add(f"{path}.{name}", member)
+        elif isinstance(value, bool) or is_number(value):
+            if self.for_find and (path.endswith(".$") or ".$." in path):
+                self._add_positional(path, _is_true(value))
+            elif _is_true(value):
+                self._add_inclusion(path)
+            else:
+                self._add_exclusion(path)
+        else:
+            if self.inclusive is False:
+                raise CommandError(31310, f"Cannot use an expression {path}: {show(value)} in an exclusion projection")
+            self._add_computed(path, value)
+
+    def _add_inclusion(self, path: str) -> None:
+        if path == "_id":
+            self.id_included = True
+        else:
+            if self.inclusive is False:
+                raise CommandError(31253, f"Cannot do inclusion on field {path} in exclusion projection")
+            self.inclusive = True
+        self._put(path, INCLUDE)
+
+    def _add_exclusion(self, path: str) -> None:
+        if path != "_id":
+            if self.inclusive is True:
+                raise CommandError(31254, f"Cannot do exclusion on field {path} in inclusion projection")
+            self.inclusive = False
+        self._put(path, EXCLUDE)
+
+    def _add_computed(self, path: str, value: Value) -> None:
+        entry = self._put(path, COMPUTED)
+        entry.expression = parse_expression(value, self.ctx)
+        self.inclusive = True
+        self.has_computed = True
+
+    def _add_operator(self, path: str, operator: str, value: bytes) -> None:
+        if self.for_find and operator == "$elemMatch":
+            self._add_elem_match(path, value)
+            return
+        if self.for_find and operator == "$slice":
+            step = self._slice_step(path, value)
+            if step is not None:
+                self._put(path, INCLUDE)
+                self.steps.append(step)
+                return
+        if operator == "$meta":
+            entry = self._put(path, COMPUTED)
+            entry.expression = parse_expression(value, self.ctx)
+            self.has_computed = True
+            return
+        if self.inclusive is False:
+            raise CommandError(31252, "Cannot use expression other than $meta in exclusion projection")
+        self._add_computed(path, value)
+
+    def _add_elem_match(self, path: str, value: bytes) -> None:
+        if self.has_positional:
+            raise CommandError(31256, "Cannot specify positional operator and $elemMatch.")
+        if "." in path:
+            raise CommandError(31255, "Cannot use $elemMatch projection on a nested field.")
+        operand = fields(value)[0][1]
+        if not isinstance(operand, bytes):
+            raise CommandError(
+                31274,
+                f"elemMatch: Invalid argument, object required, but got {type_name(type_code_of(operand))}",
+            )
+        entry = self._put(path, ELEM_MATCH)
+        entry.condition = parse_match(encode({path: {"$elemMatch": operand}}), self.ctx)
+        self.has_elem_match = True
+        self.has_computed = True
+
+    def _slice_step(self, path: str, value: bytes) -> SliceStep | None:
+        """The step of find's `$slice`, or None if it is the expression of that name."""
+        argument = fields(value)[0][1]
+        if is_number(argument):
+            limit = clamp_to_long(argument)
+            return SliceStep(path.split("."), limit if limit < 0 else 0, abs(limit))
+        reason = "Location31273: $slice only supports numbers and [skip, limit] arrays"
+        if isinstance(argument, list):
+            reason = "Location31272: $slice array argument should be of form [skip, limit]"
+            if len(argument) == 2 and is_number(argument[0]) and is_number(argument[1]):
+                limit = clamp_to_long(argument[1])
+                if limit > 0:
+                    return SliceStep(path.split("."), clamp_to_long(argument[0]), limit)
+                reason = "Location31274: $slice limit must be positive"
+        try:
+            parse_expression(value, self.ctx)
+        except CommandError as error:
+            raise CommandError(
+                error.code,
+                f"Invalid $slice syntax. The given syntax {show(value)} did not match the find() syntax because :: "
+                f"{reason} :: The given syntax did not match the expression $slice syntax. :: caused by :: "
+                f"{error.message}",
+            ) from None
+        return None
+
+    def _add_positional(self, path: str, included: bool) -> None:
+        if self.has_positional:
+            raise CommandError(31276, "Cannot specify more than one positional projection per query.")
+        if self.has_elem_match:
+            raise CommandError(31256, "Cannot specify positional operator and $elemMatch.")
+        if not path.endswith(".$"):
+            raise CommandError(
+                31394,
+                "As of 4.4, it's illegal to specify positional operator in the middle of a path. Positional projection "
+                "may only be used at the end, for example: a.b.$. If the query previously used a form like a.b.$.d, "
+                "remove the parts following the '$' and the results will be equivalent.",
+            )
+        array_path = path[:-2]
+        if array_path.endswith(".$") or ".$." in array_path:
+            raise CommandError(31287, f"Cannot use positional operator twice: '{path}'.")
+        if not included or self.inclusive is False:
+            raise CommandError(31395, "positional projection cannot be used with exclusion")
+        self.inclusive = True
+        self._put(array_path, INCLUDE)
+        self.has_positional = True
+        self.steps.append(PositionalStep(array_path.split(".")))
+
+    def _put(self, path: str, kind: int) -> Entry:
+        """The new entry at a path. 31249 and 31250 if the path is, or lies within, one that has an entry already."""
+        check_field_path(path)
+        parts = path.split(".")
+        node = self.root
+        for depth in range(len(parts) - 1):
+            entry = node.get(parts[depth])
+            if entry is None:
+                entry = Entry(parts[depth], NODE)
+                entry.node = ProjectionNode()
+                node.entries.append(entry)
+            below = entry.node
+            if below is None:
+                raise CommandError(31249, f"Path collision at {path} remaining portion {'.'.join(parts[depth + 1 :])}")
+            node = below
+        last = parts[len(parts) - 1]
+        if node.get(last) is not None:
+            raise CommandError(31250, f"Path collision at {path}")
+        entry = Entry(last, kind)
+        node.entries.append(entry)
+        return entry
+
+    def finish(self, spec: bytes) -> Projection:
+        """The projection of all entries."""
+        inclusive = self.inclusive
+        if inclusive is None:
+            inclusive = self.has_elem_match or self.id_included
+        if is_empty(spec):
+            return Projection(spec, "exclusion")
+        root = self.root
+        id_entry = root.get("_id")
+        if inclusive:
+            if id_entry is None:
+                root.entries.insert(0, Entry("_id", INCLUDE))
+            elif id_entry.kind == EXCLUDE:
+                root.entries.remove(id_entry)
+        kind = "inclusion" if inclusive else "exclusion"
+        if not self.steps and not self.has_computed and all(entry.kind != NODE for entry in root.entries):
+            names = [entry.name for entry in root.entries if (entry.kind == INCLUDE) == inclusive]
+            return RootProjection(spec, names, inclusive)
+        root.finish(inclusive)
+        projection = TreeProjection(spec, kind, root, self.steps)
+        projection.needs_positional = self.has_positional
+        projection.is_simple = not self.steps and not self.has_computed
+        return projection

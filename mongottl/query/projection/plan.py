@@ -1,0 +1,128 @@
+"""Parsed projections, ready to be applied: the fast forms for lists of root fields, and the general one."""
+
+from mypy_extensions import i64
+
+from mongottl.document.splice import finish_document, start_document
+from mongottl.document.types import Value
+from mongottl.document.walk import skip_value
+from mongottl.query.expr.base import EvaluationContext
+from mongottl.query.match.tree import MatchDetails
+from mongottl.query.projection.arrays import ArrayStep
+from mongottl.query.projection.nodes import ProjectionNode
+
+
+class Projection:
+    """A projection. An empty one changes nothing.
+
+    kind: "inclusion" or "exclusion". needs_positional: uses `path.$`, so match with MatchDetails.
+    is_simple: includes or excludes fields, dotted ones too, and does nothing else.
+    """
+
+    def __init__(self, spec: bytes, kind: str) -> None:
+        self.spec = spec
+        self.kind = kind
+        self.needs_positional: bool = False
+        self.is_simple: bool = True
+
+    def apply(self, doc: bytes, details: MatchDetails | None = None, metadata: dict[str, Value] | None = None) -> bytes:
+        """The projected document.
+
+        details: of the match, if `needs_positional`. metadata: what `{$meta: …}` reads, by keyword.
+        """
+        return doc
+
+    def describe(self) -> Value:
+        """explain's `transformBy`."""
+        return self.spec
+
+    def depends_on(self) -> list[str] | None:
+        """Names of the root fields that it reads, or None if it needs the whole document."""
+        return None
+
+
+class RootProjection(Projection):
+    """Inclusion or exclusion of root fields alone: copies runs of elements.
+
+    names: the fields with an entry, `_id` among them if it is kept by an inclusion or dropped by an exclusion.
+    """
+
+    def __init__(self, spec: bytes, names: list[str], inclusive: bool) -> None:
+        super().__init__(spec, "inclusion" if inclusive else "exclusion")
+        self.names: list[bytes] = [name.encode("utf-8") for name in names]
+        self.inclusive: bool = inclusive
+        # One bit for each name; with more names than bits, the scan of a document just never ends early.
+        self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 62 else -1
+
+    def apply(self, doc: bytes, details: MatchDetails | None = None, metadata: dict[str, Value] | None = None) -> bytes:
+        names = self.names
+        inclusive: bool = self.inclusive
+        wanted: i64 = self.all_seen
+        seen: i64 = 0
+        writer = start_document()
+        start: i64 = -1  # of the run of elements being kept
+        pos: i64 = 4
+        type_code: i64 = doc[pos]
+        while type_code != 0:
+            element: i64 = pos
+            pos += 1
+            name_start: i64 = pos
+            while doc[pos] != 0:
+                pos += 1
+            listed = False
+            bit: i64 = 1
+            for name in names:
+                if i64(len(name)) == pos - name_start:
+                    i: i64 = name_start
+                    j: i64 = 0
+                    while i < pos and doc[i] == name[j]:
+                        i += 1
+                        j += 1
+                    if i == pos:
+                        listed = True
+                        seen |= bit
+                        break
+                bit <<= 1
+            if listed == inclusive:
+                if start < 0:
+                    start = element
+            elif start >= 0:
+                writer.write(doc[start:element])
+                start = -1
+            pos = skip_value(doc, type_code, pos + 1)
+            type_code = doc[pos]
+            if inclusive and seen == wanted:
+                break
+        if start >= 0:
+            writer.write(doc[start:pos])
+        return finish_document(writer)
+
+    def depends_on(self) -> list[str] | None:
+        return [name.decode("utf-8") for name in self.names] if self.inclusive else None
+
+
+class TreeProjection(Projection):
+    """Any projection: fields chosen and computed by a tree, then arrays rewritten."""
+
+    def __init__(self, spec: bytes, kind: str, root: ProjectionNode, steps: list[ArrayStep]) -> None:
+        super().__init__(spec, kind)
+        self.root = root
+        self.steps = steps
+        self.context = EvaluationContext()
+
+    def apply(self, doc: bytes, details: MatchDetails | None = None, metadata: dict[str, Value] | None = None) -> bytes:
+        ev = self.context
+        ev.root = doc
+        ev.metadata = {} if metadata is None else metadata
+        result = self.root.project(doc, 0, ev)
+        for step in self.steps:
+            result = step.apply(result, details)
+        return result
+
+    def depends_on(self) -> list[str] | None:
+        if self.kind == "exclusion":
+            return None
+        fields: set[str] = set()
+        for entry in self.root.entries:
+            if entry.expression is None:
+                fields.add(entry.name)
+        return sorted(fields) if self.root.collect_fields(fields) else None
