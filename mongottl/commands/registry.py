@@ -36,11 +36,12 @@ class CommandSpec:
         test_only: bool,
         counter: str,
         family: str,
+        strict: bool,
     ) -> None:
         self.name = name
         self.function = function
         self.request = request
-        self.parser: RequestParser = parser_for(name, request)
+        self.parser: RequestParser = parser_for(name, request, strict)
         self.help = help
         self.admin_only = admin_only
         self.writes = writes
@@ -62,12 +63,13 @@ def command(
     writes: bool = False,
     test_only: bool = False,
     counter: str = "command",
+    strict: bool = True,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Registers the function below as a command, under its name and aliases."""
 
     def register(function: CommandFunction) -> CommandFunction:
         family = function.__module__.rpartition(".")[2]
-        spec = CommandSpec(name, function, request, help, admin_only, writes, test_only, counter, family)
+        spec = CommandSpec(name, function, request, help, admin_only, writes, test_only, counter, family, strict)
         for known in (name, *aliases):
             if known in COMMANDS or known in UNSUPPORTED_COMMANDS:
                 raise ValueError(f"command {known} is registered twice")

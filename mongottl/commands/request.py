@@ -107,6 +107,8 @@ class GenericArguments:
         self.read_preference: bytes | None = None
         self.api_version = ""
         self.api_strict = False
+        # Names of fields that are no part of the request, where the command takes any.
+        self.extra_fields: list[str] = []
 
 
 _GENERIC: Final[dict[bytes, int]] = {
@@ -145,29 +147,38 @@ class RequestParser:
     """Parses the bodies of one command.
 
     fields: wire name and kind of each field, in the order of the request's slots. required: how many of the first of
-    them have no default.
+    them have no default. strict: whether unknown fields are refused; those of a handshake are not.
     """
 
-    def __init__(self, command: str, fields: list[Field], defaults: list[Value]) -> None:
+    def __init__(self, command: str, fields: list[Field], defaults: list[Value], strict: bool = True) -> None:
         self.command = command
+        self._strict = strict
         self._fields = fields
         self._defaults = defaults
         self._required = len(fields) - len(defaults)
         self._slots: dict[bytes, int] = {field.name.encode("utf-8"): slot for slot, field in enumerate(fields)}
         self._kinds: list[int] = [field.kind for field in fields]
 
-    def parse(self, body: bytes, sequences: list[tuple[str, list[bytes]]], generic: GenericArguments) -> list[Value]:
-        """The values of the request's fields in order; fills `generic` on the way."""
+    def parse(
+        self, body: bytes, sequences: list[tuple[str, list[bytes]]], generic: GenericArguments | None
+    ) -> list[Value]:
+        """The values of the request's fields in order; fills `generic` on the way.
+
+        generic: None for a document within a request, as the statements of `update`, which has no such arguments.
+        """
         values: list[Value] = [MISSING] * len(self._fields)
         cursor = ElementCursor(body, 0)
         first = True
         while cursor.next():
             name = cursor.name_bytes()
             slot = self._slots.get(name, -1)
-            if slot < 0 and first:
+            if slot < 0 and first and generic is not None:
                 slot = 0  # an alias of the command, or its name in another case
             first = False
+            if slot < 0 and generic is None:
+                raise CommandError(40415, f"BSON field '{self.command}.{cursor.name()}' is an unknown field.")
             if slot < 0:
+                assert generic is not None
                 self._take_generic(body, cursor, name, generic)
                 continue
             if values[slot] is not MISSING:
@@ -197,6 +208,9 @@ class RequestParser:
         which = _GENERIC.get(name, -1)
         type_code: i64 = cursor.type_code
         if which < 0:
+            if not self._strict:
+                generic.extra_fields.append(cursor.name())
+                return
             raise CommandError(40415, f"BSON field '{self.command}.{cursor.name()}' is an unknown field.")
         if which == 1:
             self._expect(cursor, type_code == STRING, "string")
@@ -343,10 +357,10 @@ def session_key(lsid: bytes) -> bytes:
     return lsid[pos : skip_value(lsid, type_code, pos)]
 
 
-def parser_for(command: str, request: type[Any]) -> RequestParser:
+def parser_for(command: str, request: type[Any], strict: bool = True) -> RequestParser:
     """The parser of a request class, read from its annotations."""
     fields: list[Field] = []
     for annotation in request.__annotations__.values():
         [field] = annotation.__metadata__
         fields.append(field)
-    return RequestParser(command, fields, list(request._field_defaults.values()))
+    return RequestParser(command, fields, list(request._field_defaults.values()), strict)

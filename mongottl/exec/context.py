@@ -59,17 +59,21 @@ class ServiceContext:
         self.dialect: Dialect = dialect_named(config.dialect)
         self.clock = clock
         self.engine = engine
+        self.started_ms = clock.now_ms()
+        self.started_monotonic_s = clock.monotonic_s()
         self.catalog = Catalog(engine)
         self.cursors = CursorRegistry()
         self.sessions = SessionRegistry()
         self.metrics = Metrics()
         self.fail_points = FailPoints()
         self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
-        self.started_ms = clock.now_ms()
-        self.started_monotonic_s = clock.monotonic_s()
         self.object_ids = ObjectIdGenerator()
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False
+        # Identifies this run of the server in `hello`'s topologyVersion.
+        self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
+        # The latest lines of a log by its name, for getLog; None for an unknown name.
+        self.log_lines: Callable[[str], list[str] | None] = _no_log
         # Called when something was armed that is due before all else, or the clock was moved: the reaper looks again.
         self.wake_reaper: Callable[[], None] = _nothing
         # Called after commits: whoever flushes to disk has something to do.
@@ -80,6 +84,10 @@ class ServiceContext:
 
 def _nothing() -> None:
     pass
+
+
+def _no_log(name: str) -> list[str] | None:
+    return None
 
 
 class OperationContext:
@@ -101,6 +109,8 @@ class OperationContext:
         self.txn_number: int | None = None
         self.deadline_s = 0.0
         self.comment: Value = None
+        # Names of further fields, of commands that take any (getParameter).
+        self.extra_fields: list[str] = []
         self.killed = False
 
     def set_max_time_ms(self, max_time_ms: int) -> None:

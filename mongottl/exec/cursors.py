@@ -18,21 +18,65 @@ DEFAULT_FIRST_BATCH: Final = 101
 MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
 
 
+class Page:
+    """One batch of a reply while it is filled: at most `wanted` documents (0: no such bound) within 16 MiB."""
+
+    def __init__(self, wanted: int) -> None:
+        self.documents: list[bytes] = []
+        self.wanted = wanted
+        self._size = 0
+        self._closed = False
+
+    def missing(self) -> int:
+        """How many documents still fit by number; 0 for any number."""
+        return self.wanted - len(self.documents) if self.wanted else 0
+
+    def is_full(self) -> bool:
+        return self._closed or (self.wanted > 0 and len(self.documents) >= self.wanted)
+
+    def add(self, document: bytes) -> bool:
+        """Adds the document, or says False and is full. The first one always fits."""
+        if self.is_full():
+            return False
+        if self.documents and self._size + len(document) > MAX_PAGE_BYTES:
+            self._closed = True
+            return False
+        self.documents.append(document)
+        self._size += len(document)
+        return True
+
+
 class PageSource(ABC):
     """Where a cursor's documents come from."""
 
     @abstractmethod
-    def next_documents(self, op: "OperationContext", wanted: int) -> list[bytes] | None:
-        """Up to about `wanted` more documents, after a bounded amount of work: [] for nothing yet, None for the end."""
+    def fill(self, op: "OperationContext", page: Page) -> bool:
+        """Adds what it has to the page after a bounded amount of work; False when there is nothing left at all."""
 
     def close(self) -> None:  # noqa: B027  # most sources hold nothing
         """Lets go of whatever the source holds (spilled files, for example)."""
+
+
+class ListPages(PageSource):
+    """Documents that are all there already, as of `listIndexes`."""
+
+    def __init__(self, documents: list[bytes]) -> None:
+        self._documents = documents
+        self._position = 0
+
+    def fill(self, op: "OperationContext", page: Page) -> bool:
+        while self._position < len(self._documents):
+            if not page.add(self._documents[self._position]):
+                return True
+            self._position += 1
+        return False
 
 
 class ClientCursor:
     """An open cursor of a client.
 
     cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
+    in_use: a command is pulling from it right now.
     """
 
     def __init__(self, namespace: str, source: PageSource, session_key: bytes | None, now_s: float) -> None:
@@ -40,43 +84,28 @@ class ClientCursor:
         self.namespace = namespace
         self.source = source
         self.session_key = session_key
-        self.leftover: list[bytes] = []
         self.exhausted = False
         self.no_timeout = False
         self.last_used_s = now_s
         self.in_use = False
         self.killed = False
-        self.command = "find"
 
-    def next_page(self, op: "OperationContext", batch_size: int) -> "Steps[list[bytes]]":
-        """The next page: `batch_size` documents (0: no such bound) or as many as fit 16 MiB, at least one."""
-        page: list[bytes] = []
-        size = 0
+    def next_page(self, op: "OperationContext", wanted: int) -> "Steps[list[bytes]]":
+        """The next page: `wanted` documents (0: no such bound) or as many as fit 16 MiB, at least one."""
+        page = Page(wanted)
         while True:
-            documents: list[bytes] | None
-            if self.leftover:
-                documents, self.leftover = self.leftover, []
-            else:
-                documents = self.source.next_documents(op, batch_size - len(page) if batch_size else 0)
-            if documents is None:
+            if not self.source.fill(op, page):
                 self.exhausted = True
-                return page
-            for place, document in enumerate(documents):
-                if (batch_size and len(page) >= batch_size) or (page and size + len(document) > MAX_PAGE_BYTES):
-                    self.leftover = documents[place:]
-                    return page
-                page.append(document)
-                size += len(document)
-            if batch_size and len(page) >= batch_size:
-                return page
+                return page.documents
+            if page.is_full():
+                return page.documents
             op.check_interrupt()
             yield None
             if self.killed:
-                raise CommandError(ErrorCode.CursorNotFound, "cursor was killed while in use")
+                raise CommandError(ErrorCode.CursorNotFound, f"cursor id {self.cursor_id} was killed")
 
     def close(self) -> None:
         self.source.close()
-        self.leftover = []
 
 
 class CursorRegistry:

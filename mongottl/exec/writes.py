@@ -13,7 +13,7 @@ from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, Value, t
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.expiry import arm_record, arm_records, delete_records
-from mongottl.storage.interface import DuplicateKey, NewRecord, Record, WriteUnitOfWork
+from mongottl.storage.interface import DuplicateKey, NewRecord, Record, WriteConflict, WriteUnitOfWork
 from mongottl.ttl.policy import is_expired, meaningful_ttl_s
 
 if TYPE_CHECKING:
@@ -220,6 +220,35 @@ def update_record(op: "OperationContext", collection: Collection, old: Record, d
         arm_record(op.service, collection, document, new[2], new[3])
         return new
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
+
+
+def update_records(op: "OperationContext", collection: Collection, changes: list[tuple[Record, bytes]]) -> None:
+    """Replaces the documents of several records in one unit of work, all or none.
+
+    DuplicateKeyError (11000), or WriteConflict where an expired document is in the way: the caller goes one by one.
+    """
+    if not changes:
+        return
+    old: list[Record] = []
+    new: list[Record] = []
+    for record, document in changes:
+        check_size(document)
+        old.append(record)
+        new.append((record[0], document, op.now_s, int(meaningful_ttl_s(document))))
+    with op.service.engine.unit_of_work() as work:
+        collection.store.update_records(old, new)
+        for index in collection.writable_indexes:
+            if not index.descriptor.is_id:
+                for record, document in changes:
+                    if document != record[1] and index.covers_record(record[0]):
+                        try:
+                            _move_keys(op, work, collection, index, record, document)
+                        except _CorpseInTheWay:
+                            raise WriteConflict("an expired document is in the way") from None
+        work.commit()
+    op.service.note_write()
+    for record in new:
+        arm_record(op.service, collection, record[1], record[2], record[3])
 
 
 def _move_keys(

@@ -12,11 +12,12 @@ from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.concerns import check_read_concern, check_write_concern
 from mongottl.commands.request import GenericArguments, session_key
 from mongottl.document.build import encode
-from mongottl.document.types import MISSING, Value
+from mongottl.document.types import DOCUMENT, MISSING, Value
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import find_field_at, first_field_name
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
-from mongottl.exec.context import ClientInfo, Flush, OperationContext, ServiceContext, Steps, Wait
+from mongottl.exec.client import ClientInfo
+from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps, Wait
 from mongottl.exec.failpoints import FailCommand
 from mongottl.exec.sessions import retried_reply
 from mongottl.server.log import Log
@@ -64,6 +65,14 @@ class Dispatcher:
         except Exception as error:
             return self._failed(name, error)
 
+    def may_stream(self, message: OpMsg) -> bool:
+        """Whether a request that allows several replies gets them: only a `hello` that waits for changes does."""
+        return (
+            first_field_name(message.body) in _HANDSHAKES
+            and find_field_at(message.body, 0, b"topologyVersion")[0] == DOCUMENT
+            and find_field_at(message.body, 0, b"maxAwaitTimeMS")[0] != 0
+        )
+
     def _find(self, name: str) -> CommandSpec:
         spec = COMMANDS.get(name)
         if spec is not None:
@@ -81,11 +90,13 @@ class Dispatcher:
         service = self.service
         metrics = service.metrics
         metrics.operations[spec.counter] += 1
+        metrics.commands[spec.name] = metrics.commands.get(spec.name, 0) + 1
         if generic.database == "":
             raise CommandError(40571, "OP_MSG requests require a $db argument")
         if spec.admin_only and generic.database != "admin":
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
         op = OperationContext(service, client, generic.database)
+        op.extra_fields = generic.extra_fields
         op.comment = generic.comment if generic.comment is not MISSING else None
         if generic.max_time_ms:
             op.set_max_time_ms(generic.max_time_ms)

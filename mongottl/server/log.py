@@ -54,6 +54,12 @@ class Log:
         attributes["trace"] = "".join(traceback.format_exception(error))
         self._write(_ERROR, component, message, attributes)
 
+    def lines(self, name: str) -> list[str] | None:
+        """The latest lines of `global`, the warnings of the start, or None for an unknown name."""
+        if name == "global":
+            return list(self.recent)
+        return list(self.startup_warnings) if name == "startupWarnings" else None
+
     def _write(self, severity: str, component: str, message: str, attributes: dict[str, object]) -> None:
         if self._quiet and severity == _INFO:
             return

@@ -42,12 +42,12 @@ class Reaper:
 
     async def run(self) -> None:
         if self._refill is not None:
-            await self._drive(self._refill)
+            await self.drive(self._refill)
             self._refill = None
         while True:
             self._wake = trio.Event()
             try:
-                await self._drive(reap_due(self._service))
+                await self.drive(reap_due(self._service))
             except Exception as error:
                 self._log.exception("ttl", "A purge failed; it will be tried again", error)
                 await trio.sleep(1.0)
@@ -62,7 +62,7 @@ class Reaper:
             return math.inf
         return min(service.clock.wait_s(due_s * 1000), MAX_SLEEP_S)
 
-    async def _drive(self, steps: Steps[T]) -> T:
+    async def drive(self, steps: Steps[T]) -> T:
         """Runs steps, giving way to others whenever the slice is used up."""
         clock = self._service.clock
         slice_end = clock.monotonic_s() + SLICE_S

@@ -57,6 +57,7 @@ class Server:
         self._written = trio.Event()
         self._flush_lock = trio.Lock()
         self.service.note_write = self._note_write
+        self.service.log_lines = log.lines
 
     @property
     def uri(self) -> str:

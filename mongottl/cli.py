@@ -1,0 +1,143 @@
+"""The command line: `mongottl [serve] [options]`.
+
+The first line on standard output, printed once connections are accepted, ends with the URI to paste; the log goes to
+standard error. SIGINT and SIGTERM let requests under way finish; the exit status is then 0.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from mongottl.config import SETTINGS, ServerConfig, Setting, config_from, config_from_environment
+
+if TYPE_CHECKING:
+    from mongottl.server.log import Log
+
+_COMMANDS: Final = ("serve",)
+_USAGE_ERROR: Final = 2
+_FAILURE: Final = 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; the process's exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in _COMMANDS:
+        arguments = arguments[1:]
+    if "--help" in arguments or "-h" in arguments:
+        print(help_text())
+        return 0
+    if "--version" in arguments:
+        from mongottl.build_info import describe_version
+
+        print(describe_version())
+        return 0
+    try:
+        texts = config_from_environment(os.environ)
+        texts.update(parse_arguments(arguments))
+        config = config_from(texts)
+    except ValueError as error:
+        print(f"mongottl: {error}\nTry 'mongottl --help'.", file=sys.stderr)
+        return _USAGE_ERROR
+    return serve(config)
+
+
+def parse_arguments(arguments: list[str]) -> dict[str, str]:
+    """The settings that the arguments name, as texts by field. ValueError for what is no option."""
+    by_option = {setting.option: setting for setting in SETTINGS}
+    texts: dict[str, str] = {}
+    place = 0
+    while place < len(arguments):
+        option, equals, value = arguments[place].partition("=")
+        place += 1
+        negated = option.startswith("--no-")
+        setting = by_option.get("--" + option[5:] if negated else option)
+        if setting is None or (negated and setting.value != "switch"):
+            raise ValueError(f"unknown option {option}")
+        if setting.value == "switch":
+            texts[setting.field] = "false" if negated else value or "true"
+            continue
+        if not equals:
+            if place == len(arguments):
+                raise ValueError(f"{option} needs a value")
+            value = arguments[place]
+            place += 1
+        texts[setting.field] = value
+    return texts
+
+
+def help_text() -> str:
+    """The text of --help, from the table of settings."""
+    lines = [
+        "usage: mongottl [serve] [options]",
+        "",
+        "A MongoDB server whose documents expire as in Azure Cosmos DB.",
+        "",
+        "options:",
+    ]
+    defaults = ServerConfig()
+    for setting in SETTINGS:
+        lines.append(f"  {_option_form(setting, getattr(defaults, setting.field))}")
+        lines.append(f"        {setting.help}{_default_note(getattr(defaults, setting.field))}")
+    lines += ["  --version", "        Say which version this is and whether it is compiled.", "  --help", ""]
+    lines.append("Each option can also be given in the environment: MONGOTTL_PORT=27018, MONGOTTL_DATA_DIR=…")
+    return "\n".join(lines)
+
+
+def _option_form(setting: Setting, default: object) -> str:
+    if setting.value == "switch":
+        return f"--no-{setting.option[2:]}" if default is True else setting.option
+    if setting.choices:
+        return f"{setting.option} {{{','.join(setting.choices)}}}"
+    return f"{setting.option} {'N' if setting.value == 'number' else 'TEXT'}"
+
+
+def _default_note(default: object) -> str:
+    if default is None or isinstance(default, bool):
+        return ""
+    return f" Default: {default}."
+
+
+def serve(config: ServerConfig) -> int:
+    """Serves until SIGINT or SIGTERM; the process's exit status."""
+    import trio
+
+    from mongottl.server.log import Log
+    from mongottl.storage.interface import DataDirectoryError
+
+    log = Log(config.log_format, config.quiet)
+    status = 0
+    try:
+        trio.run(_serve, config, log)
+    except* (OSError, DataDirectoryError) as group:
+        for error in _leaves(group):
+            log.error("control", "Cannot start", error=str(error))
+        status = _FAILURE
+    except* KeyboardInterrupt:
+        pass
+    return status
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found.extend(_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return found
+
+
+async def _serve(config: ServerConfig, log: "Log") -> None:
+    import signal
+
+    import trio
+
+    from mongottl.build_info import is_compiled
+    from mongottl.server.server import open_server
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with open_server(config, log=log) as server:
+            where = f"data in {config.data_dir}" if config.data_dir else "data in memory"
+            clock = ", clock can be moved" if config.enable_test_commands else ""
+            speed = "" if is_compiled() else ", interpreted (slow: no C compiler at installation)"
+            print(f"mongottl accepts connections ({where}{clock}{speed}): {server.uri}", flush=True)
+            async for number in signals:
+                log.info("control", "Stopping", signal=signal.Signals(number).name)
+                break

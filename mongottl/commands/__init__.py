@@ -1,0 +1,35 @@
+"""The commands: one module a family, each command declared by a decorator above its body (see `registry`).
+
+Commands turn a typed request into calls of `exec` and a reply. They open no sockets and format no errors.
+"""
+
+from mongottl.commands import (
+    clock,
+    collections,
+    databases,
+    diagnostics,
+    explain,
+    handshake,
+    indexes,
+    modify,
+    reads,
+    session,
+    writes,
+)
+from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
+
+FAMILIES = (
+    clock,
+    collections,
+    databases,
+    diagnostics,
+    explain,
+    handshake,
+    indexes,
+    modify,
+    reads,
+    session,
+    writes,
+)
+
+__all__ = ["COMMANDS", "FAMILIES", "UNSUPPORTED_COMMANDS", "CommandSpec", "Reply"]

@@ -1,0 +1,100 @@
+"""advanceClock, freezeClock and configureFailPoint: for tests, and only with --enable-test-commands.
+
+A test of a thirty-day TTL takes a millisecond: `{advanceClock: 2592000}` moves the server's clock and answers after
+everything that fell due has been purged, so nothing needs to sleep or to poll.
+"""
+
+import math
+from typing import Annotated, NamedTuple
+
+from mongottl.clock import VirtualClock
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, DOCUMENT_FIELD, NUMBER, ONE, Field
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.types import Date, Decimal128, Int64, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.expiry import reap_due
+
+
+class AdvanceClockRequest(NamedTuple):
+    seconds: Annotated[Value, Field("advanceClock", NUMBER)]
+
+
+def _virtual_clock(op: OperationContext) -> VirtualClock:
+    clock = op.service.clock
+    if not isinstance(clock, VirtualClock):
+        raise CommandError(ErrorCode.IllegalOperation, "the server's clock cannot be moved: it is the machine's own")
+    return clock
+
+
+@command(
+    "advanceClock",
+    AdvanceClockRequest,
+    help="Moves the server's clock by seconds and purges what fell due.",
+    admin_only=True,
+    test_only=True,
+)
+def advance_clock(op: OperationContext, request: AdvanceClockRequest) -> Steps[Reply]:
+    """`{advanceClock: seconds}` → `{now, ttlDeleted}`. BadValue (2) for a step beyond the years 1970 to 9999.
+
+    seconds: any number, fractions and negative ones included. ttlDeleted: what was purged since the clock was moved.
+    """
+    clock = _virtual_clock(op)
+    value = request.seconds
+    seconds = value.to_decimal() if isinstance(value, Decimal128) else value
+    try:
+        step = float(seconds)  # type: ignore[arg-type]  # a number by its kind
+        if not math.isfinite(step):
+            raise ValueError(f"a clock cannot be moved by {step} seconds")
+        clock.advance(step)
+    except (ValueError, OverflowError) as error:
+        raise CommandError(ErrorCode.BadValue, f"advanceClock: {error}") from None
+    before = op.service.metrics.ttl_deleted_documents
+    yield from reap_due(op.service)
+    op.service.wake_reaper()
+    deleted = op.service.metrics.ttl_deleted_documents - before
+    return {"now": Date(clock.now_ms()), "ttlDeleted": deleted if deleted < 2**31 else Int64(deleted)}
+
+
+class FreezeClockRequest(NamedTuple):
+    frozen: Annotated[Value, Field("freezeClock", ANY)]
+
+
+@command(
+    "freezeClock",
+    FreezeClockRequest,
+    help="Stops the server's clock, or lets it run again.",
+    admin_only=True,
+    test_only=True,
+)
+def freeze_clock(op: OperationContext, request: FreezeClockRequest) -> Reply:
+    """`{freezeClock: true|false}` → `{now}`."""
+    if not isinstance(request.frozen, bool):
+        raise CommandError(
+            ErrorCode.TypeMismatch, "BSON field 'freezeClock.freezeClock' is the wrong type, expected type 'bool'"
+        )
+    now_ms = _virtual_clock(op).freeze(request.frozen)
+    op.service.wake_reaper()
+    return {"now": Date(now_ms)}
+
+
+class ConfigureFailPointRequest(NamedTuple):
+    name: Annotated[Value, Field("configureFailPoint", ONE)]
+    mode: Annotated[Value, Field("mode", ANY)]
+    data: Annotated[bytes, Field("data", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+
+
+@command(
+    "configureFailPoint",
+    ConfigureFailPointRequest,
+    help="Sets the fail point failCommand, by which drivers' tests provoke errors.",
+    admin_only=True,
+    test_only=True,
+)
+def configure_fail_point(op: OperationContext, request: ConfigureFailPointRequest) -> Reply:
+    if not isinstance(request.name, str):
+        raise CommandError(ErrorCode.TypeMismatch, "the name of a fail point must be a string")
+    count = op.service.fail_points.entered
+    op.service.fail_points.configure(request.name, request.mode, request.data)
+    return {"count": count}

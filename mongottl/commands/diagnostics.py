@@ -1,0 +1,310 @@
+"""What the server tells of itself: buildInfo, hostInfo, getParameter, serverStatus, listCommands and the like."""
+
+import os
+import sys
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.build_info import is_compiled
+from mongottl.commands.registry import COMMANDS, Reply, command
+from mongottl.commands.request import ANY, ONE, Field
+from mongottl.config import SETTINGS, VERSION
+from mongottl.document.types import Date, Decimal128, Int64, Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.exec.expiry import count_expired
+
+MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
+
+
+class BuildInfoRequest(NamedTuple):
+    command: Annotated[Value, Field("buildInfo", ONE)]
+
+
+@command("buildInfo", BuildInfoRequest, help="Versions and how this server was built.", aliases=("buildinfo",))
+def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
+    announced = op.service.config.announced_version()
+    major, minor = (int(part) for part in announced.split("."))
+    return {
+        "version": f"{announced}.0",
+        "gitVersion": f"mongottl-{VERSION}",
+        "modules": [],
+        "allocator": "system",
+        "javascriptEngine": "none",
+        "sysInfo": "deprecated",
+        "versionArray": [major, minor, 0, 0],
+        "openssl": {"running": "disabled", "compiled": "disabled"},
+        "buildEnvironment": {
+            "target_arch": os.uname().machine if hasattr(os, "uname") else "",
+            "target_os": sys.platform,
+        },
+        "bits": 64,
+        "debug": False,
+        "maxBsonObjectSize": MAX_BSON_OBJECT_SIZE,
+        "storageEngines": [op.service.engine.name],
+        "mongottl": {"version": VERSION, "compiled": is_compiled()},
+    }
+
+
+class HostInfoRequest(NamedTuple):
+    command: Annotated[Value, Field("hostInfo", ONE)]
+
+
+@command("hostInfo", HostInfoRequest, help="The machine that the server runs on.")
+def host_info(op: OperationContext, request: HostInfoRequest) -> Reply:
+    import platform
+
+    cores = os.cpu_count() or 1
+    return {
+        "system": {
+            "currentTime": Date(op.now_ms),
+            "hostname": platform.node(),
+            "cpuAddrSize": 64,
+            "memSizeMB": Int64(_memory_mb()),
+            "memLimitMB": Int64(_memory_mb()),
+            "numCores": cores,
+            "numCoresAvailableToProcess": cores,
+            "cpuArch": platform.machine(),
+            "numaEnabled": False,
+        },
+        "os": {"type": platform.system(), "name": platform.platform(), "version": platform.release()},
+        "extra": {"pythonVersion": platform.python_version()},
+    }
+
+
+def _memory_mb() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+class GetParameterRequest(NamedTuple):
+    command: Annotated[Value, Field("getParameter", ONE)]
+
+
+# Parameters of mongod that drivers' and applications' tests look at, with the one value that is true here.
+_FIXED_PARAMETERS: Final[dict[str, Value]] = {
+    "featureCompatibilityVersion": {"version": "8.2"},
+    "authenticationMechanisms": [],
+    "requireApiVersion": False,
+    "cursorTimeoutMillis": None,  # filled in from the settings
+    "logicalSessionRefreshMillis": 300_000,
+    "localLogicalSessionTimeoutMinutes": 30,
+    "transactionLifetimeLimitSeconds": 60,
+    "ttlMonitorSleepSecs": 1,
+    "quiet": False,
+}
+
+
+def _parameters(op: OperationContext) -> dict[str, Value]:
+    config = op.service.config
+    shown = dict(_FIXED_PARAMETERS)
+    shown["cursorTimeoutMillis"] = config.cursor_timeout_s * 1000
+    shown["featureCompatibilityVersion"] = {"version": config.announced_version()}
+    for setting in SETTINGS:
+        if setting.parameter:
+            shown[setting.parameter] = getattr(config, setting.field)
+    shown["ttlMonitorEnabled"] = op.service.ttl_monitor_enabled
+    return shown
+
+
+@command(
+    "getParameter",
+    GetParameterRequest,
+    help="Values of server parameters: by name, or all with '*'.",
+    admin_only=True,
+    strict=False,
+)
+def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
+    shown = _parameters(op)
+    if request.command == "*":
+        return dict(sorted(shown.items()))
+    if isinstance(request.command, bytes):
+        options = dict(fields(request.command))
+        if options.get("allParameters"):
+            return dict(sorted(shown.items()))
+    found: dict[str, Value] = {name: shown[name] for name in op.extra_fields if name in shown}
+    if not found:
+        raise CommandError(ErrorCode.InvalidOptions, "no option found to get")
+    return found
+
+
+class SetParameterRequest(NamedTuple):
+    command: Annotated[Value, Field("setParameter", ONE)]
+    ttl_monitor_enabled: Annotated[Value, Field("ttlMonitorEnabled", ANY)] = None
+
+
+@command(
+    "setParameter",
+    SetParameterRequest,
+    help="Sets a server parameter; ttlMonitorEnabled holds or releases the reaper.",
+    admin_only=True,
+    strict=False,
+)
+def set_parameter(op: OperationContext, request: SetParameterRequest) -> Reply:
+    """`{setParameter: 1, ttlMonitorEnabled: false}` holds the reaper: expired documents stay, invisible, unpurged."""
+    for name in op.extra_fields:
+        raise CommandError(
+            ErrorCode.InvalidOptions, f"attempted to set unrecognized parameter [{name}], use help:true to see options "
+        )
+    value = request.ttl_monitor_enabled
+    if value is None:
+        raise CommandError(ErrorCode.InvalidOptions, "no option found to set, use help:true to see options ")
+    if not isinstance(value, (bool, int, float, Decimal128)):
+        raise CommandError(ErrorCode.BadValue, "ttlMonitorEnabled must be a boolean")
+    was = op.service.ttl_monitor_enabled
+    op.service.ttl_monitor_enabled = bool(value)
+    op.service.wake_reaper()
+    return {"was": was}
+
+
+class GetCmdLineOptsRequest(NamedTuple):
+    command: Annotated[Value, Field("getCmdLineOpts", ONE)]
+
+
+@command(
+    "getCmdLineOpts", GetCmdLineOptsRequest, help="The settings that the server was started with.", admin_only=True
+)
+def get_cmd_line_opts(op: OperationContext, request: GetCmdLineOptsRequest) -> Reply:
+    config = op.service.config
+    argv: list[Value] = ["mongottl"]
+    for setting in SETTINGS:
+        value = getattr(config, setting.field)
+        if value is True:
+            argv.append(setting.option)
+        elif value is not None and value is not False:
+            argv.extend([setting.option, str(value)])
+    parsed: dict[str, Value] = {
+        "net": {"bindIp": config.host, "port": config.port},
+        "replication": {"replSet": config.replica_set},
+        "storage": {"dbPath": config.data_dir or ":memory:"},
+    }
+    if config.enable_test_commands:
+        parsed["setParameter"] = {"enableTestCommands": "1"}
+        argv.extend(["--setParameter", "enableTestCommands=1"])
+    return {"argv": argv, "parsed": parsed}
+
+
+class GetLogRequest(NamedTuple):
+    command: Annotated[Value, Field("getLog", ONE)]
+
+
+@command("getLog", GetLogRequest, help="The latest log lines ('global'), or start-up warnings.", admin_only=True)
+def get_log(op: OperationContext, request: GetLogRequest) -> Reply:
+    if request.command == "*":
+        return {"names": ["global", "startupWarnings"]}
+    if not isinstance(request.command, str):
+        raise CommandError(ErrorCode.TypeMismatch, "Argument to getLog must be of type String")
+    lines = op.service.log_lines(request.command)
+    if lines is None:
+        raise CommandError(ErrorCode.OperationFailed, f"No log named '{request.command}'")
+    return {"totalLinesWritten": len(lines), "log": list(lines)}
+
+
+class ServerStatusRequest(NamedTuple):
+    command: Annotated[Value, Field("serverStatus", ONE)]
+
+
+@command("serverStatus", ServerStatusRequest, help="Counters and states of the server.", strict=False)
+def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
+    """mongod's groups where we have the figures, and `mongottl`: what runs, and the timing wheel."""
+    service = op.service
+    metrics = service.metrics
+    uptime_s = service.clock.monotonic_s() - service.started_monotonic_s
+    commands: dict[str, Value] = {}
+    for name in sorted(metrics.commands):
+        commands[name] = {
+            "failed": Int64(metrics.failed_commands.get(name, 0)),
+            "total": Int64(metrics.commands[name]),
+        }
+    expired = sum(count_expired(collection, op.now_s) for collection in op.catalog.all_collections())
+    return {
+        "host": service.config.advertise_host or op.client.local,
+        "version": f"{service.config.announced_version()}.0",
+        "process": "mongottl",
+        "pid": Int64(os.getpid()),
+        "uptime": float(int(uptime_s)),
+        "uptimeMillis": Int64(int(uptime_s * 1000)),
+        "uptimeEstimate": Int64(int(uptime_s)),
+        "localTime": Date(op.now_ms),
+        "asserts": {
+            "regular": 0,
+            "warning": 0,
+            "msg": 0,
+            "user": metrics.asserts_user,
+            "internal": metrics.asserts_internal,
+        },
+        "connections": {
+            "current": metrics.connections_current,
+            "available": service.config.max_connections - metrics.connections_current,
+            "totalCreated": metrics.connections_created,
+            "rejected": metrics.connections_rejected,
+        },
+        "network": {
+            "bytesIn": Int64(metrics.bytes_in),
+            "bytesOut": Int64(metrics.bytes_out),
+            "numRequests": Int64(metrics.requests),
+        },
+        "opcounters": {name: Int64(count) for name, count in metrics.operations.items()},
+        "logicalSessionRecordCache": {"activeSessionsCount": len(service.sessions)},
+        "repl": {
+            "setName": service.config.replica_set,
+            "isWritablePrimary": True,
+            "hosts": [service.config.advertise_host or op.client.local],
+        },
+        "storageEngine": {"name": service.engine.name, "persistent": service.config.data_dir is not None},
+        "mem": {"bits": 64, "resident": resident_mb(), "supported": True},
+        "metrics": {
+            "ttl": {
+                "passes": Int64(metrics.ttl_passes),
+                "deletedDocuments": Int64(metrics.ttl_deleted_documents),
+            },
+            "cursor": {
+                "timedOut": Int64(service.cursors.timed_out_total),
+                "totalOpened": Int64(service.cursors.opened_total),
+                "open": {"total": Int64(len(service.cursors))},
+            },
+            "document": {name: Int64(count) for name, count in metrics.documents.items()},
+            "commands": commands,
+        },
+        "mongottl": {
+            "version": VERSION,
+            "compiled": is_compiled(),
+            "engine": service.engine.name,
+            "dialect": service.dialect.name,
+            "wheel": dict(service.wheel.statistics()),
+            "storage": dict(service.engine.statistics()),
+            "expiredNotPurged": Int64(expired),
+        },
+    }
+
+
+def resident_mb() -> int:
+    """Resident memory of this process in MB; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // (1024 * 1024)
+    except OSError:
+        return 0
+
+
+class ListCommandsRequest(NamedTuple):
+    command: Annotated[Value, Field("listCommands", ONE)]
+
+
+@command("listCommands", ListCommandsRequest, help="The commands that this server has.")
+def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
+    described: dict[str, Value] = {}
+    for name in sorted(COMMANDS):
+        spec = COMMANDS[name]
+        if name == spec.name and (not spec.test_only or op.service.config.enable_test_commands):
+            described[name] = {
+                "help": spec.help,
+                "requiresAuth": False,
+                "secondaryOk": not spec.writes,
+                "adminOnly": spec.admin_only,
+                "apiVersions": [],
+                "deprecatedApiVersions": [],
+            }
+    return {"commands": described}

@@ -1,0 +1,166 @@
+"""hello and its older names, ping, connectionStatus, whatsmyuri: what drivers ask before all else.
+
+Source: the driver specifications' "MongoDB Handshake" and "Server Discovery and Monitoring".
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
+from mongottl.document.types import Date, Int64, ObjectId, Timestamp, Value
+from mongottl.document.walk import get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps, Wait
+from mongottl.exec.sessions import SESSION_TIMEOUT_MINUTES
+from mongottl.wire.compression import negotiate_compression
+
+MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
+_MAX_METADATA_BYTES: Final = 512
+_MAX_APP_NAME_BYTES: Final = 128
+
+
+class HelloRequest(NamedTuple):
+    command: Annotated[Value, Field("hello", ONE)]
+    client: Annotated[bytes | None, Field("client", DOCUMENT_FIELD)] = None
+    compression: Annotated[list[Value] | None, Field("compression", ARRAY_FIELD)] = None
+    topology_version: Annotated[bytes | None, Field("topologyVersion", DOCUMENT_FIELD)] = None
+    max_await_time_ms: Annotated[int | None, Field("maxAwaitTimeMS", WHOLE)] = None
+    hello_ok: Annotated[bool, Field("helloOk", BOOL_FIELD)] = False
+
+
+@command(
+    "hello",
+    HelloRequest,
+    help="Says what this server is and can do; waits for a change of topology when asked to.",
+    strict=False,
+)
+def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
+    """The modern form. With `topologyVersion` and `maxAwaitTimeMS` the answer waits for a change, which never comes."""
+    return _answer(op, request, "isWritablePrimary")
+
+
+@command(
+    "isMaster",
+    HelloRequest,
+    help="The old form of hello.",
+    aliases=("ismaster",),
+    strict=False,
+)
+def is_master(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
+    return _answer(op, request, "ismaster")
+
+
+def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply | Steps[Reply]:
+    if request.client is not None:
+        _take_metadata(op, request.client)
+    if (request.topology_version is None) != (request.max_await_time_ms is None):
+        raise CommandError(
+            31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS', and the other way round"
+        )
+    if request.topology_version is not None and request.max_await_time_ms:
+        if get_value(request.topology_version, "processId") == op.service.process_id:
+            return _wait_for_change(op, request, primary_field, request.max_await_time_ms / 1000)
+    return _describe(op, request, primary_field)
+
+
+def _wait_for_change(op: OperationContext, request: HelloRequest, primary_field: str, seconds: float) -> Steps[Reply]:
+    yield Wait(seconds)
+    return _describe(op, request, primary_field)
+
+
+def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -> dict[str, Value]:
+    service = op.service
+    config = service.config
+    me = config.advertise_host or op.client.local
+    now_ms = service.clock.now_ms()
+    reply: dict[str, Value] = {"helloOk": True} if request.hello_ok else {}
+    reply.update(
+        {
+            primary_field: True,
+            "topologyVersion": {"processId": service.process_id, "counter": Int64(0)},
+            "hosts": [me],
+            "setName": config.replica_set,
+            "setVersion": 1,
+            "secondary": False,
+            "primary": me,
+            "me": me,
+            "electionId": ObjectId("7fffffff0000000000000001"),
+            "lastWrite": {
+                "opTime": {"ts": Timestamp(now_ms // 1000 & 0xFFFFFFFF, 1), "t": Int64(1)},
+                "lastWriteDate": Date(now_ms // 1000 * 1000),
+                "majorityOpTime": {"ts": Timestamp(now_ms // 1000 & 0xFFFFFFFF, 1), "t": Int64(1)},
+                "majorityWriteDate": Date(now_ms // 1000 * 1000),
+            },
+            "maxBsonObjectSize": MAX_BSON_OBJECT_SIZE,
+            "maxMessageSizeBytes": service.dialect.max_message_size_bytes,
+            "maxWriteBatchSize": service.dialect.max_write_batch_size,
+            "localTime": Date(now_ms),
+            "logicalSessionTimeoutMinutes": SESSION_TIMEOUT_MINUTES,
+            "connectionId": op.client.connection_id,
+            "minWireVersion": 0,
+            "maxWireVersion": config.max_wire_version(),
+            "readOnly": False,
+        }
+    )
+    if request.compression is not None:
+        offered = [name for name in request.compression if isinstance(name, str)]
+        chosen = negotiate_compression(offered)
+        if chosen:
+            reply["compression"] = chosen
+    return reply
+
+
+def _take_metadata(op: OperationContext, metadata: bytes) -> None:
+    """A connection tells once who its client is. Errors 183 to 186 as the handshake specification names them."""
+    if op.client.metadata is not None:
+        raise CommandError(
+            ErrorCode.ClientMetadataCannotBeMutated, "The client metadata document may only be sent in the first hello"
+        )
+    if len(metadata) > _MAX_METADATA_BYTES:
+        raise CommandError(
+            ErrorCode.ClientMetadataDocumentTooLarge,
+            f"The client metadata document must be less then or equal to {_MAX_METADATA_BYTES} bytes",
+        )
+    application = get_value(metadata, "application")
+    if isinstance(application, bytes):
+        name = get_value(application, "name")
+        if isinstance(name, str):
+            if len(name.encode("utf-8")) > _MAX_APP_NAME_BYTES:
+                raise CommandError(
+                    ErrorCode.ClientMetadataAppNameTooLarge,
+                    f"The 'application.name' field must be less then or equal to {_MAX_APP_NAME_BYTES} bytes",
+                )
+            op.client.app_name = name
+    op.client.metadata = metadata
+
+
+class PingRequest(NamedTuple):
+    command: Annotated[Value, Field("ping", ONE)]
+
+
+@command("ping", PingRequest, help="Answers at once.")
+def ping(op: OperationContext, request: PingRequest) -> Reply:
+    return {}
+
+
+class ConnectionStatusRequest(NamedTuple):
+    command: Annotated[Value, Field("connectionStatus", ONE)]
+    show_privileges: Annotated[bool, Field("showPrivileges", BOOL_FIELD)] = False
+    show_authentication_restrictions: Annotated[Value, Field("showAuthenticationRestrictions", ANY)] = None
+
+
+@command("connectionStatus", ConnectionStatusRequest, help="Who this connection is authenticated as: nobody, so far.")
+def connection_status(op: OperationContext, request: ConnectionStatusRequest) -> Reply:
+    info: dict[str, Value] = {"authenticatedUsers": [], "authenticatedUserRoles": []}
+    if request.show_privileges:
+        info["authenticatedUserPrivileges"] = []
+    return {"authInfo": info}
+
+
+class WhatsMyUriRequest(NamedTuple):
+    command: Annotated[Value, Field("whatsmyuri", ONE)]
+
+
+@command("whatsmyuri", WhatsMyUriRequest, help="The client's address as the server sees it.")
+def whats_my_uri(op: OperationContext, request: WhatsMyUriRequest) -> Reply:
+    return {"you": op.client.remote}

@@ -1,0 +1,424 @@
+"""find, getMore, killCursors, count, distinct, aggregate.
+
+Source: MongoDB's command reference for each.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ANY,
+    ARRAY_FIELD,
+    BOOL_FIELD,
+    COLLECTION,
+    DOCUMENT_FIELD,
+    HINT,
+    IGNORED,
+    INTEGER,
+    ONE,
+    UNSUPPORTED,
+    WHOLE,
+    Field,
+)
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.keystring import encode_raw, encode_value
+from mongottl.document.path import FieldPath, values_at
+from mongottl.document.types import MISSING, Int64, Value
+from mongottl.document.walk import fields, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.aggregation import plan_aggregation
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.counting import count_documents
+from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.planner import plan_query
+from mongottl.exec.reading import RecordPages, first_reply
+from mongottl.exec.stages import PlanStage
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.pipeline import optimise, parse_pipeline
+from mongottl.query.projection import Projection, parse_projection
+from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.storage.interface import Record
+from mongottl.ttl.policy import NO_TTL, is_expired
+
+MAX_DISTINCT_BYTES: Final = 16 * 1024 * 1024
+CURSOR_IN_USE: Final = 12051
+
+
+class FindRequest(NamedTuple):
+    collection: Annotated[str, Field("find", COLLECTION)]
+    filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    projection: Annotated[bytes, Field("projection", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    skip: Annotated[int, Field("skip", WHOLE)] = 0
+    limit: Annotated[int, Field("limit", WHOLE)] = 0
+    batch_size: Annotated[int, Field("batchSize", WHOLE)] = -1
+    single_batch: Annotated[bool, Field("singleBatch", BOOL_FIELD)] = False
+    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    no_cursor_timeout: Annotated[bool, Field("noCursorTimeout", BOOL_FIELD)] = False
+    allow_disk_use: Annotated[bool, Field("allowDiskUse", BOOL_FIELD)] = True
+    allow_partial_results: Annotated[Value, Field("allowPartialResults", IGNORED)] = None
+    oplog_replay: Annotated[Value, Field("oplogReplay", IGNORED)] = None
+    tailable: Annotated[bool, Field("tailable", BOOL_FIELD)] = False
+    await_data: Annotated[bool, Field("awaitData", BOOL_FIELD)] = False
+    return_key: Annotated[bool, Field("returnKey", BOOL_FIELD)] = False
+    show_record_id: Annotated[bool, Field("showRecordId", BOOL_FIELD)] = False
+    min: Annotated[Value, Field("min", UNSUPPORTED)] = None
+    max: Annotated[Value, Field("max", UNSUPPORTED)] = None
+
+
+@command("find", FindRequest, help="Returns the documents that match a filter.", counter="query")
+def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
+    """A first batch of at most 101 documents, or `batchSize`; the rest through getMore."""
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is not None and is_point_lookup(request):
+        type_code, pos = simple_id_filter(request.filter)
+        if type_code != 0:
+            namespace = collection.namespace
+            record = find_by_id(op, collection, encode_raw(request.filter, type_code, pos))
+            documents: list[bytes] = []
+            if record is not None and request.batch_size != 0:
+                document = record[1]
+                if not is_empty(request.projection):
+                    document = _parse_projection(op, request).apply(document, None)
+                documents.append(document)
+                op.service.metrics.documents["returned"] += 1
+            return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": namespace}}
+    return _find_many(op, collection, request)
+
+
+def is_point_lookup(request: FindRequest) -> bool:
+    """Whether nothing but a filter on `_id` can decide what a find returns."""
+    return (
+        request.hint is MISSING
+        and request.skip == 0
+        and request.batch_size != 0
+        and not request.tailable
+        and not request.return_key
+        and not request.show_record_id
+        and request.sort == EMPTY_DOCUMENT
+        and request.collation == EMPTY_DOCUMENT
+        and (request.projection == EMPTY_DOCUMENT or b"$" not in request.projection)
+    )
+
+
+def find_by_id(op: OperationContext, collection: Collection, key: bytes) -> Record | None:
+    """The living record whose `_id` has this KeyString, or None."""
+    index = collection.id_index
+    assert index is not None
+    assert index.data is not None
+    record = index.data.fetch_exact(collection.store, key)
+    if (
+        record is not None
+        and collection.default_ttl_s != NO_TTL
+        and is_expired(record[2], record[3], collection.default_ttl_s, op.now_s)
+    ):
+        return None
+    return record
+
+
+def _parse_projection(op: OperationContext, request: FindRequest) -> Projection:
+    return parse_projection(request.projection, context_of(op, request.collection, request.let), for_find=True)
+
+
+def context_of(op: OperationContext, collection: str, let: bytes = EMPTY_DOCUMENT) -> ParseContext:
+    """What parsing depends on: the operation's instant and its `let` variables, evaluated."""
+    context = ParseContext(op.now_ms, None, f"{op.database}.{collection}")
+    if not is_empty(let):
+        context.let = evaluate_let(let, context)
+    return context
+
+
+def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
+    """The values of a command's `let`: expressions that may not look at a document."""
+    from mongottl.query.expr import EvaluationContext, check_variable_name, parse_expression
+
+    values: dict[str, Value] = {}
+    for name, value in fields(let):
+        check_variable_name(name)
+        values[name] = parse_expression(value, context).evaluate(EvaluationContext())
+    return values
+
+
+def check_collation(collation: bytes) -> None:
+    """Only the simple collation, which compares bytes, is there so far."""
+    if is_empty(collation):
+        return
+    locale = dict(fields(collation)).get("locale")
+    if locale is None:
+        raise CommandError(40414, "BSON field 'collation.locale' is missing but a required field")
+    if locale != "simple":
+        raise CommandError(ErrorCode.CommandNotSupported, f"collation: the locale '{locale}' is not supported yet")
+
+
+def natural_order(document: bytes) -> int:
+    """1 or -1 for `{$natural: ±1}`, 0 for anything else. BadValue (2) for other forms of `$natural`."""
+    for name, value in fields(document):
+        if name == "$natural":
+            if len(fields(document)) > 1:
+                raise CommandError(ErrorCode.BadValue, "$natural sort cannot be set with other fields")
+            if not isinstance(value, (int, float)) or value not in (1, -1):
+                raise CommandError(ErrorCode.BadValue, "$natural sort must be 1 or -1")
+            return int(value)
+    return 0
+
+
+def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Steps[Reply]:
+    check_collation(request.collation)
+    if request.tailable or request.await_data:
+        if request.await_data and not request.tailable:
+            raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
+        raise CommandError(
+            ErrorCode.BadValue,
+            "error processing query: tailable cursor requested on non capped collection",
+        )
+    for option, given in (("returnKey", request.return_key), ("showRecordId", request.show_record_id)):
+        if given:
+            raise CommandError(ErrorCode.CommandNotSupported, f"The option 'find.{option}' is not supported yet")
+    context = context_of(op, request.collection, request.let)
+    match = parse_match(request.filter, context)
+    projection = None if is_empty(request.projection) else parse_projection(request.projection, context, for_find=True)
+    natural = natural_order(request.sort)
+    sort: SortPattern | None = None
+    if natural == 0 and not is_empty(request.sort):
+        sort = parse_sort(request.sort)
+    batch_size = request.batch_size
+    plan = plan_query(
+        op,
+        collection,
+        match,
+        sort=sort,
+        natural=natural,
+        skip=request.skip,
+        limit=request.limit,
+        hint=request.hint,
+        wanted=batch_size if batch_size > 0 else 0,
+    )
+    pages = RecordPages(plan.open(), collection, projection, match, request.limit)
+    cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
+    cursor.no_timeout = request.no_cursor_timeout
+    return (yield from first_reply(op, cursor, batch_size, keep=not request.single_batch))
+
+
+class GetMoreRequest(NamedTuple):
+    cursor_id: Annotated[Value, Field("getMore", ONE)]
+    collection: Annotated[str, Field("collection", COLLECTION)]
+    batch_size: Annotated[int, Field("batchSize", WHOLE)] = 0
+    last_known: Annotated[Value, Field("lastKnownCommittedOpTime", IGNORED)] = None
+    term: Annotated[Value, Field("term", IGNORED)] = None
+
+
+@command("getMore", GetMoreRequest, help="Returns the next documents of a cursor.", counter="getmore")
+def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
+    """CursorNotFound (43) for a cursor that is unknown, closed or of another namespace or session (13)."""
+    cursor_id = request.cursor_id
+    if not isinstance(cursor_id, Int64):
+        raise CommandError(
+            ErrorCode.TypeMismatch, "BSON field 'getMore.getMore' is the wrong type, expected type 'long'"
+        )
+    cursor = op.service.cursors.get(int(cursor_id))
+    namespace = f"{op.database}.{request.collection}"
+    if cursor.namespace != namespace:
+        raise CommandError(
+            ErrorCode.Unauthorized,
+            f"Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace"
+            f" {cursor.namespace}",
+        )
+    if cursor.session_key != op.session_key:
+        raise CommandError(
+            50736 if cursor.session_key is None else 50737,
+            f"Cannot run getMore on cursor {int(cursor_id)}, which was created in another session or in none",
+        )
+    if op.deadline_s > 0:
+        raise CommandError(ErrorCode.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
+    if cursor.in_use:
+        raise CommandError(CURSOR_IN_USE, f"cursor id {int(cursor_id)} is already in use")
+    return _next_page(op, cursor, request.batch_size)
+
+
+def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> Steps[Reply]:
+    registry = op.service.cursors
+    cursor.in_use = True
+    try:
+        page = yield from cursor.next_page(op, batch_size)
+    except BaseException:
+        registry.close(cursor)
+        raise
+    finally:
+        cursor.in_use = False
+        cursor.last_used_s = op.service.clock.monotonic_s()
+    op.service.metrics.documents["returned"] += len(page)
+    cursor_id = cursor.cursor_id
+    if cursor.exhausted:
+        registry.close(cursor)
+        cursor_id = 0
+    return {"cursor": {"nextBatch": page, "id": Int64(cursor_id), "ns": cursor.namespace}}
+
+
+class KillCursorsRequest(NamedTuple):
+    collection: Annotated[str, Field("killCursors", COLLECTION)]
+    cursors: Annotated[list[Value], Field("cursors", ARRAY_FIELD)]
+
+
+@command("killCursors", KillCursorsRequest, help="Closes cursors.")
+def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
+    """Which cursors were closed and which are unknown; an empty list is refused as mongod does."""
+    if not request.cursors:
+        raise CommandError(ErrorCode.BadValue, "Must specify at least one cursor id in: killCursors")
+    killed: list[Value] = []
+    not_found: list[Value] = []
+    namespace = f"{op.database}.{request.collection}"
+    for place, cursor_id in enumerate(request.cursors):
+        if not isinstance(cursor_id, Int64):
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"BSON field 'killCursors.cursors.{place}' is the wrong type, expected type 'long'",
+            )
+        cursor = op.service.cursors.find(int(cursor_id))
+        if cursor is None or cursor.namespace != namespace:
+            not_found.append(cursor_id)
+            continue
+        op.service.cursors.close(cursor)
+        killed.append(cursor_id)
+    return {"cursorsKilled": killed, "cursorsNotFound": not_found, "cursorsAlive": [], "cursorsUnknown": []}
+
+
+class CountRequest(NamedTuple):
+    collection: Annotated[str, Field("count", COLLECTION)]
+    query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    limit: Annotated[int, Field("limit", INTEGER)] = 0
+    skip: Annotated[int, Field("skip", WHOLE)] = 0
+    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    fields: Annotated[Value, Field("fields", IGNORED)] = None
+
+
+@command("count", CountRequest, help="Counts the documents that match a filter.")
+def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    check_collation(request.collation)
+    collection = op.catalog.lookup(op.database, request.collection)
+    match = parse_match(request.query, context_of(op, request.collection))
+    n = yield from count_documents(
+        op, collection, match, skip=request.skip, limit=abs(request.limit), hint=request.hint
+    )
+    return {"n": n if n < 2**31 else Int64(n)}
+
+
+class DistinctRequest(NamedTuple):
+    collection: Annotated[str, Field("distinct", COLLECTION)]
+    key: Annotated[Value, Field("key", ANY)]
+    query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+
+
+@command("distinct", DistinctRequest, help="Returns the different values of a field.")
+def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
+    """Arrays count by their elements. 17217 when the values exceed 16 MiB."""
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    check_collation(request.collation)
+    if not isinstance(request.key, str):
+        raise CommandError(
+            ErrorCode.TypeMismatch, "BSON field 'distinct.key' is the wrong type, expected type 'string'"
+        )
+    if request.key == "" or "\0" in request.key:
+        raise CommandError(31032 if request.key else 40352, "FieldPath cannot be constructed with empty string")
+    collection = op.catalog.lookup(op.database, request.collection)
+    match = parse_match(request.query, context_of(op, request.collection))
+    stage = plan_query(op, collection, match, hint=request.hint).open()
+    return (yield from _collect_distinct(op, stage, request.key))
+
+
+def _collect_distinct(op: OperationContext, stage: PlanStage, key: str) -> Steps[Reply]:
+    path = FieldPath(key)
+    seen: dict[bytes, Value] = {}
+    size = 0
+    while (batch := stage.next_batch(op)) is not None:
+        for record in batch:
+            for value in values_at(record[1], path):
+                encoded = encode_value(value)
+                if encoded not in seen:
+                    seen[encoded] = value
+                    size += len(encoded)
+        if size > MAX_DISTINCT_BYTES:
+            raise CommandError(17217, "distinct too big, 16mb cap")
+        op.check_interrupt()
+        yield None
+    return {"values": [seen[encoded] for encoded in sorted(seen)]}
+
+
+class AggregateRequest(NamedTuple):
+    collection: Annotated[Value, Field("aggregate", ONE)]
+    pipeline: Annotated[list[Value], Field("pipeline", ARRAY_FIELD)]
+    cursor: Annotated[bytes | None, Field("cursor", DOCUMENT_FIELD)] = None
+    explain: Annotated[bool, Field("explain", BOOL_FIELD)] = False
+    allow_disk_use: Annotated[bool, Field("allowDiskUse", BOOL_FIELD)] = True
+    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    bypass: Annotated[Value, Field("bypassDocumentValidation", IGNORED)] = None
+
+
+@command("aggregate", AggregateRequest, help="Runs an aggregation pipeline.")
+def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
+    """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`, as mongod."""
+    check_database_name(op.database)
+    if request.cursor is None and not request.explain:
+        raise CommandError(
+            ErrorCode.FailedToParse, "The 'cursor' option is required, except for aggregate with the explain argument"
+        )
+    check_collation(request.collation)
+    name = collection_of(op, request.collection)
+    context = context_of(op, name, request.let)
+    specs = optimise(parse_pipeline(request.pipeline, context), context)
+    collection = op.catalog.lookup(op.database, name)
+    if request.explain:
+        from mongottl.commands.explain import explain_aggregate
+
+        return (yield from explain_aggregate(op, collection, specs, request))
+    batch_size = _cursor_batch_size(request.cursor)
+    plan = plan_aggregation(op, collection, specs, request.hint)
+    cursor = ClientCursor(
+        f"{op.database}.{name}",
+        plan.open(op, request.allow_disk_use),
+        op.session_key,
+        op.service.clock.monotonic_s(),
+    )
+    return (yield from first_reply(op, cursor, batch_size))
+
+
+def collection_of(op: OperationContext, value: Value) -> str:
+    """The collection that `aggregate` names; `1` stands for none, and only some stages go with it."""
+    if isinstance(value, str):
+        check_collection_name(op.database, value)
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == 1:
+        return "$cmd.aggregate"
+    raise CommandError(
+        ErrorCode.FailedToParse,
+        "Invalid command format: the 'aggregate' field must specify a collection name or 1",
+    )
+
+
+def _cursor_batch_size(cursor: bytes | None) -> int:
+    if cursor is None:
+        return -1
+    batch_size = -1
+    for name, value in fields(cursor):
+        if name != "batchSize":
+            raise CommandError(40415, f"BSON field 'cursor.{name}' is an unknown field.")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise CommandError(ErrorCode.TypeMismatch, "cursor.batchSize field must be a number")
+        if value < 0:
+            raise CommandError(51024, f"BSON field 'batchSize' value must be >= 0, actual value '{int(value)}'")
+        batch_size = int(value)
+    return batch_size

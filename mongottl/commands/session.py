@@ -1,0 +1,77 @@
+"""startSession, endSessions, refreshSessions, killSessions.
+
+Source: the driver specifications' "Driver Sessions".
+"""
+
+import os
+from typing import Annotated, NamedTuple
+
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ARRAY_FIELD, ONE, Field, session_key
+from mongottl.document.build import encode
+from mongottl.document.types import BinData, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.exec.sessions import SESSION_TIMEOUT_MINUTES
+
+
+class StartSessionRequest(NamedTuple):
+    command: Annotated[Value, Field("startSession", ONE)]
+
+
+@command("startSession", StartSessionRequest, help="Starts a logical session and returns its id.")
+def start_session(op: OperationContext, request: StartSessionRequest) -> Reply:
+    data = bytearray(os.urandom(16))
+    data[6] = (data[6] & 0x0F) | 0x40
+    data[8] = (data[8] & 0x3F) | 0x80
+    lsid = encode({"id": BinData(bytes(data), 4)})
+    op.service.sessions.touch(session_key(lsid), lsid, op.now_ms)
+    return {"id": lsid, "timeoutMinutes": SESSION_TIMEOUT_MINUTES}
+
+
+class SessionsRequest(NamedTuple):
+    sessions: Annotated[list[Value], Field("endSessions", ARRAY_FIELD)]
+
+
+class RefreshSessionsRequest(NamedTuple):
+    sessions: Annotated[list[Value], Field("refreshSessions", ARRAY_FIELD)]
+
+
+class KillSessionsRequest(NamedTuple):
+    sessions: Annotated[list[Value], Field("killSessions", ARRAY_FIELD)]
+
+
+def _lsids(sessions: list[Value]) -> list[bytes]:
+    lsids: list[bytes] = []
+    for lsid in sessions:
+        if not isinstance(lsid, bytes):
+            raise CommandError(ErrorCode.TypeMismatch, "a session id must be an object")
+        lsids.append(lsid)
+    return lsids
+
+
+@command("endSessions", SessionsRequest, help="Ends logical sessions and closes their cursors.")
+def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
+    for lsid in _lsids(request.sessions):
+        key = session_key(lsid)
+        op.service.sessions.end(key)
+        op.service.cursors.close_where_session(key)
+    return {}
+
+
+@command("refreshSessions", RefreshSessionsRequest, help="Keeps logical sessions from timing out.")
+def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Reply:
+    for lsid in _lsids(request.sessions):
+        op.service.sessions.touch(session_key(lsid), lsid, op.now_ms)
+    return {}
+
+
+@command("killSessions", KillSessionsRequest, help="Ends logical sessions at once; with none named, all of them.")
+def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
+    keys = [session_key(lsid) for lsid in _lsids(request.sessions)]
+    if not keys:
+        keys = [session.key for session in op.service.sessions.all()]
+    for key in keys:
+        op.service.sessions.end(key)
+        op.service.cursors.close_where_session(key)
+    return {}

@@ -1,0 +1,240 @@
+"""Running updates and deletes: which records, in which batches, and what is reported of them.
+
+A multi-document update is not atomic: each batch is a unit of work of its own, and others run in between. A record is
+updated once, even if the update moves it ahead of the scan (the Halloween problem): its id is remembered.
+"""
+
+from mongottl.catalog.collection import Collection
+from mongottl.document.build import DocumentBuilder
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import find_field_at, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.planner import plan_query
+from mongottl.exec.stages import PlanStage
+from mongottl.exec.writes import delete_batch, insert_document, prepare_document, update_record, update_records
+from mongottl.query.context import ParseContext
+from mongottl.query.match import MatchDetails, MatchExpression
+from mongottl.query.sort import SortPattern
+from mongottl.query.update import UpdateDriver, new_document_for_upsert
+from mongottl.storage.interface import Record, WriteConflict
+from mongottl.ttl.policy import NO_TTL, is_expired
+
+_MAX_CONFLICTS = 100
+
+
+class UpdateResult:
+    """matched and modified as `n` and `nModified`; upserted_id: `_id` of an inserted document, or MISSING.
+
+    before, after: the document of a single update, or None.
+    """
+
+    def __init__(self) -> None:
+        self.matched = 0
+        self.modified = 0
+        self.upserted_id: Value = MISSING
+        self.before: bytes | None = None
+        self.after: bytes | None = None
+
+
+class Selection:
+    """Which records a write is about."""
+
+    def __init__(
+        self,
+        collection: Collection | None,
+        match: MatchExpression,
+        sort: SortPattern | None,
+        hint: Value,
+        natural: int = 0,
+    ) -> None:
+        self.collection = collection
+        self.match = match
+        self.sort = sort
+        self.hint = hint
+        self.natural = natural
+
+    def open(self, op: OperationContext) -> PlanStage:
+        return plan_query(op, self.collection, self.match, sort=self.sort, natural=self.natural, hint=self.hint).open()
+
+    def still_selects(self, op: OperationContext, record: Record) -> Record | None:
+        """The record as it is now, if it lives and still matches.
+
+        A plan that sorts hands out records that it read some steps ago.
+        """
+        collection = self.collection
+        assert collection is not None
+        if self.sort is None:
+            return record
+        now = collection.store.find_record(record[0])
+        if now is None or not is_alive(op, collection, now):
+            return None
+        if now[1] != record[1] and not self.match.matches(now[1]):
+            return None
+        return now
+
+
+def is_alive(op: OperationContext, collection: Collection, record: Record) -> bool:
+    return collection.default_ttl_s == NO_TTL or not is_expired(
+        record[2], record[3], collection.default_ttl_s, op.now_s
+    )
+
+
+def first_record(op: OperationContext, selection: Selection) -> Steps[Record | None]:
+    """The first record of a selection, as it is now."""
+    if selection.collection is None:
+        return None
+    stage = selection.open(op)
+    while (batch := stage.next_batch(op)) is not None:
+        for record in batch:
+            current = selection.still_selects(op, record)
+            if current is not None:
+                return current
+        op.check_interrupt()
+        yield None
+    return None
+
+
+def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:
+    """Updates the first record of the selection, if there is one."""
+    result = UpdateResult()
+    for _ in range(_MAX_CONFLICTS):
+        record = yield from first_record(op, selection)
+        if record is None:
+            return result
+        assert selection.collection is not None
+        try:
+            apply_update(op, selection.collection, selection.match, record, driver, result)
+        except WriteConflict:
+            continue
+        return result
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def apply_update(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    record: Record,
+    driver: UpdateDriver,
+    result: UpdateResult,
+) -> None:
+    """Updates one record and counts it. An update that changes nothing still restarts the document's lifetime."""
+    document, modified = updated_document(match, record, driver)
+    result.before = record[1]
+    result.after = document
+    if modified or (op.service.config.refresh_on_noop and record[2] != op.now_s):
+        update_record(op, collection, record, document)
+    result.matched += 1
+    if modified:
+        result.modified += 1
+        op.service.metrics.documents["updated"] += 1
+
+
+def updated_document(match: MatchExpression, record: Record, driver: UpdateDriver) -> tuple[bytes, bool]:
+    details: MatchDetails | None = None
+    if driver.needs_positional:
+        details = MatchDetails()
+        match.matches_positional(record[1], details)
+    outcome = driver.apply(record[1], details, False)
+    return outcome.document, outcome.modified
+
+
+def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:
+    """Updates every record of the selection, a batch at a time."""
+    result = UpdateResult()
+    collection = selection.collection
+    if collection is None:
+        return result
+    done: set[int] = set()
+    stage = selection.open(op)
+    while (batch := stage.next_batch(op)) is not None:
+        fresh = [record for record in batch if record[0] not in done]
+        done.update(record[0] for record in fresh)
+        _update_batch(op, collection, selection.match, fresh, driver, result)
+        op.check_interrupt()
+        yield None
+    return result
+
+
+def _update_batch(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    records: list[Record],
+    driver: UpdateDriver,
+    result: UpdateResult,
+) -> None:
+    """One unit of work for the whole batch; where one record cannot be updated, those before it are, one by one."""
+    refresh = op.service.config.refresh_on_noop
+    changes: list[tuple[Record, bytes]] = []
+    modified = 0
+    try:
+        for record in records:
+            document, changed = updated_document(match, record, driver)
+            if changed or (refresh and record[2] != op.now_s):
+                changes.append((record, document))
+            if changed:
+                modified += 1
+        update_records(op, collection, changes)
+    except (CommandError, WriteConflict):
+        for record in records:
+            apply_update(op, collection, match, record, driver, result)
+        return
+    result.matched += len(records)
+    result.modified += modified
+    op.service.metrics.documents["updated"] += modified
+
+
+def upsert(
+    op: OperationContext, collection: Collection, driver: UpdateDriver, match: MatchExpression, context: ParseContext
+) -> UpdateResult:
+    """Inserts what an update with `upsert: true` makes when nothing matched."""
+    document = new_document_for_upsert(driver, match, context)
+    type_code, _ = find_field_at(document, 0, b"_id")
+    if type_code == 0:
+        builder = DocumentBuilder()
+        builder.append("_id", op.service.object_ids.generate(op.now_s))
+        builder.append_raw_element(document[4:-1])
+        document = builder.finish()
+    document = prepare_document(op, document)
+    insert_document(op, collection, document)
+    op.service.metrics.documents["inserted"] += 1
+    result = UpdateResult()
+    result.matched = 1
+    result.upserted_id = get_value(document, "_id")
+    result.after = document
+    return result
+
+
+def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None]:
+    """Deletes the first record of the selection; its document, or None if there was none."""
+    for _ in range(_MAX_CONFLICTS):
+        record = yield from first_record(op, selection)
+        if record is None:
+            return None
+        assert selection.collection is not None
+        try:
+            delete_batch(op, selection.collection, [record])
+        except WriteConflict:
+            continue
+        op.service.metrics.documents["deleted"] += 1
+        return record[1]
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
+    """Deletes every record of the selection, a batch at a time; how many they were."""
+    collection = selection.collection
+    if collection is None:
+        return 0
+    deleted = 0
+    stage = selection.open(op)
+    while (batch := stage.next_batch(op)) is not None:
+        if batch:
+            delete_batch(op, collection, batch)
+            deleted += len(batch)
+            op.service.metrics.documents["deleted"] += len(batch)
+        op.check_interrupt()
+        yield None
+    return deleted

@@ -1,0 +1,137 @@
+"""A server in a thread of its own, for tests and scripts that are not written with trio.
+
+    with start_server() as server:
+        MongoClient(server.uri)
+        server.clock.advance(3600)
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+import trio
+
+from mongottl.clock import VirtualClock
+from mongottl.config import ServerConfig
+from mongottl.exec.expiry import reap_due
+from mongottl.server.log import Log
+from mongottl.server.server import Server, open_server
+
+_START_TIMEOUT_S: Final = 30.0
+
+
+class ServerClock:
+    """The clock of a running server, moved from any thread. Each call returns when everything due is purged."""
+
+    def __init__(self, server: Server, clock: VirtualClock, token: trio.lowlevel.TrioToken) -> None:
+        self._server = server
+        self._clock = clock
+        self._token = token
+
+    def now(self) -> datetime:
+        """What the server takes the time to be."""
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+
+    def advance(self, seconds: float) -> int:
+        """Moves the server's time by seconds (backwards if negative); how many expired documents were purged."""
+        return trio.from_thread.run(self._advance, seconds, trio_token=self._token)
+
+    def freeze(self, frozen: bool = True) -> None:
+        """Stops the server's time, or lets it run again."""
+        trio.from_thread.run_sync(self._freeze, frozen, trio_token=self._token)
+
+    async def _advance(self, seconds: float) -> int:
+        self._clock.advance(seconds)
+        metrics = self._server.service.metrics
+        before = metrics.ttl_deleted_documents
+        await self._server.reaper.drive(reap_due(self._server.service))
+        self._server.reaper.wake()
+        return metrics.ttl_deleted_documents - before
+
+    def _freeze(self, frozen: bool) -> None:
+        self._clock.freeze(frozen)
+        self._server.reaper.wake()
+
+
+class RunningServer:
+    """A server that runs in a thread. uri: what to connect to. clock: its time."""
+
+    def __init__(self, uri: str, port: int, clock: ServerClock) -> None:
+        self.uri = uri
+        self.port = port
+        self.clock = clock
+
+    def __repr__(self) -> str:
+        return f"RunningServer({self.uri!r})"
+
+
+class _Thread:
+    """The thread and what it reports back."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._ready = threading.Event()
+        self._server: RunningServer | None = None
+        self._error: BaseException | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._stop: trio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="mongottl", daemon=True)
+
+    def start(self) -> RunningServer:
+        self._thread.start()
+        if not self._ready.wait(_START_TIMEOUT_S):
+            raise TimeoutError("mongottl did not start")
+        if self._server is None:
+            assert self._error is not None
+            raise self._error
+        return self._server
+
+    def stop(self) -> None:
+        if self._token is not None and self._stop is not None:
+            try:
+                self._token.run_sync_soon(self._stop.set)
+            except trio.RunFinishedError:
+                pass  # it has ended by itself; join tells why
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._stop = trio.Event()
+        clock = VirtualClock()
+        log = Log(self._config.log_format, self._config.quiet)
+        async with open_server(self._config, clock=clock, log=log) as server:
+            self._server = RunningServer(server.uri, server.port, ServerClock(server, clock, self._token))
+            self._ready.set()
+            await self._stop.wait()
+
+
+@contextmanager
+def start_server(config: ServerConfig | None = None, **settings: object) -> Iterator[RunningServer]:
+    """Starts a server in a thread, gives it while the block runs, and stops it.
+
+    By default it listens on a free port of 127.0.0.1, keeps its data in memory, and takes test commands. settings: fields
+    of `ServerConfig` by name: `start_server(data_dir=path, dialect="cosmos")`.
+    Raises OSError if the address is taken, DataDirectoryError if the data directory cannot be used.
+    """
+    if config is None:
+        config = ServerConfig(port=0, enable_test_commands=True, quiet=True)
+    config = replace(config, **settings)  # type: ignore[arg-type]  # names and types are the dataclass's own
+    thread = _Thread(config)
+    server = thread.start()
+    try:
+        yield server
+    finally:
+        thread.stop()
