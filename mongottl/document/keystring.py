@@ -160,7 +160,7 @@ _BRACKET_BYTES: Final[dict[int, tuple[int, int]]] = {
     BRACKET_MAX_KEY: (_MAX_KEY, _MAX_KEY),
 }
 # Type code to the first byte of its bracket, which stands before a field's name.
-_FIELD_BYTES: Final[bytes] = bytes(_BRACKET_BYTES[int(bracket_of_type(code))][0] for code in range(256))
+_FIELD_BYTES: Final[bytes] = bytes([_BRACKET_BYTES[int(bracket_of_type(code))][0] for code in range(256)])
 
 # Every key is greater than LOWEST_KEY, and less than HIGHEST_KEY.
 LOWEST_KEY: Final = b""

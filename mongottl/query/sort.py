@@ -21,6 +21,7 @@ from mypy_extensions import i64
 
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
 from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.render import render_value
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Decimal128, Undefined, Value, is_number
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
@@ -268,7 +269,7 @@ def parse_sort(specification: bytes) -> SortPattern:
         if isinstance(direction, bytes):
             raise _meta_error(direction)
         if not is_number(direction):
-            raise CommandError(15974, f"Illegal key in $sort specification: {name}: {_rendered(direction)}")
+            raise CommandError(15974, f"Illegal key in $sort specification: {name}: {render_value(direction)}")
         order = _whole(direction)
         if order not in (1, -1):
             raise CommandError(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
@@ -300,15 +301,5 @@ def _meta_error(expression: bytes) -> CommandError:
     if name != "$meta":
         return CommandError(17312, "$meta is the only expression supported by $sort right now")
     if not isinstance(kind, str) or kind not in _META_KINDS:
-        return CommandError(31138, f"Illegal $meta sort: $meta: {_rendered(kind)}")
+        return CommandError(31138, f"Illegal $meta sort: $meta: {render_value(kind)}")
     return CommandError(40218, f"query requires {_META_KINDS[kind]} metadata, but it is not available")
-
-
-def _rendered(value: Value) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    return repr(value)
