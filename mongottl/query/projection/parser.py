@@ -10,17 +10,17 @@
 
 from mongottl.document.build import encode
 from mongottl.document.path import check_field_path
+from mongottl.document.render import render_value
 from mongottl.document.types import Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
+from mongottl.query.expr import parse_expression
 from mongottl.query.expr.numbers import clamp_to_long
-from mongottl.query.expr.parser import parse_expression
-from mongottl.query.match.parser import parse_match
+from mongottl.query.match import parse_match
 from mongottl.query.projection.arrays import ArrayStep, PositionalStep, SliceStep
 from mongottl.query.projection.nodes import COMPUTED, ELEM_MATCH, EXCLUDE, INCLUDE, NODE, Entry, ProjectionNode
 from mongottl.query.projection.plan import Projection, RootProjection, TreeProjection
-from mongottl.query.update.describe import show
 
 
 def parse_projection(spec: bytes, ctx: ParseContext, for_find: bool) -> Projection:
@@ -84,7 +84,9 @@ class ProjectionParser:
                 self._add_exclusion(path)
         else:
             if self.inclusive is False:
-                raise CommandError(31310, f"Cannot use an expression {path}: {show(value)} in an exclusion projection")
+                raise CommandError(
+                    31310, f"Cannot use an expression {path}: {render_value(value)} in an exclusion projection"
+                )
             self._add_computed(path, value)
 
     def _add_inclusion(self, path: str) -> None:
@@ -163,8 +165,8 @@ class ProjectionParser:
         except CommandError as error:
             raise CommandError(
                 error.code,
-                f"Invalid $slice syntax. The given syntax {show(value)} did not match the find() syntax because :: "
-                f"{reason} :: The given syntax did not match the expression $slice syntax. :: caused by :: "
+                f"Invalid $slice syntax. The given syntax {render_value(value)} did not match the find() syntax "
+                f"because :: {reason} :: The given syntax did not match the expression $slice syntax. :: caused by :: "
                 f"{error.message}",
             ) from None
         return None

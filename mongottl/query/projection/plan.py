@@ -51,7 +51,7 @@ class RootProjection(Projection):
         self.names: list[bytes] = [name.encode("utf-8") for name in names]
         self.inclusive: bool = inclusive
         # One bit for each name; with more names than bits, the scan of a document just never ends early.
-        self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 62 else -1
+        self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 31 else -1
 
     def apply(self, doc: bytes, details: MatchDetails | None = None, metadata: dict[str, Value] | None = None) -> bytes:
         names = self.names

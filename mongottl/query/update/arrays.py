@@ -4,6 +4,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
+from mongottl.document.render import render_value
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, REGEX, is_number, type_name
 from mongottl.document.walk import ElementCursor, first_field_name, is_empty
@@ -12,7 +13,6 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.numbers import whole
 from mongottl.query.match.parser import match_operators, parse_match
 from mongottl.query.match.tree import MatchExpression
-from mongottl.query.update.describe import show
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
 
@@ -94,7 +94,7 @@ def parse_pop(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if number is None:
         raise CommandError(ErrorCode.FailedToParse, f"Expected an integer: {operand.show()}")
     if number != 1 and number != -1:
-        raise CommandError(ErrorCode.FailedToParse, f"$pop expects 1 or -1, found: {show(value)}")
+        raise CommandError(ErrorCode.FailedToParse, f"$pop expects 1 or -1, found: {render_value(value)}")
     return PopNode(number == -1)
 
 
@@ -228,6 +228,6 @@ def parse_add_to_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
     values = cut_items(operand.buf, cursor.value)
     if cursor.next():
         raise CommandError(
-            ErrorCode.BadValue, f"Found unexpected fields after $each in $addToSet: {show(operand.value())}"
+            ErrorCode.BadValue, f"Found unexpected fields after $each in $addToSet: {render_value(operand.value())}"
         )
     return AddToSetNode(_without_twins(values))

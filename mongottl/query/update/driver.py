@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.compare import compare_raw
 from mongottl.document.path import FieldPath
+from mongottl.document.render import render_value
 from mongottl.document.types import (
     ARRAY,
     DOCUMENT,
@@ -24,16 +25,17 @@ from mongottl.document.types import (
     Value,
     type_name,
 )
-from mongottl.document.walk import ElementCursor, decode_value, find_field, first_field_name
+from mongottl.document.walk import ElementCursor, decode_value, find_field, first_field_name, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.equality import equality_fields
 from mongottl.query.match.tree import MatchDetails, MatchExpression
 from mongottl.query.update.arrayfilters import parse_array_filters
-from mongottl.query.update.describe import show, show_element
+from mongottl.query.update.describe import show_element
 from mongottl.query.update.nodes import KEEP, ApplyState, ArrayFilter, ObjectNode, dollar_prefixed
 from mongottl.query.update.paths import TreeBuilder
 from mongottl.query.update.registry import Operand, modifiers
+from mongottl.query.update.stages import UpdatePipeline
 
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _EMPTY_TIMESTAMP: Final = b"\x00" * 8
@@ -112,18 +114,41 @@ class ModifierDriver(UpdateDriver):
 
 
 class ReplacementDriver(UpdateDriver):
-    """replacement: as given; now_ms: what empty timestamps at its root become."""
+    """replacement: as given, but for the empty timestamps at its root, which stand for the operation's time."""
 
     def __init__(self, replacement: bytes, now_ms: int) -> None:
         super().__init__("replacement")
-        self.replacement = replacement
-        self.now_ms = now_ms
+        self.replacement = _with_timestamps(replacement, now_ms)
 
     def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
-        return replace_document(doc, self.replacement, is_insert, self.now_ms)
+        return replace_document(doc, self.replacement, is_insert)
 
 
-def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool, now_ms: int) -> UpdateOutcome:
+class PipelineDriver(UpdateDriver):
+    def __init__(self, pipeline: UpdatePipeline) -> None:
+        super().__init__("pipeline")
+        self.pipeline = pipeline
+
+    def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
+        return replace_document(doc, self.pipeline.transform(doc), True)
+
+
+def _with_timestamps(replacement: bytes, now_ms: int) -> bytes:
+    """The document with the empty timestamps among its root fields, `_id` excepted, filled in."""
+    builder = DocumentBuilder()
+    inc = 0
+    cursor = ElementCursor(replacement, 0)
+    while cursor.next():
+        empty = cursor.type_code == TIMESTAMP and replacement[cursor.value : cursor.end] == _EMPTY_TIMESTAMP
+        if empty and not cursor.name_is(b"_id"):
+            inc += 1
+            builder.append_named(cursor.name_bytes(), Timestamp(now_ms // 1000, inc))
+        else:
+            builder.append_raw_element(cursor.raw_element())
+    return builder.finish() if inc > 0 else replacement
+
+
+def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool) -> UpdateOutcome:
     """A document with everything but its `_id` replaced; `_id` comes first.
 
     A replacement that brings no `_id` counts as a modification even if all else is equal; with one, identical bytes do
@@ -142,25 +167,18 @@ def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool, now_ms:
                 + show_element("_id", decode_value(replacement, new_type, new_pos)),
             )
         check_id(new_type, replacement, new_pos)
-    inc = 0
+        builder.append_raw(b"_id", new_type, replacement, new_pos, skip_value(replacement, new_type, new_pos))
+    elif old_type != 0:
+        builder.append_raw(b"_id", old_type, doc, old_pos, skip_value(doc, old_type, old_pos))
     id_written = new_type == 0
-    cursor = ElementCursor(doc if id_written else replacement, 0)
-    while cursor.next():
-        if cursor.name_is(b"_id"):
-            builder.append_raw_element(cursor.raw_element())
-            break
     cursor = ElementCursor(replacement, 0)
     while cursor.next():
         if not id_written and cursor.name_is(b"_id"):
             id_written = True
             continue
-        if replacement[cursor.name_start] == 0x24 and not allow_dollar:  # "$"
+        if not allow_dollar and replacement[cursor.name_start] == 0x24:  # "$"
             raise dollar_prefixed(cursor.name())
-        if cursor.type_code == TIMESTAMP and replacement[cursor.value : cursor.end] == _EMPTY_TIMESTAMP:
-            inc += 1
-            builder.append_named(cursor.name_bytes(), Timestamp(now_ms // 1000, inc))
-        else:
-            builder.append_raw_element(cursor.raw_element())
+        builder.append_raw_element(cursor.raw_element())
     document = builder.finish()
     _check_size(document)
     return UpdateOutcome(document, True)
@@ -198,6 +216,10 @@ def parse_update(
                 ErrorCode.FailedToParse, "arrayFilters may not be specified for replacement-style updates"
             )
         return ReplacementDriver(update, ctx.now_ms)
+    if isinstance(update, list):
+        if array_filters:
+            raise CommandError(ErrorCode.FailedToParse, "arrayFilters may not be specified for pipeline-syle updates")
+        return PipelineDriver(UpdatePipeline(update, ctx))
     raise CommandError(ErrorCode.FailedToParse, "Update argument must be either an object or an array")
 
 
@@ -231,7 +253,7 @@ def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes
         if identifier not in builder.used:
             raise CommandError(
                 ErrorCode.FailedToParse,
-                f"The array filter for identifier '{identifier}' was not used in the update {show(update)}",
+                f"The array filter for identifier '{identifier}' was not used in the update {render_value(update)}",
             )
     return ModifierDriver(builder.root, builder.paths, builder.positional)
 

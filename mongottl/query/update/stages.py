@@ -1,0 +1,51 @@
+"""Pipeline-style updates: `[{$set: …}, {$unset: …}]`, a pipeline whose stages make one document of one."""
+
+from typing import Final
+
+from mongottl.document.types import Value
+from mongottl.document.walk import first_field_name
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.pipeline import STAGES, DocumentSource, RunContext, open_pipeline, parse_pipeline
+
+_ALLOWED: Final = ("$addFields", "$set", "$unset", "$project", "$replaceRoot", "$replaceWith")
+
+
+class OneDocument(DocumentSource):
+    """A stream that gives whatever document was put into it last, again and again.
+
+    None of the allowed stages keeps anything from one document to the next, so the pipeline is opened only once.
+    """
+
+    def __init__(self) -> None:
+        self.document: bytes = b""
+
+    def next_batch(self) -> list[bytes] | None:
+        return [self.document]
+
+
+class UpdatePipeline:
+    """The stages, ready to be applied to one document after the other."""
+
+    def __init__(self, stages: list[Value], ctx: ParseContext) -> None:
+        for stage in stages:
+            if isinstance(stage, bytes):
+                _check_allowed(first_field_name(stage))
+        self._input = OneDocument()
+        self._output: DocumentSource = open_pipeline(
+            parse_pipeline(stages, ctx), self._input, RunContext(now_ms=ctx.now_ms)
+        )
+
+    def transform(self, doc: bytes) -> bytes:
+        """What the stages make of a document."""
+        self._input.document = doc
+        batch = self._output.next_batch()
+        if batch is None or len(batch) != 1:
+            raise AssertionError("the stages of an update turn one document into one")
+        return batch[0]
+
+
+def _check_allowed(name: str) -> None:
+    """InvalidOptions (72) for a stage that exists but cannot stand in an update."""
+    if name not in _ALLOWED and (STAGES.get(name) is not None or STAGES.unsupported_reason(name) is not None):
+        raise CommandError(ErrorCode.InvalidOptions, f"{name} is not allowed to be used within an update")
