@@ -5,7 +5,8 @@
 Nothing is written: for update and delete the plan is run for its counters, the change is not made.
 """
 
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands import modify, reads, writes
@@ -17,7 +18,14 @@ from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.explain import explain_plan
+from mongottl.exec.explain import (
+    Wrapper,
+    count_wrapper,
+    delete_wrapper,
+    explain_plan,
+    projection_wrapper,
+    update_wrapper,
+)
 from mongottl.exec.planner import plan_query
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import StageSpec
@@ -49,16 +57,17 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
             raise CommandError(ErrorCode.CommandNotFound, f"Explain failed due to unknown command: {name}")
         raise CommandError(ErrorCode.IllegalOperation, f"Cannot explain cmd: {name}")
     inner = spec.request._make(spec.parser.parse(request.explained, [], GenericArguments()))
-    return (yield from _EXPLAINERS[spec.name](op, inner, request.verbosity))
+    return (yield from _EXPLAINERS[spec.name](op, inner, request.verbosity, request.explained))
 
 
 def _explain(
     op: OperationContext,
     name: str,
     filter: bytes,
-    command: str,
+    explained: bytes,
     verbosity: str,
     *,
+    wrappers: tuple[Wrapper, ...] = (),
     let: bytes = b"\x05\0\0\0\0",
     sort: bytes = b"\x05\0\0\0\0",
     projection: bytes = b"\x05\0\0\0\0",
@@ -70,7 +79,9 @@ def _explain(
     match = parse_match(filter, context)
     natural = natural_order(sort)
     pattern = None if natural or is_empty(sort) else parse_sort(sort)
-    described = None if is_empty(projection) else parse_projection(projection, context, for_find=True)
+    if not is_empty(projection):
+        parsed = parse_projection(projection, context, for_find=True)
+        wrappers = (projection_wrapper(parsed.is_simple, projection), *wrappers)
     plan = plan_query(
         op,
         op.catalog.lookup(op.database, name),
@@ -81,7 +92,7 @@ def _explain(
         limit=limit,
         hint=hint,
     )
-    reply = yield from explain_plan(op, plan, f"{op.database}.{name}", match.describe(), verbosity, command, described)
+    reply = yield from explain_plan(op, plan, f"{op.database}.{name}", match.describe(), verbosity, explained, wrappers)
     return _with_server(op, reply)
 
 
@@ -96,13 +107,13 @@ def _with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Val
     return reply
 
 
-def _explain_find(op: OperationContext, request: reads.FindRequest, verbosity: str) -> Steps[Reply]:
+def _explain_find(op: OperationContext, request: reads.FindRequest, verbosity: str, explained: bytes) -> Steps[Reply]:
     return (
         yield from _explain(
             op,
             request.collection,
             request.filter,
-            "find",
+            explained,
             verbosity,
             let=request.let,
             sort=request.sort,
@@ -114,32 +125,39 @@ def _explain_find(op: OperationContext, request: reads.FindRequest, verbosity: s
     )
 
 
-def _explain_count(op: OperationContext, request: reads.CountRequest, verbosity: str) -> Steps[Reply]:
+def _explain_count(op: OperationContext, request: reads.CountRequest, verbosity: str, explained: bytes) -> Steps[Reply]:
     return (
         yield from _explain(
             op,
             request.collection,
             request.query,
-            "count",
+            explained,
             verbosity,
             skip=request.skip,
             limit=abs(request.limit),
             hint=request.hint,
+            wrappers=(count_wrapper(),),
         )
     )
 
 
-def _explain_distinct(op: OperationContext, request: reads.DistinctRequest, verbosity: str) -> Steps[Reply]:
-    return (yield from _explain(op, request.collection, request.query, "distinct", verbosity, hint=request.hint))
+def _explain_distinct(
+    op: OperationContext, request: reads.DistinctRequest, verbosity: str, explained: bytes
+) -> Steps[Reply]:
+    return (yield from _explain(op, request.collection, request.query, explained, verbosity, hint=request.hint))
 
 
-def _explain_aggregate_command(op: OperationContext, request: "AggregateRequest", verbosity: str) -> Steps[Reply]:
+def _explain_aggregate_command(
+    op: OperationContext, request: "AggregateRequest", verbosity: str, explained: bytes
+) -> Steps[Reply]:
     from mongottl.query.pipeline import optimise, parse_pipeline
 
     name = reads.collection_of(op, request.collection)
     context = context_of(op, name, request.let)
     specs = optimise(parse_pipeline(request.pipeline, context), context)
-    return (yield from explain_aggregate(op, op.catalog.lookup(op.database, name), specs, request, verbosity))
+    return (
+        yield from explain_aggregate(op, op.catalog.lookup(op.database, name), specs, request, verbosity, explained)
+    )
 
 
 def explain_aggregate(
@@ -147,13 +165,14 @@ def explain_aggregate(
     collection: Collection | None,
     specs: list[StageSpec],
     request: "AggregateRequest",
-    verbosity: str = "queryPlanner",
+    verbosity: str,
+    explained: Value,
 ) -> Steps[Reply]:
     """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
     plan = plan_aggregation(op, collection, specs, request.hint)
     name = reads.collection_of(op, request.collection)
     cursor = yield from explain_plan(
-        op, plan.plan, f"{op.database}.{name}", plan.match.describe(), verbosity, "aggregate", None
+        op, plan.plan, f"{op.database}.{name}", plan.match.describe(), verbosity, explained
     )
     if not plan.rest:
         return _with_server(op, cursor)
@@ -163,7 +182,9 @@ def explain_aggregate(
     return _with_server(op, {"explainVersion": "1", "stages": stages})
 
 
-def _explain_update(op: OperationContext, request: writes.UpdateRequest, verbosity: str) -> Steps[Reply]:
+def _explain_update(
+    op: OperationContext, request: writes.UpdateRequest, verbosity: str, explained: bytes
+) -> Steps[Reply]:
     if len(request.updates) != 1:
         raise CommandError(ErrorCode.InvalidLength, "explained write batches must be of size 1")
     statement = writes.UpdateStatement._make(writes.UPDATE_STATEMENT.parse(request.updates[0], [], None))
@@ -172,17 +193,20 @@ def _explain_update(op: OperationContext, request: writes.UpdateRequest, verbosi
             op,
             request.collection,
             statement.query,
-            "update",
+            explained,
             verbosity,
             let=request.let,
             sort=statement.sort,
             limit=0 if statement.multi else 1,
             hint=statement.hint,
+            wrappers=(update_wrapper(statement.multi),),
         )
     )
 
 
-def _explain_delete(op: OperationContext, request: writes.DeleteRequest, verbosity: str) -> Steps[Reply]:
+def _explain_delete(
+    op: OperationContext, request: writes.DeleteRequest, verbosity: str, explained: bytes
+) -> Steps[Reply]:
     if len(request.deletes) != 1:
         raise CommandError(ErrorCode.InvalidLength, "explained write batches must be of size 1")
     statement = writes.DeleteStatement._make(writes.DELETE_STATEMENT.parse(request.deletes[0], [], None))
@@ -191,25 +215,27 @@ def _explain_delete(op: OperationContext, request: writes.DeleteRequest, verbosi
             op,
             request.collection,
             statement.query,
-            "delete",
+            explained,
             verbosity,
             let=request.let,
             limit=1 if statement.limit == 1 else 0,
             hint=statement.hint,
+            wrappers=(delete_wrapper(statement.limit != 1),),
         )
     )
 
 
 def _explain_find_and_modify(
-    op: OperationContext, request: modify.FindAndModifyRequest, verbosity: str
+    op: OperationContext, request: modify.FindAndModifyRequest, verbosity: str, explained: bytes
 ) -> Steps[Reply]:
     return (
         yield from _explain(
             op,
             request.collection,
             request.query,
-            "delete" if request.remove else "update",
+            explained,
             verbosity,
+            wrappers=(delete_wrapper(False) if request.remove else update_wrapper(False),),
             let=request.let,
             sort=request.sort,
             projection=request.fields,
@@ -219,7 +245,7 @@ def _explain_find_and_modify(
     )
 
 
-_EXPLAINERS: Final = {
+_EXPLAINERS: Final[dict[str, Callable[[OperationContext, Any, str, bytes], Steps[Reply]]]] = {
     "find": _explain_find,
     "count": _explain_count,
     "distinct": _explain_distinct,

@@ -137,11 +137,12 @@ def context_of(op: OperationContext, collection: str, let: bytes = EMPTY_DOCUMEN
 
 def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
     """The values of a command's `let`: expressions that may not look at a document."""
-    from mongottl.query.expr import EvaluationContext, check_variable_name, parse_expression
+    from mongottl.query.expr import EvaluationContext, parse_expression
+    from mongottl.query.expr.path import check_user_name
 
     values: dict[str, Value] = {}
     for name, value in fields(let):
-        check_variable_name(name)
+        check_user_name(name)
         values[name] = parse_expression(value, context).evaluate(EvaluationContext())
     return values
 
@@ -384,7 +385,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     if request.explain:
         from mongottl.commands.explain import explain_aggregate
 
-        return (yield from explain_aggregate(op, collection, specs, request))
+        return (yield from explain_aggregate(op, collection, specs, request, "queryPlanner", {"aggregate": name}))
     batch_size = _cursor_batch_size(request.cursor)
     plan = plan_aggregation(op, collection, specs, request.hint)
     cursor = ClientCursor(
