@@ -121,7 +121,8 @@ class RecordStore(ABC):
     """Documents by record id, with the two facts that decide their expiry.
 
     Record ids start at 1, ascend in the order of insertion, never change, and are never given twice while the store
-    lives, restarts included. Both expiry indexes are always kept: switching TTL on or off writes nothing here.
+    lives, restarts included (but for those of a unit of work that was rolled back, which nobody has seen). Both expiry
+    indexes are always kept: switching TTL on or off writes nothing here.
     """
 
     ident: str

@@ -52,7 +52,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.last_id = 0
         self.plain: set[IndexEntry] = set()
         self.unique: dict[bytes, int] = {}
-        self.saved: tuple[dict[int, Record], set[IndexEntry], dict[bytes, int]] = ({}, set(), {})
+        self.saved: tuple[dict[int, Record], set[IndexEntry], dict[bytes, int], int] = ({}, set(), {}, 0)
 
     @initialize()
     def create(self) -> None:
@@ -93,7 +93,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.unit is None)
     @rule()
     def enter(self) -> None:
-        self.saved = (dict(self.records), set(self.plain), dict(self.unique))
+        self.saved = (dict(self.records), set(self.plain), dict(self.unique), self.last_id)
         self.unit = self.engine.unit_of_work()
         self.unit.__enter__()
 
@@ -104,7 +104,8 @@ class EngineMachine(RuleBasedStateMachine):
         if commit:
             self.unit.commit()
         else:
-            self.records, self.plain, self.unique = self.saved
+            # Ids given in the unit may be given again after a restart: nobody has seen them.
+            self.records, self.plain, self.unique, self.last_id = self.saved
         self.unit.__exit__(None, None, None)
         self.unit = None
 

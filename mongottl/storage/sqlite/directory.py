@@ -43,6 +43,7 @@ class DataDirectory:
         self.path = path
         self.database_path = os.path.join(path, DATABASE_NAME)
         self.wal_path = self.database_path + "-wal"
+        self.shm_path = self.database_path + "-shm"
         self.new_database_path = self.database_path + ".new"
         self.is_new = False
         self._lock_path = os.path.join(path, LOCK_NAME)

@@ -15,7 +15,8 @@ file was synchronised there first, by the checkpoint (synchronous = NORMAL does 
 
 Checkpoints never run by themselves on the thread of the connection (they wait for the disk): `maintain` runs them on a
 second connection, first as often as needed without disturbing writers, then one that holds writers back just long
-enough to empty the log. A log that nobody maintains is cut by the commit that finds it too long.
+enough to copy the rest. The next commit then begins the log anew over its old pages, which costs half as much as making
+it longer. A log that nobody maintains is copied by the unit of work that finds it too long.
 """
 
 import os
@@ -52,15 +53,23 @@ _CACHE_KIB: Final = 16 * 1024
 _CACHED_STATEMENTS: Final = 1024
 # A log of this length is worth a checkpoint: long enough that a page changed often is copied once.
 _CHECKPOINT_BYTES: Final = 32 << 20
-# A log of this length, which nobody maintains, is cut by the commit that finds it.
+# A log that has grown beyond this is cut back when it begins anew.
+_LOG_KEPT_BYTES: Final = 64 << 20
+# A log of this length, which nobody maintains, is copied by the unit of work that finds it.
 _LOG_LIMIT_BYTES: Final = 1 << 30
-# How often commits look at the log's length.
+# After how many commits a unit of work looks at the log's length.
 _COMMITS_PER_LOOK: Final = 1024
 # Pages that the checkpoint may leave to the one that holds writers back: a millisecond or two.
 _PAGES_LEFT: Final = 256
 _CHECKPOINT_ROUNDS: Final = 8
 # How long a writer waits for that checkpoint, and the checkpoint for a unit of work.
 _BUSY_S: Final = 10.0
+# Places in SQLite's index of the log, -shm, of two numbers of 4 bytes in the machine's order: the committed frames, and
+# how many of them the database has (sqlite.org/walformat.html, section 2). A frame is a page and 24 bytes.
+_SHM_FRAMES_AT: Final = 16
+_SHM_COPIED_AT: Final = 96
+_FRAME_BYTES: Final = _PAGE_BYTES + 24
+
 # What is dropped on the spot rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000
 _SMALL_BYTES: Final = 1 << 20
@@ -89,7 +98,9 @@ class SqliteEngine(StorageEngine):
     def __init__(self, directory: DataDirectory | None) -> None:
         self.name = "sqlite"
         self._directory = directory
+        # Opened a second time, beside SQLite: the log to wait for the disk, its index to know its length.
         self._wal_file = -1
+        self._shm_file = -1
         self._closed = False
         self._flush_failed = False
         self._flush_lock = threading.Lock()
@@ -113,19 +124,20 @@ class SqliteEngine(StorageEngine):
             try:
                 self._load()
                 self._wal_file = os.open(directory.wal_path, os.O_RDWR)
+                self._shm_file = os.open(directory.shm_path, os.O_RDONLY)
                 directory.sync()
-            except (EngineUnavailable, OSError) as error:
+            except BaseException as error:
                 self._connection.raw.close()
-                raise DataDirectoryError(f"{directory.database_path} is damaged: {error}") from error
-            except DataDirectoryError:
-                self._connection.raw.close()
+                self._close_files()
+                if isinstance(error, (EngineUnavailable, OSError)):
+                    raise DataDirectoryError(f"{directory.database_path} is damaged: {error}") from error
                 raise
 
     def unit_of_work(self) -> WriteUnitOfWork:
         self._saved = False
         if self._connection.commit_count >= self._next_look:
             self._next_look = self._connection.commit_count + _COMMITS_PER_LOOK
-            if self._wal_file >= 0 and self._log_bytes() > _LOG_LIMIT_BYTES:
+            if self._log_bytes(uncopied=True) > _LOG_LIMIT_BYTES:
                 self.maintain()
         return SqliteUnitOfWork(self._connection)
 
@@ -237,7 +249,7 @@ class SqliteEngine(StorageEngine):
 
     @property
     def maintenance_due(self) -> bool:
-        return self._wal_file >= 0 and self._log_bytes() > _CHECKPOINT_BYTES
+        return self._log_bytes(uncopied=True) > _CHECKPOINT_BYTES
 
     def maintain(self) -> None:
         with self._maintain_lock:
@@ -253,7 +265,7 @@ class SqliteEngine(StorageEngine):
                     _, pages, copied = self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                     if pages - copied <= _PAGES_LEFT:
                         break
-                self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._checkpointer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
             except sqlite3.Error as error:
                 raise engine_error(error) from error
             self._checkpoint_count += 1
@@ -269,7 +281,7 @@ class SqliteEngine(StorageEngine):
             "dropped_idents": len(self._dropped),
             "database_bytes": int(read("PRAGMA page_count", ())[0]) * _PAGE_BYTES,
             "free_bytes": int(read("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES,
-            "log_bytes": self._log_bytes() if self._wal_file >= 0 else 0,
+            "log_bytes": self._log_bytes(uncopied=False),
         }
 
     def close(self) -> None:
@@ -279,9 +291,6 @@ class SqliteEngine(StorageEngine):
         if self._connection.in_unit():
             self._connection.rollback()
         with self._maintain_lock, self._flush_lock:
-            if self._wal_file >= 0:
-                os.close(self._wal_file)
-                self._wal_file = -1
             try:
                 if self._checkpointer is not None:
                     self._checkpointer.close()
@@ -290,11 +299,29 @@ class SqliteEngine(StorageEngine):
             except sqlite3.Error as error:
                 raise engine_error(error) from error
             finally:
+                self._close_files()
                 if self._directory is not None:
                     self._directory.release()
 
-    def _log_bytes(self) -> int:
-        return os.fstat(self._wal_file).st_size
+    def _close_files(self) -> None:
+        """After the connections: closing a file drops the locks that SQLite has on the same one in this process."""
+        if self._wal_file >= 0:
+            os.close(self._wal_file)
+            self._wal_file = -1
+        if self._shm_file >= 0:
+            os.close(self._shm_file)
+            self._shm_file = -1
+
+    def _log_bytes(self, uncopied: bool) -> int:
+        """The length of the log in use, which is less than the file's. uncopied: 0 when the database has all of it."""
+        if self._shm_file < 0:
+            return 0
+        if sys.platform == "win32":  # no pread; a log that seems too long is only looked at more often
+            return os.fstat(self._wal_file).st_size
+        index = os.pread(self._shm_file, _SHM_COPIED_AT + 4, 0)
+        frames = int.from_bytes(index[_SHM_FRAMES_AT : _SHM_FRAMES_AT + 4], sys.byteorder)
+        copied = int.from_bytes(index[_SHM_COPIED_AT : _SHM_COPIED_AT + 4], sys.byteorder)
+        return 0 if uncopied and copied == frames else frames * _FRAME_BYTES
 
     def _load(self) -> None:
         """Makes the objects of all idents, and remembers what is still to be dropped."""
@@ -428,6 +455,7 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
     try:
         raw.execute("PRAGMA synchronous = NORMAL")
         raw.execute("PRAGMA wal_autocheckpoint = 0")
+        raw.execute(f"PRAGMA journal_size_limit = {_LOG_KEPT_BYTES}")
         mode = raw.execute("PRAGMA journal_mode").fetchone()[0]
         # Opens the log, which is made when it is not there.
         raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
