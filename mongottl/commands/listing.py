@@ -8,6 +8,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor, ListPages
 from mongottl.exec.reading import first_reply
+from mongottl.query.match.numbers import truncated
 
 # No bound but the size of a reply.
 _ALL: Final = 2**31 - 1
@@ -35,7 +36,8 @@ def _batch_size(command: str, options: bytes) -> int:
                 f"BSON field '{command}.cursor.batchSize' is the wrong type '{type_name(type_code_of(value))}',"
                 " expected types '[long, int, decimal, double]'",
             )
-        batch_size = min(truncated(value), _ALL)
+        number = truncated(value)
+        batch_size = 0 if number is None else min(number, _ALL)
         if batch_size < 0:
             raise CommandError(51024, f"BSON field 'batchSize' value must be >= 0, actual value '{batch_size}'")
     return batch_size

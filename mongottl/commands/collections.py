@@ -1,0 +1,313 @@
+"""create, drop, renameCollection, listCollections, collStats; `collMod` has a module of its own.
+
+Source: MongoDB's command reference for each.
+"""
+
+from typing import Annotated, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.index import id_index_spec
+from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
+from mongottl.commands.listing import listing_reply
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ANY,
+    BOOL_FIELD,
+    COLLECTION,
+    DOCUMENT_FIELD,
+    IGNORED,
+    NUMBER,
+    ONE,
+    TEXT,
+    UNSUPPORTED,
+    Field,
+)
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.compare import compare_values
+from mongottl.document.render import render_document, render_value
+from mongottl.document.types import MISSING, BinData, Undefined, Value, integer, is_number, type_code_of, type_name
+from mongottl.document.walk import fields, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.statistics import collection_size, parse_scale
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+
+
+class CreateRequest(NamedTuple):
+    collection: Annotated[str, Field("create", COLLECTION)]
+    capped: Annotated[bool, Field("capped", BOOL_FIELD)] = False
+    auto_index_id: Annotated[bool, Field("autoIndexId", BOOL_FIELD)] = True
+    id_index: Annotated[bytes | None, Field("idIndex", DOCUMENT_FIELD)] = None
+    size: Annotated[Value, Field("size", NUMBER)] = None
+    max: Annotated[Value, Field("max", NUMBER)] = None
+    storage_engine: Annotated[Value, Field("storageEngine", IGNORED)] = None
+    index_option_defaults: Annotated[Value, Field("indexOptionDefaults", IGNORED)] = None
+    validator: Annotated[Value, Field("validator", UNSUPPORTED)] = None
+    validation_level: Annotated[Value, Field("validationLevel", UNSUPPORTED)] = None
+    validation_action: Annotated[Value, Field("validationAction", UNSUPPORTED)] = None
+    view_on: Annotated[Value, Field("viewOn", UNSUPPORTED)] = None
+    pipeline: Annotated[Value, Field("pipeline", UNSUPPORTED)] = None
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    time_series: Annotated[Value, Field("timeseries", UNSUPPORTED)] = None
+    expire_after_seconds: Annotated[Value, Field("expireAfterSeconds", UNSUPPORTED)] = None
+    clustered_index: Annotated[Value, Field("clusteredIndex", UNSUPPORTED)] = None
+    encrypted_fields: Annotated[Value, Field("encryptedFields", UNSUPPORTED)] = None
+    pre_and_post_images: Annotated[bytes, Field("changeStreamPreAndPostImages", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    temp: Annotated[Value, Field("temp", IGNORED)] = None
+    flags: Annotated[Value, Field("flags", IGNORED)] = None
+
+
+@command("create", CreateRequest, help="Creates a collection.", writes=True)
+def create(op: OperationContext, request: CreateRequest) -> Reply:
+    """ok too where the collection exists with the same options; NamespaceExists (48) where it has others."""
+    name = request.collection
+    check_options(request)
+    existing = op.catalog.lookup(op.database, name)
+    if existing is not None:
+        if compare_values(existing.options, EMPTY_DOCUMENT) == 0:
+            return {}
+        raise CommandError(
+            ErrorCode.NamespaceExists,
+            f"namespace {existing.namespace} already exists, but with different options:"
+            f" {render_document(existing.options)}",
+        )
+    op.catalog.check_new_name(op.database, name)
+    op.catalog.create_collection(op.database, name, EMPTY_DOCUMENT)
+    op.service.note_write()
+    return {}
+
+
+def check_options(request: CreateRequest) -> None:
+    """Refuses what a collection cannot be so far. The parser has refused most of it by name."""
+    if request.capped:
+        raise CommandError(ErrorCode.CommandNotSupported, "The option 'create.capped' is not supported yet")
+    for option, value in (("size", request.size), ("max", request.max)):
+        if value is not None:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                "the 'capped' field needs to be true when either the 'size' or 'max' fields are present"
+                f" (found '{option}')",
+            )
+    if not request.auto_index_id:
+        raise CommandError(ErrorCode.InvalidOptions, "autoIndexId:false is not allowed")
+    if request.id_index is not None:
+        check_id_index(request.id_index)
+    check_collation(request.collation)
+    if get_value(request.pre_and_post_images, "enabled") is True:
+        raise CommandError(
+            ErrorCode.CommandNotSupported, "The option 'create.changeStreamPreAndPostImages' is not supported yet"
+        )
+
+
+def check_collation(collation: bytes) -> None:
+    """Only the simple collation, which compares bytes, is there so far."""
+    if collation == EMPTY_DOCUMENT:
+        return
+    locale = get_value(collation, "locale")
+    if locale is MISSING:
+        raise CommandError(40414, "BSON field 'collation.locale' is missing but a required field")
+    if locale != "simple":
+        raise CommandError(ErrorCode.CommandNotSupported, f"collation: the locale '{locale}' is not supported yet")
+
+
+def check_id_index(spec: bytes) -> None:
+    """`idIndex` can only be what the `_id` index is anyhow."""
+    known = dict(fields(spec))
+    for option in known:
+        if option not in ("key", "name", "v", "ns", "collation"):
+            raise CommandError(
+                ErrorCode.InvalidIndexSpecificationOption,
+                f"The field '{option}' is not valid for an _id index specification. Specification:"
+                f" {render_document(spec)}",
+            )
+    for option in ("key", "name"):
+        if option not in known:
+            raise CommandError(
+                ErrorCode.FailedToParse, f"The '{option}' field is a required property of an index specification"
+            )
+    key = known["key"]
+    if not isinstance(key, bytes):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"The field 'key' must be an object, but got {type_name(type_code_of(key))}",
+        )
+    pattern = fields(key)
+    if len(pattern) != 1 or pattern[0][0] != "_id" or pattern[0][1] != 1:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_document(key)}",
+        )
+    if not isinstance(known["name"], str):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"The field 'name' must be a string, but got {type_name(type_code_of(known['name']))}",
+        )
+
+
+class DropRequest(NamedTuple):
+    collection: Annotated[str, Field("drop", COLLECTION)]
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+
+
+@command("drop", DropRequest, help="Drops a collection with its indexes.", writes=True)
+def drop(op: OperationContext, request: DropRequest) -> Reply:
+    """`{nIndexesWas, ns}`; a collection that does not exist is no error."""
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is None:
+        return {}
+    indexes = len(collection.indexes)
+    op.service.cursors.close_where_namespace(collection.namespace)
+    op.catalog.drop_collection(collection)
+    op.service.note_write()
+    return {"nIndexesWas": indexes, "ns": collection.namespace}
+
+
+class RenameCollectionRequest(NamedTuple):
+    source: Annotated[str, Field("renameCollection", TEXT)]
+    to: Annotated[str, Field("to", TEXT)]
+    drop_target: Annotated[Value, Field("dropTarget", ANY)] = False
+    stay_temp: Annotated[Value, Field("stayTemp", BOOL_FIELD)] = False
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+
+
+@command(
+    "renameCollection",
+    RenameCollectionRequest,
+    help="Gives a collection another name, in the same database or another.",
+    admin_only=True,
+    writes=True,
+)
+def rename_collection(op: OperationContext, request: RenameCollectionRequest) -> Reply:
+    """NamespaceNotFound (26) without source; NamespaceExists (48) with a target, unless `dropTarget`; IllegalOperation
+    (20) for the same name."""
+    database, name = split_namespace(request.source)
+    to_database, to_name = split_namespace(request.to)
+    check_collection_name(database, name)
+    source = op.catalog.lookup(database, name)
+    if request.source == request.to:
+        raise CommandError(ErrorCode.IllegalOperation, "Can't rename a collection to itself")
+    if source is None:
+        raise CommandError(ErrorCode.NamespaceNotFound, f"Source collection {request.source} does not exist")
+    op.catalog.check_new_name(to_database, to_name)
+    target = op.catalog.lookup(to_database, to_name)
+    if target is not None and not request.drop_target:
+        raise CommandError(ErrorCode.NamespaceExists, "target namespace exists")
+    check_no_index_build(source)
+    if target is not None:
+        check_no_index_build(target)
+        op.service.cursors.close_where_namespace(target.namespace)
+    op.service.cursors.close_where_namespace(source.namespace)
+    op.catalog.rename_collection(source, to_database, to_name, target)
+    op.service.note_write()
+    return {}
+
+
+def check_no_index_build(collection: Collection) -> None:
+    """BackgroundOperationInProgressForNamespace (12587) while an index of the collection is being built."""
+    for index in collection.indexes:
+        if not index.ready:
+            raise CommandError(
+                ErrorCode.BackgroundOperationInProgressForNamespace,
+                "cannot perform operation: an index build is currently running for collection"
+                f" '{collection.namespace}'. Found index build: {index.name}",
+            )
+
+
+class ListCollectionsRequest(NamedTuple):
+    command: Annotated[Value, Field("listCollections", ONE)]
+    filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    cursor: Annotated[bytes, Field("cursor", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    name_only: Annotated[bool, Field("nameOnly", BOOL_FIELD)] = False
+    authorized_collections: Annotated[bool, Field("authorizedCollections", BOOL_FIELD)] = False
+
+
+@command("listCollections", ListCollectionsRequest, help="The collections of a database, as a cursor.")
+def list_collections(op: OperationContext, request: ListCollectionsRequest) -> Steps[Reply]:
+    """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`."""
+    check_database_name(op.database)
+    match = parse_match(request.filter, ParseContext(op.now_ms))
+    documents: list[bytes] = []
+    for collection in op.catalog.collections(op.database):
+        described = describe_collection(collection, request.name_only)
+        if match.matches(described):
+            documents.append(described)
+    return listing_reply(
+        op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor
+    )
+
+
+def describe_collection(collection: Collection, name_only: bool) -> bytes:
+    if name_only:
+        return encode({"name": collection.name, "type": "collection"})
+    return encode(
+        {
+            "name": collection.name,
+            "type": "collection",
+            "options": collection.options,
+            "info": {"readOnly": False, "uuid": collection.uuid},
+            "idIndex": id_index_spec(),
+        }
+    )
+
+
+class CollStatsRequest(NamedTuple):
+    collection: Annotated[str, Field("collStats", COLLECTION)]
+    scale: Annotated[Value, Field("scale", ANY)] = None
+    verbose: Annotated[Value, Field("verbose", IGNORED)] = None
+    wait_for_lock: Annotated[Value, Field("waitForLock", IGNORED)] = None
+
+
+@command("collStats", CollStatsRequest, help="Counts and sizes of a collection.", aliases=("collstats",))
+def coll_stats(op: OperationContext, request: CollStatsRequest) -> Reply:
+    """Sizes are in units of `scale` bytes, except avgObjSize, and include expired documents that are not purged yet.
+
+    `count` is that of the living documents. Zeros for a collection that does not exist.
+    """
+    scale = parse_scale("collStats", request.scale)
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection)
+    return describe_statistics(op, f"{op.database}.{request.collection}", collection, scale)
+
+
+def describe_statistics(
+    op: OperationContext, namespace: str, collection: Collection | None, scale: int
+) -> dict[str, Value]:
+    """The reply of collStats."""
+    reply: dict[str, Value] = {"ns": namespace}
+    if collection is None:
+        reply.update(
+            {
+                "size": 0,
+                "count": 0,
+                "numOrphanDocs": 0,
+                "storageSize": 0,
+                "totalSize": 0,
+                "nindexes": 0,
+                "totalIndexSize": 0,
+                "indexDetails": {},
+                "indexSizes": {},
+                "scaleFactor": integer(scale),
+            }
+        )
+        return reply
+    size = collection_size(collection)
+    reply["size"] = integer(size.data // scale)
+    reply["count"] = integer(size.living(op.now_s))
+    if size.records:
+        reply["avgObjSize"] = integer(size.data // size.records)
+    reply["numOrphanDocs"] = 0
+    reply["storageSize"] = integer(size.data // scale)
+    reply["freeStorageSize"] = 0
+    reply["capped"] = False
+    reply["nindexes"] = len(collection.indexes)
+    reply["indexDetails"] = {index.name: {} for index in collection.indexes}
+    reply["indexBuilds"] = [index.name for index in collection.indexes if not index.ready]
+    reply["totalIndexSize"] = integer(size.indexes_total // scale)
+    reply["totalSize"] = integer(size.total // scale)
+    reply["indexSizes"] = {name: integer(used // scale) for name, used in size.indexes.items()}
+    reply["scaleFactor"] = integer(scale)
+    return reply

@@ -1,0 +1,135 @@
+"""listDatabases, dropDatabase, dbStats.
+
+Source: MongoDB's command reference for each.
+"""
+
+import os
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, ONE, Field
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.types import Int64, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.statistics import collection_size, parse_scale
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+
+_BYTES_PER_MB: Final = 1024 * 1024
+
+
+class ListDatabasesRequest(NamedTuple):
+    command: Annotated[Value, Field("listDatabases", ONE)]
+    filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    name_only: Annotated[bool, Field("nameOnly", BOOL_FIELD)] = False
+    authorized_databases: Annotated[bool, Field("authorizedDatabases", BOOL_FIELD)] = True
+
+
+@command("listDatabases", ListDatabasesRequest, help="The databases there are, with their sizes.", admin_only=True)
+def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply:
+    """`{databases: [{name, sizeOnDisk, empty}], totalSize, totalSizeMb}`; with `nameOnly` the names alone.
+
+    filter: on these fields. sizeOnDisk: bytes of the documents and an estimate for the indexes. MongoDB's own three
+    databases are always there, as in MongoDB; Cosmos shows none that hold nothing.
+    """
+    match = parse_match(request.filter, ParseContext(op.now_ms))
+    names = set(op.catalog.database_names())
+    if op.service.dialect.name == "mongodb":
+        names.update(SYSTEM_DATABASES)
+    databases: list[Value] = []
+    total = 0
+    for name in sorted(names):
+        shown: dict[str, Value] = {"name": name}
+        size = 0
+        if not request.name_only:
+            size = sum(collection_size(collection).total for collection in op.catalog.collections(name))
+            shown["sizeOnDisk"] = Int64(size)
+            shown["empty"] = False
+        entry = encode(shown)
+        if match.matches(entry):
+            databases.append(entry)
+            total += size
+    if request.name_only:
+        return {"databases": databases}
+    return {"databases": databases, "totalSize": Int64(total), "totalSizeMb": Int64(total // _BYTES_PER_MB)}
+
+
+class DropDatabaseRequest(NamedTuple):
+    command: Annotated[Value, Field("dropDatabase", ONE)]
+
+
+@command("dropDatabase", DropDatabaseRequest, help="Drops a database with all its collections.", writes=True)
+def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[Reply]:
+    """`{dropped: name}`, also where there is no such database. Collections go one by one, others run in between."""
+    if isinstance(request.command, bool) or request.command != 1:
+        raise CommandError(5255100, "Have to pass 1 as 'drop' parameter")
+    name = op.database
+    check_database_name(name)
+    if name in ("admin", "local"):
+        raise CommandError(ErrorCode.IllegalOperation, f"Dropping the '{name}' database is prohibited.")
+    for collection in op.catalog.collections(name):
+        if not collection.dropped and collection.database == name:
+            op.service.cursors.close_where_namespace(collection.namespace)
+            op.catalog.drop_collection(collection)
+            op.service.note_write()
+        yield None
+    return {"dropped": name}
+
+
+class DbStatsRequest(NamedTuple):
+    command: Annotated[Value, Field("dbStats", ONE)]
+    scale: Annotated[Value, Field("scale", ANY)] = None
+    free_storage: Annotated[Value, Field("freeStorage", ANY)] = None
+
+
+@command("dbStats", DbStatsRequest, help="Counts and sizes of a database.", aliases=("dbstats",))
+def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
+    """Sizes are in units of `scale` bytes, except avgObjSize. `objects` counts living documents only.
+
+    Sizes include expired documents that are not purged yet. BadValue (2) for a scale below 1.
+    """
+    scale = parse_scale("dbStats", request.scale)
+    check_database_name(op.database)
+    objects = records = data = index_size = indexes = 0
+    collections = op.catalog.collections(op.database)
+    for collection in collections:
+        size = collection_size(collection)
+        objects += size.living(op.now_s)
+        records += size.records
+        data += size.data
+        index_size += size.indexes_total
+        indexes += len(collection.indexes)
+    reply: dict[str, Value] = {
+        "db": op.database,
+        "collections": Int64(len(collections)),
+        "views": Int64(0),
+        "objects": Int64(objects),
+        "avgObjSize": data / records if records else 0.0,
+        "dataSize": data / scale,
+        "storageSize": data / scale,
+    }
+    if request.free_storage:
+        reply["freeStorageSize"] = 0.0
+    reply["indexes"] = Int64(indexes)
+    reply["indexSize"] = index_size / scale
+    if request.free_storage:
+        reply["indexFreeStorageSize"] = 0.0
+    reply["totalSize"] = (data + index_size) / scale
+    if request.free_storage:
+        reply["totalFreeStorageSize"] = 0.0
+    used, total = _file_system(op.service.config.data_dir)
+    reply["scaleFactor"] = Int64(scale)
+    reply["fsUsedSize"] = used / scale
+    reply["fsTotalSize"] = total / scale
+    return reply
+
+
+def _file_system(directory: str | None) -> tuple[int, int]:
+    """Used and total bytes of the file system that the data lies on; zeros without one."""
+    if directory is None or not hasattr(os, "statvfs"):
+        return 0, 0
+    figures = os.statvfs(directory)
+    total = figures.f_frsize * figures.f_blocks
+    return total - figures.f_frsize * figures.f_bfree, total

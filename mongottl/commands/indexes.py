@@ -1,0 +1,1 @@
+"""createIndexes, listIndexes, dropIndexes."""

@@ -1,0 +1,73 @@
+"""How large collections and their indexes are: for collStats, dbStats and listDatabases.
+
+Counts and the sizes of documents are exact and cost nothing, for storage keeps them. Of indexes storage keeps no size:
+theirs are estimated from a few entries, so that asking is cheap however large they are.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.types import Value, is_number, type_code_of, type_name
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.expiry import count_expired
+from mongottl.query.match.numbers import truncated
+
+# Entries of an index that its size is estimated from.
+_SAMPLE: Final = 32
+# What an entry takes beside its key: the record id.
+_RECORD_ID_BYTES: Final = 8
+# Keys are above the one and below the other (`document.keystring`: a key begins with a type byte).
+_LOWEST_KEY: Final = b""
+_ABOVE_ALL_KEYS: Final = b"\xff" * 16
+
+
+class CollectionSize:
+    """Sizes in bytes. records, data: all records, expired ones included. indexes: by name, estimated."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self.records = collection.store.count()
+        self.data = collection.store.size_bytes()
+        self.indexes: dict[str, int] = {}
+        self.indexes_total = 0
+        for index in collection.indexes:
+            size = _index_size(index, self.records)
+            self.indexes[index.name] = size
+            self.indexes_total += size
+        self.total = self.data + self.indexes_total
+
+    def living(self, now_s: int) -> int:
+        """How many documents there are at `now_s`; the time it takes grows with the expired ones not purged yet."""
+        return self.records - count_expired(self._collection, now_s)
+
+
+def collection_size(collection: Collection) -> CollectionSize:
+    return CollectionSize(collection)
+
+
+def _index_size(index: IndexEntry, records: int) -> int:
+    if index.data is None or records == 0:
+        return 0
+    sample = index.data.scan(_LOWEST_KEY, _ABOVE_ALL_KEYS, None, _SAMPLE)
+    if not sample:
+        return 0
+    used = sum(len(key) + _RECORD_ID_BYTES for key, _ in sample)
+    if len(sample) < _SAMPLE:
+        return used
+    return used * records // len(sample)
+
+
+def parse_scale(command: str, value: Value) -> int:
+    """The unit of sizes in bytes, 1 if absent; fractions are cut off. BadValue (2) below 1, TypeMismatch (14)."""
+    if value is None:
+        return 1
+    if not is_number(value):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field '{command}.scale' is the wrong type '{type_name(type_code_of(value))}',"
+            " expected types '[long, int, decimal, double]'",
+        )
+    scale = truncated(value)
+    if scale is None or scale < 1:
+        raise CommandError(ErrorCode.BadValue, f"BSON field 'scale' value must be >= 1, actual value '{scale}'")
+    return scale
