@@ -1,0 +1,48 @@
+"""Filters: parsed once into a tree of typed nodes, matched against raw documents.
+
+    tree        the nodes that all share: and, or, nor, not, and leaves that walk a path
+    interval    the ranges of values that leaves tell to the planner
+    parser      parse_match, the registries of operators, the shortcut for `_id` lookups
+    comparison  $eq $ne $gt $gte $lt $lte $in $nin
+    logical     $and $or $nor $not
+    elements    $exists $type $mod
+    regex, pcre $regex with $options, over PCRE2
+    arrays      $size $elemMatch $all
+    bits        $bitsAllSet and its three siblings
+    special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse; the unsupported names
+    equality    what an upsert takes over from its filter
+    numbers     whole numbers and truth out of operands
+
+To add an operator: a function with `@match_operator("$x")` or `@root_operator("$x")` in its family's module.
+"""
+
+from mongottl.query.match import arrays, bits, comparison, elements, logical, regex, special
+from mongottl.query.match.equality import equality_fields
+from mongottl.query.match.parser import (
+    id_equality,
+    match_operators,
+    parse_match,
+    parse_value_operators,
+    root_operators,
+    simple_id_filter,
+)
+from mongottl.query.match.tree import MatchDetails, MatchExpression
+
+__all__ = [
+    "MatchDetails",
+    "MatchExpression",
+    "arrays",
+    "bits",
+    "comparison",
+    "elements",
+    "equality_fields",
+    "id_equality",
+    "logical",
+    "match_operators",
+    "parse_match",
+    "parse_value_operators",
+    "regex",
+    "root_operators",
+    "simple_id_filter",
+    "special",
+]

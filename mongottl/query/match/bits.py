@@ -1,0 +1,153 @@
+"""`$bitsAllSet $bitsAnySet $bitsAllClear $bitsAnyClear`.
+
+Whole numbers count in two's complement with the sign extended without end, binary data little-endian with zeros behind
+it. Doubles and decimals count if they have an int64 value exactly; everything else never matches.
+"""
+
+from typing import Final
+
+from librt.strings import read_f64_le, read_i32_le, read_i64_le
+from mypy_extensions import i64
+
+from mongottl.document.compare import bracket_of_type
+from mongottl.document.path import FieldPath
+from mongottl.document.types import (
+    BINARY,
+    DECIMAL128,
+    DOUBLE,
+    INT32,
+    INT64,
+    INT_MAX,
+    BinData,
+    Value,
+    is_number,
+)
+from mongottl.document.walk import decode_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.match.interval import Interval, bracket_interval
+from mongottl.query.match.numbers import shown, whole, whole_number_fault
+from mongottl.query.match.parser import bad_value, match_operator
+from mongottl.query.match.tree import MatchExpression, PathExpression
+
+ALL_SET: Final = "$bitsAllSet"
+ANY_SET: Final = "$bitsAnySet"
+ALL_CLEAR: Final = "$bitsAllClear"
+ANY_CLEAR: Final = "$bitsAnyClear"
+
+
+class BitsExpression(PathExpression):
+    """operator: one of the four names. positions: the bits in question, ascending, without duplicates."""
+
+    def __init__(self, path: FieldPath, operator: str, positions: list[int]) -> None:
+        super().__init__(path)
+        self.operator = operator
+        self.positions = positions
+        # Positions may be as large as an int32 is, so that those beyond the numbers' 64 bits are no mask.
+        self._low = 0
+        self._high: list[int] = []
+        for position in positions:
+            if position < 64:
+                self._low |= 1 << position
+            else:
+                self._high.append(position)
+        self._asks_set = operator == ALL_SET or operator == ANY_SET
+        self._asks_any = operator == ANY_SET or operator == ANY_CLEAR
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code == INT32:
+            return self._number_fits(int(read_i32_le(buf, pos)))
+        if type_code == INT64:
+            return self._number_fits(int(read_i64_le(buf, pos)))
+        if type_code == DOUBLE:
+            number = whole(read_f64_le(buf, pos))
+            return number is not None and self._number_fits(number)
+        if type_code == DECIMAL128:
+            number = whole(decode_value(buf, type_code, pos))
+            return number is not None and self._number_fits(number)
+        if type_code == BINARY:
+            return self._binary_fits(buf[pos + 5 : pos + 5 + i64(read_i32_le(buf, pos))])
+        return False
+
+    def _number_fits(self, number: int) -> bool:
+        common = number & self._low
+        high = bool(self._high)
+        return self._answer(common != 0 or (high and number < 0), common != self._low or (high and number >= 0))
+
+    def _binary_fits(self, data: bytes) -> bool:
+        common = int.from_bytes(data[:8], "little") & self._low
+        some_set = common != 0
+        some_clear = common != self._low
+        for position in self._high:
+            if position >> 3 < len(data) and data[position >> 3] >> (position & 7) & 1:
+                some_set = True
+            else:
+                some_clear = True
+        return self._answer(some_set, some_clear)
+
+    def _answer(self, some_set: bool, some_clear: bool) -> bool:
+        if self._asks_any:
+            return some_set if self._asks_set else some_clear
+        return not some_clear if self._asks_set else not some_set
+
+    def describe_operand(self) -> dict[str, Value]:
+        positions: list[Value] = list(self.positions)
+        return {self.operator: positions}
+
+    def intervals(self) -> list[Interval] | None:
+        return [
+            bracket_interval(int(bracket_of_type(INT32)), exact=False),
+            bracket_interval(int(bracket_of_type(BINARY)), exact=False),
+        ]
+
+
+def _positions(operand: Value, name: str) -> list[int]:
+    """The bits that an operand names: a mask as number or binary data, or an array of bit positions.
+
+    FailedToParse (9) for a number that is negative or not whole, BadValue (2) for bad positions and other types.
+    """
+    if isinstance(operand, list):
+        positions: set[int] = set()
+        for index, position in enumerate(operand):
+            fault = whole_number_fault(position)
+            bit = whole(position)
+            if not fault and (bit is None or bit > INT_MAX):
+                fault = "Cannot represent in an int"
+            if fault or bit is None:
+                raise bad_value(f"Failed to parse bit position. {fault}: {shown(str(index), position)}")
+            positions.add(bit)
+        return sorted(positions)
+    if is_number(operand):
+        fault = whole_number_fault(operand)
+        number = whole(operand)
+        if fault or number is None:
+            raise CommandError(ErrorCode.FailedToParse, f"{fault}: {shown(name, operand)}")
+        return [bit for bit in range(63) if number >> bit & 1]
+    if isinstance(operand, BinData):
+        data = operand.data
+        return [bit for bit in range(8 * len(data)) if data[bit >> 3] >> (bit & 7) & 1]
+    raise bad_value(f"{name} takes an Array, a number, or a BinData but received: {shown(name, operand)}")
+
+
+@match_operator("$bitsAllSet")
+def parse_bits_all_set(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """All bits of the mask are 1."""
+    return BitsExpression(path, ALL_SET, _positions(operand, ALL_SET))
+
+
+@match_operator("$bitsAnySet")
+def parse_bits_any_set(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """At least one bit of the mask is 1."""
+    return BitsExpression(path, ANY_SET, _positions(operand, ANY_SET))
+
+
+@match_operator("$bitsAllClear")
+def parse_bits_all_clear(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """All bits of the mask are 0."""
+    return BitsExpression(path, ALL_CLEAR, _positions(operand, ALL_CLEAR))
+
+
+@match_operator("$bitsAnyClear")
+def parse_bits_any_clear(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """At least one bit of the mask is 0."""
+    return BitsExpression(path, ANY_CLEAR, _positions(operand, ANY_CLEAR))

@@ -1,0 +1,459 @@
+"""`$eq $ne $gt $gte $lt $lte $in $nin`.
+
+Comparison stays within the operand's type bracket: {$gt: 5} is about numbers only. Exceptions: MinKey and MaxKey are
+compared with everything; null equals a missing field (undefined is no null any more, as of MongoDB 8.0); NaN equals
+NaN, and is neither less nor greater than any number.
+"""
+
+from functools import cmp_to_key
+from typing import Final
+
+from librt.strings import read_f64_le, read_i32_le, read_i64_le
+from mypy_extensions import i64
+
+from mongottl.document.build import encode_value
+from mongottl.document.compare import (
+    BRACKET_MAX_KEY,
+    BRACKET_MIN_KEY,
+    BRACKET_NULL,
+    BRACKET_NUMBER,
+    BRACKET_STRING,
+    bracket_of,
+    bracket_of_type,
+    compare_raw,
+    compare_values,
+)
+from mongottl.document.path import FieldPath
+from mongottl.document.types import (
+    DECIMAL128,
+    DOUBLE,
+    INT32,
+    INT64,
+    NULL,
+    OBJECT_ID,
+    STRING,
+    Decimal128,
+    MaxKey,
+    MinKey,
+    ObjectId,
+    Regex,
+    Undefined,
+    Value,
+)
+from mongottl.document.walk import decode_value
+from mongottl.query.context import ParseContext
+from mongottl.query.match.interval import (
+    BracketEnd,
+    BracketStart,
+    Interval,
+    everything,
+    point,
+    union,
+)
+from mongottl.query.match.parser import bad_value, is_operator_document, match_operator
+from mongottl.query.match.regex import RegexExpression, make_regex
+from mongottl.query.match.tree import AlwaysFalse, MatchExpression, NotExpression, PathExpression
+
+EQ: Final = 0
+LT: Final = 1
+LTE: Final = 2
+GT: Final = 3
+GTE: Final = 4
+
+_NAMES: Final = ("$eq", "$lt", "$lte", "$gt", "$gte")
+
+# How a comparison reads its operand.
+_BY_BYTES: Final = 0
+_BY_INTEGER: Final = 1
+_BY_DOUBLE: Final = 2
+_BY_STRING: Final = 3
+
+# Doubles hold every integer up to here, so that an int and a double may be compared as doubles.
+_EXACT_DOUBLE: Final = 2**53
+
+# No order: other bracket, or NaN.
+_UNORDERED: Final = 2
+
+
+def is_nan(value: Value) -> bool:
+    if isinstance(value, float):
+        return value != value
+    return isinstance(value, Decimal128) and value.to_decimal().is_nan()
+
+
+class ComparisonExpression(PathExpression):
+    """`{path: {$eq|$lt|$lte|$gt|$gte: value}}`.
+
+    operator: EQ, LT, LTE, GT or GTE. value: the operand, decoded.
+    """
+
+    def __init__(self, path: FieldPath, operator: int, value: Value) -> None:
+        super().__init__(path)
+        self.operator = operator
+        self.value = value
+        type_code, raw = encode_value(value)
+        self._op: i64 = operator
+        self._type: i64 = type_code
+        self._raw: bytes = raw
+        self._bracket: i64 = bracket_of_type(self._type)
+        self._mode: i64 = _BY_BYTES
+        self._integer: i64 = 0
+        self._double: float = 0.0
+        self._text: bytes = b""
+        self._nan = is_nan(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            if -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
+                self._mode = _BY_INTEGER
+                self._integer = i64(value)
+                self._double = float(value)
+        elif isinstance(value, float):
+            if not self._nan:
+                self._mode = _BY_DOUBLE
+                self._double = value
+        elif isinstance(value, str):
+            self._mode = _BY_STRING
+            self._text = value.encode("utf-8")
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        order: i64 = _UNORDERED
+        mode: i64 = self._mode
+        if mode == _BY_INTEGER:
+            if type_code == INT32:
+                number: i64 = i64(read_i32_le(buf, pos))
+                order = -1 if number < self._integer else (1 if number > self._integer else 0)
+            elif type_code == INT64:
+                number = read_i64_le(buf, pos)
+                order = -1 if number < self._integer else (1 if number > self._integer else 0)
+            elif type_code == DOUBLE:
+                order = _order_doubles(read_f64_le(buf, pos), self._double)
+            else:
+                order = self._order(buf, type_code, pos)
+        elif mode == _BY_DOUBLE:
+            if type_code == DOUBLE:
+                order = _order_doubles(read_f64_le(buf, pos), self._double)
+            elif type_code == INT32:
+                order = _order_doubles(float(read_i32_le(buf, pos)), self._double)
+            else:
+                order = self._order(buf, type_code, pos)
+        elif mode == _BY_STRING:
+            if type_code != STRING:
+                order = self._order(buf, type_code, pos)
+            elif self._op == EQ:
+                return self._equals_text(buf, pos)
+            else:
+                order = self._order_text(buf, pos)
+        else:
+            order = self._order(buf, type_code, pos)
+        op: i64 = self._op
+        if op == EQ:
+            return order == 0
+        if op == LT:
+            return order == -1
+        if op == GT:
+            return order == 1
+        if op == LTE:
+            return order <= 0
+        return order == 0 or order == 1
+
+    def _equals_text(self, buf: bytes, pos: i64) -> bool:
+        text = self._text
+        size: i64 = len(text)
+        if i64(read_i32_le(buf, pos)) != size + 1:
+            return False
+        pos += 4
+        i: i64 = 0
+        while i < size:
+            if buf[pos + i] != text[i]:
+                return False
+            i += 1
+        return True
+
+    def _order_text(self, buf: bytes, pos: i64) -> i64:
+        text = self._text
+        wanted: i64 = len(text)
+        size: i64 = i64(read_i32_le(buf, pos)) - 1
+        pos += 4
+        shorter: i64 = size if size < wanted else wanted
+        i: i64 = 0
+        while i < shorter:
+            if buf[pos + i] != text[i]:
+                return -1 if buf[pos + i] < text[i] else 1
+            i += 1
+        return -1 if size < wanted else (1 if size > wanted else 0)
+
+    def _order(self, buf: bytes, type_code: i64, pos: i64) -> i64:
+        """-1, 0, 1 for the value's place relative to the operand; 2 where the operator cannot hold."""
+        bracket = bracket_of_type(type_code)
+        if bracket != self._bracket:
+            if self._bracket == BRACKET_NULL:
+                return 0 if type_code == 0 else _UNORDERED
+            if self._bracket == BRACKET_MIN_KEY:
+                return 1
+            if self._bracket == BRACKET_MAX_KEY:
+                return -1
+            return _UNORDERED
+        if bracket == BRACKET_NUMBER:
+            nan = (type_code == DOUBLE or type_code == DECIMAL128) and is_nan(decode_value(buf, type_code, pos))
+            if nan or self._nan:
+                return 0 if nan and self._nan else _UNORDERED
+        return compare_raw(buf, type_code, pos, self._raw, self._type, 0)
+
+    def describe_operand(self) -> dict[str, Value]:
+        return {_NAMES[self.operator]: self.value}
+
+    def intervals(self) -> list[Interval] | None:
+        return comparison_intervals(self.operator, self.value)
+
+
+def _order_doubles(a: float, b: float) -> i64:
+    if a < b:
+        return -1
+    if a > b:
+        return 1
+    return 0 if a == b else _UNORDERED
+
+
+def comparison_intervals(operator: int, value: Value) -> list[Interval] | None:
+    """The ranges of one comparison. Arrays are told apart by the document only: everything, inexact."""
+    if isinstance(value, list):
+        return [everything(exact=False)]
+    if value is None:
+        # The key null stands for missing fields too, and for undefined in old data.
+        return [point(None, exact=False)]
+    if isinstance(value, (MinKey, MaxKey)) and operator != EQ:
+        if isinstance(value, MinKey):
+            if operator == LT:
+                return []
+            if operator == LTE:
+                return [point(value)]
+            return [Interval(value, operator == GTE, MaxKey(), True)]
+        if operator == GT:
+            return []
+        if operator == GTE:
+            return [point(value)]
+        return [Interval(MinKey(), True, value, operator == LTE)]
+    if operator == EQ or is_nan(value):
+        if operator == LT or operator == GT:
+            return []
+        return [point(value)]
+    bracket = int(bracket_of(value))
+    low: Value = BracketStart(bracket)
+    if bracket == BRACKET_NUMBER:
+        low = float("-inf")  # NaN sorts before it and is never less
+    if operator == LT or operator == LTE:
+        return union([Interval(low, True, value, operator == LTE)])
+    return union([Interval(value, operator == GTE, BracketEnd(bracket), True)])
+
+
+class InExpression(PathExpression):
+    """`{path: {$in: […]}}`: equality to any of the values, or a match of any of the regexes.
+
+    values: the equalities, in MongoDB's order, without duplicates. regexes: the others.
+    """
+
+    def __init__(self, path: FieldPath, values: list[Value], regexes: list[RegexExpression]) -> None:
+        super().__init__(path)
+        self.values = _distinct(values)
+        self.regexes = regexes
+        self._numbers: set[object] = set()
+        self._texts: set[bytes] = set()
+        self._oids: set[bytes] = set()
+        self._null = False
+        self._others: list[ComparisonExpression] = []
+        for value in self.values:
+            if value is None:
+                self._null = True
+            elif isinstance(value, str):
+                self._texts.add(value.encode("utf-8"))
+            elif isinstance(value, ObjectId):
+                self._oids.add(value.binary)
+            elif isinstance(value, (int, float)) and not isinstance(value, bool) and not is_nan(value):
+                # Python's hash and equality agree over int and float as MongoDB's do.
+                self._numbers.add(value)
+                continue
+            else:
+                self._others.append(ComparisonExpression(path, EQ, value))
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code == STRING:
+            if self._texts and buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))] in self._texts:
+                return True
+        elif type_code == INT32:
+            if self._numbers and int(read_i32_le(buf, pos)) in self._numbers:
+                return True
+        elif type_code == INT64:
+            if self._numbers and int(read_i64_le(buf, pos)) in self._numbers:
+                return True
+        elif type_code == DOUBLE:
+            if self._numbers and read_f64_le(buf, pos) in self._numbers:
+                return True
+        elif type_code == OBJECT_ID:
+            if self._oids and buf[pos : pos + 12] in self._oids:
+                return True
+        elif type_code == 0 or type_code == NULL:
+            if self._null:
+                return True
+        else:
+            # Rare types, of which some equal a value of a common one: decimals, symbols.
+            return self._matches_rare(buf, type_code, pos)
+        for other in self._others:
+            if other.matches_single(buf, type_code, pos):
+                return True
+        return any(regex.matches_single(buf, type_code, pos) for regex in self.regexes)
+
+    def _matches_rare(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        value = decode_value(buf, type_code, pos)
+        bracket = bracket_of_type(type_code)
+        if bracket == BRACKET_NUMBER or bracket == BRACKET_STRING:
+            for candidate in self.values:
+                if bracket_of(candidate) == bracket and compare_values(candidate, value) == 0:
+                    return True
+        for other in self._others:
+            if other.matches_single(buf, type_code, pos):
+                return True
+        return any(regex.matches_single(buf, type_code, pos) for regex in self.regexes)
+
+    def simplify(self) -> MatchExpression:
+        if not self.values and not self.regexes:
+            return AlwaysFalse()
+        if len(self.values) == 1 and not self.regexes:
+            return ComparisonExpression(self.path, EQ, self.values[0])
+        if len(self.regexes) == 1 and not self.values:
+            return self.regexes[0]
+        return self
+
+    def describe_operand(self) -> dict[str, Value]:
+        described: list[Value] = list(self.values)
+        for regex in self.regexes:
+            described.append(Regex(regex.pattern, regex.options))
+        return {"$in": described}
+
+    def intervals(self) -> list[Interval] | None:
+        found: list[Interval] = []
+        for value in self.values:
+            one = comparison_intervals(EQ, value)
+            if one is None:
+                return None
+            found.extend(one)
+        for regex in self.regexes:
+            ranges = regex.intervals()
+            if ranges is None:
+                return None
+            found.extend(ranges)
+        return union(found)
+
+
+def _distinct(values: list[Value]) -> list[Value]:
+    """The values in MongoDB's order, equal ones once. Common types go through a set; lists of ids may be long."""
+    numbers: dict[object, Value] = {}
+    texts: set[str] = set()
+    oids: set[bytes] = set()
+    rest: list[Value] = []
+    for value in values:
+        if isinstance(value, str):
+            texts.add(value)
+        elif isinstance(value, ObjectId):
+            oids.add(value.binary)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and not is_nan(value):
+            if value not in numbers:
+                numbers[value] = value
+        else:
+            rest.append(value)
+    ordered: list[Value] = sorted(numbers.values(), key=_number_key)
+    ordered.extend(sorted(texts))  # code point order is UTF-8 byte order
+    ordered.extend([ObjectId(oid) for oid in sorted(oids)])
+    if not rest:
+        return ordered
+    distinct: list[Value] = []
+    for value in sorted(ordered + rest, key=cmp_to_key(_compare)):
+        if not distinct or compare_values(distinct[-1], value) != 0:
+            distinct.append(value)
+    return distinct
+
+
+def _compare(a: Value, b: Value) -> int:
+    return int(compare_values(a, b))
+
+
+def _number_key(number: Value) -> float | int:
+    if isinstance(number, (int, float)):
+        return number
+    raise TypeError("not a number")
+
+
+def equality(path: FieldPath, value: Value) -> MatchExpression:
+    """`{path: value}`. BadValue for undefined."""
+    if isinstance(value, Undefined):
+        raise bad_value("cannot compare to undefined")
+    return ComparisonExpression(path, EQ, value)
+
+
+def _ordering(path: FieldPath, operator: int, value: Value) -> MatchExpression:
+    if isinstance(value, Regex):
+        raise bad_value(f"Can't have RegEx as arg to predicate over field '{path.dotted}'.")
+    if isinstance(value, Undefined):
+        raise bad_value("cannot compare to undefined")
+    return ComparisonExpression(path, operator, value)
+
+
+@match_operator("$eq")
+def parse_eq(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{field: {$eq: value}}`; a regex stands for itself here, not for what it matches."""
+    return equality(path, operand)
+
+
+@match_operator("$ne")
+def parse_ne(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{field: {$ne: value}}`: no value at the path equals. BadValue for a regex."""
+    if isinstance(operand, Regex):
+        raise bad_value("Can't have regex as arg to $ne.")
+    return NotExpression(equality(path, operand))
+
+
+@match_operator("$gt")
+def parse_gt(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    return _ordering(path, GT, operand)
+
+
+@match_operator("$gte")
+def parse_gte(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    return _ordering(path, GTE, operand)
+
+
+@match_operator("$lt")
+def parse_lt(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    return _ordering(path, LT, operand)
+
+
+@match_operator("$lte")
+def parse_lte(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    return _ordering(path, LTE, operand)
+
+
+def _in(path: FieldPath, operand: Value, name: str) -> InExpression:
+    if not isinstance(operand, list):
+        raise bad_value(f"{name} needs an array")
+    values: list[Value] = []
+    regexes: list[RegexExpression] = []
+    for element in operand:
+        if isinstance(element, bytes) and is_operator_document(element):
+            raise bad_value(f"cannot nest $ under {name}")
+        if isinstance(element, Regex):
+            regexes.append(make_regex(path, element.pattern, element.options))
+        elif isinstance(element, Undefined):
+            raise bad_value("InMatchExpression equality cannot be undefined")
+        else:
+            values.append(element)
+    return InExpression(path, values, regexes)
+
+
+@match_operator("$in")
+def parse_in(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{field: {$in: [value or regex, …]}}`. BadValue if it is no array, or holds operators or undefined."""
+    return _in(path, operand, "$in")
+
+
+@match_operator("$nin")
+def parse_nin(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{field: {$nin: […]}}`: no value at the path equals or matches any."""
+    return NotExpression(_in(path, operand, "$nin"))

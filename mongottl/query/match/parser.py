@@ -1,0 +1,210 @@
+"""Filters into trees: `parse_match`, and the tables of operators that the sibling modules fill.
+
+    {a: 5, b: {$gt: 1, $lt: 9}, $or: […]}
+     │     └ a document that starts with an operator: each operator's parser gets (path, operand, context)
+     └ anything else is equality; a regex is a match
+
+Field operators register with `@match_operator("$size")`, those in a field's place with `@root_operator("$and")`.
+Errors are mongod's: BadValue (2) unless another code is named at the operator.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from mypy_extensions import i64
+
+from mongottl.document.path import FieldPath
+from mongottl.document.types import (
+    ARRAY,
+    DOCUMENT,
+    MISSING,
+    REGEX,
+    UNDEFINED,
+    Regex,
+    Value,
+)
+from mongottl.document.walk import cstring_end, decode_value, fields, skip_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.match.tree import AndExpression, MatchExpression
+from mongottl.query.registry import Registry
+
+FieldParser: TypeAlias = Callable[[FieldPath, Value, ParseContext], MatchExpression]
+RootParser: TypeAlias = Callable[[Value, ParseContext], MatchExpression]
+
+match_operators: Final[Registry[FieldParser]] = Registry("query operator")
+root_operators: Final[Registry[RootParser]] = Registry("top-level query operator")
+
+# Levels of a filter's tree that mongod accepts.
+MAX_TREE_DEPTH: Final = 100
+_DBREF_FIELDS: Final = ("$ref", "$id", "$db")
+
+
+def match_operator(name: str) -> Callable[[FieldParser], FieldParser]:
+    """Registers a parser `(path, operand, context) -> MatchExpression` for `{field: {name: operand}}`."""
+
+    def register(parser: FieldParser) -> FieldParser:
+        match_operators.add(name, parser)
+        return parser
+
+    return register
+
+
+def root_operator(name: str) -> Callable[[RootParser], RootParser]:
+    """Registers a parser `(operand, context) -> MatchExpression` for `{name: operand}`."""
+
+    def register(parser: RootParser) -> RootParser:
+        root_operators.add(name, parser)
+        return parser
+
+    return register
+
+
+def bad_value(message: str) -> CommandError:
+    return CommandError(ErrorCode.BadValue, message)
+
+
+def parse_match(filter: bytes, ctx: ParseContext) -> MatchExpression:
+    """The tree of a filter, simplified. {} matches everything.
+
+    Raises CommandError: BadValue (2) for unknown operators and malformed operands, other codes as the operators say.
+    """
+    tree = parse_document(filter, ctx)
+    if tree.depth() > MAX_TREE_DEPTH:
+        raise bad_value(f"exceeded maximum query tree depth of {MAX_TREE_DEPTH}")
+    return tree.simplify()
+
+
+def parse_document(filter: bytes, ctx: ParseContext) -> MatchExpression:
+    """The tree of a filter or of a filter within one ($and, $elemMatch), as written."""
+    children: list[MatchExpression] = []
+    for name, value in fields(filter):
+        if name.startswith("$") and name not in _DBREF_FIELDS:
+            children.append(_parse_root(name, value, ctx))
+            continue
+        path = FieldPath(name)
+        if isinstance(value, bytes) and is_operator_document(value):
+            parse_operators(path, value, children, ctx)
+        elif isinstance(value, Regex):
+            children.append(_parse_field("$regex", path, value, ctx))
+        else:
+            children.append(_parse_field("$eq", path, value, ctx))
+    return AndExpression(children)
+
+
+def _parse_root(name: str, operand: Value, ctx: ParseContext) -> MatchExpression:
+    parser = root_operators.get(name)
+    if parser is None:
+        reason = root_operators.unsupported_reason(name)
+        if reason is not None:
+            raise bad_value(f"{name} is not supported: {reason}")
+        raise bad_value(
+            f"unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, "
+            "consider using $getField or $setField."
+        )
+    return parser(operand, ctx)
+
+
+def _parse_field(name: str, path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    parser = match_operators.get(name)
+    if parser is None:
+        reason = match_operators.unsupported_reason(name)
+        if reason is not None:
+            raise bad_value(f"{name} is not supported: {reason}")
+        raise bad_value(f"unknown operator: {name}")
+    return parser(path, operand, ctx)
+
+
+def is_operator_document(doc: bytes, incomplete_dbref: bool = False) -> bool:
+    """Whether a document's first field is an operator, and it is no DBRef.
+
+    incomplete_dbref: whether any one of $ref, $id and $db makes it a DBRef, or only $ref and $id together.
+    """
+    if doc[4] == 0 or doc[5] != 0x24:  # "$"
+        return False
+    names = [name for name, _ in fields(doc)]
+    if incomplete_dbref:
+        return not any(name in _DBREF_FIELDS for name in names)
+    return not ("$ref" in names and "$id" in names)
+
+
+def parse_operators(path: FieldPath, operators: bytes, into: list[MatchExpression], ctx: ParseContext) -> None:
+    """Appends the expressions of an operator document, as it stands behind a path: {$gt: 1, $lt: 5}.
+
+    `$regex` and `$options` are one operator in two fields, in either order.
+    """
+    pairs = fields(operators)
+    for name, operand in pairs:
+        if name == "$regex":
+            into.append(_parse_regex_pair(path, operand, pairs, ctx))
+        elif name == "$options":
+            if not any(other == "$regex" for other, _ in pairs):
+                raise bad_value("$options needs a $regex")
+        else:
+            into.append(_parse_field(name, path, operand, ctx))
+
+
+def _parse_regex_pair(
+    path: FieldPath, pattern: Value, pairs: list[tuple[str, Value]], ctx: ParseContext
+) -> MatchExpression:
+    options: Value = MISSING
+    options_first = False
+    pattern_seen = False
+    for name, operand in pairs:
+        if name == "$options":
+            options = operand
+            options_first = not pattern_seen
+        elif name == "$regex":
+            pattern_seen = True
+    if options is MISSING:
+        return _parse_field("$regex", path, pattern, ctx)
+    # The registry's parsers take one operand: the pair travels as a list.
+    return _parse_field("$options", path, [pattern, options, options_first], ctx)
+
+
+def parse_value_operators(operators: bytes, ctx: ParseContext) -> MatchExpression:
+    """The condition on a value that an operator document states, for `matches_value` and `matches_single`.
+
+    For `$pull: {a: {$gte: 3}}` and the value form of `$elemMatch`.
+    """
+    children: list[MatchExpression] = []
+    parse_operators(FieldPath(""), operators, children, ctx)
+    return AndExpression(children)
+
+
+def simple_id_filter(filter: bytes) -> tuple[i64, i64]:
+    """(type code, offset) of the value if a filter is exactly {_id: v} or {_id: {$eq: v}}; (0, -1) if it is not.
+
+    For point lookups: builds no tree, allocates nothing. Not simple: arrays, regexes, undefined, operator documents.
+    """
+    type_code: i64 = filter[4]
+    if type_code == 0 or len(filter) < 10:
+        return 0, -1
+    if filter[5] != 0x5F or filter[6] != 0x69 or filter[7] != 0x64 or filter[8] != 0:  # "_id"
+        return 0, -1
+    pos: i64 = 9
+    if filter[skip_value(filter, type_code, pos)] != 0:
+        return 0, -1
+    if type_code == DOCUMENT and filter[pos + 4] != 0 and filter[pos + 5] == 0x24:
+        inner: i64 = pos + 4
+        type_code = filter[inner]
+        if filter[inner + 2] != 0x65 or filter[inner + 3] != 0x71 or filter[inner + 4] != 0:  # "$eq"
+            return 0, -1
+        pos = inner + 5
+        if filter[skip_value(filter, type_code, pos)] != 0:
+            return 0, -1
+    if type_code == ARRAY or type_code == REGEX or type_code == UNDEFINED:
+        return 0, -1
+    return type_code, pos
+
+
+def id_equality(filter: bytes) -> Value:
+    """The value v of a filter that is exactly {_id: v} or {_id: {$eq: v}}, or MISSING."""
+    type_code, pos = simple_id_filter(filter)
+    return MISSING if type_code == 0 else decode_value(filter, type_code, pos)
+
+
+def operand_end(filter: bytes, pos: i64) -> i64:
+    """Offset behind the element at `pos`."""
+    value = cstring_end(filter, pos + 1) + 1
+    return skip_value(filter, filter[pos], value)

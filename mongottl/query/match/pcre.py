@@ -1,0 +1,122 @@
+"""Regular expressions by PCRE2 itself, the library that mongod uses, through the binding that PyPI has as `pcre2`.
+
+Patterns and subjects are UTF-8 bytes, as they lie in BSON. Patterns that are plain text, with or without a leading `^`,
+are answered without the library. It is imported when the first pattern needs it, so that start-up does not pay.
+
+What differs from mongod: the binding always sets PCRE2_ALT_BSUX (`\\uhhhh` is a code point, where mongod refuses
+`\\u`) and PCRE2_NEVER_BACKSLASH_C (`\\C`, one byte of a character, is refused). A search that exceeds PCRE2's own
+limits finds nothing, as in mongod.
+"""
+
+from typing import Any, Final
+
+from mongottl.errors import CommandError
+
+# mongod's codes: the pattern does not compile; an option letter is unknown.
+REGEX_COMPILE_ERROR: Final = 51091
+REGEX_OPTION_ERROR: Final = 51108
+# mongod refuses longer patterns unread.
+MAX_PATTERN_BYTES: Final = 32764
+OPTIONS: Final = "imsux"
+
+_SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")
+
+
+class _Library:
+    """The binding's functions and flag values, once it is imported."""
+
+    def __init__(self) -> None:
+        import pcre2
+
+        # The wrapper's Pattern.search costs seven times what the library's own match does, so that is called directly.
+        self.match: Any = pcre2._cy.match
+        self.compile: Any = pcre2.compile
+        self.pattern_error: Any = pcre2.PatternError
+        self.library_error: Any = pcre2.LibraryError
+        self.match_context: Any = pcre2._EMPTY_MATCH_CONTEXT
+        # UTF-8, but \w, \d and \b mean ASCII unless the pattern says (*UCP): mongod's setting.
+        self.flags: Final = int(pcre2.UNICODE | pcre2.ASCII)
+        self.flag_of: Final[dict[str, int]] = {
+            "i": int(pcre2.IGNORECASE),
+            "m": int(pcre2.MULTILINE),
+            "s": int(pcre2.DOTALL),
+            "x": int(pcre2.VERBOSE),
+            "u": 0,
+        }
+
+
+_loaded: Final[list[_Library]] = []
+
+
+def _library() -> _Library:
+    if not _loaded:
+        _loaded.append(_Library())
+    return _loaded[0]
+
+
+class CompiledRegex:
+    """One pattern with its options, ready to search. CommandError 51091 or 51108 if there is no such pattern or option.
+
+    pattern: UTF-8. options: letters of `imsux`, repeats allowed.
+    """
+
+    def __init__(self, pattern: bytes, options: str) -> None:
+        for letter in options:
+            if letter not in OPTIONS:
+                raise CommandError(REGEX_OPTION_ERROR, f"invalid flag in regex options: {letter}")
+        if len(pattern) > MAX_PATTERN_BYTES:
+            raise CommandError(
+                REGEX_COMPILE_ERROR,
+                "Regular expression is invalid: pattern string is longer than the limit set by the application",
+            )
+        self.pattern = pattern
+        self.options = options
+        self._literal: bytes = pattern
+        self._is_literal = False
+        self._anchored = False
+        self._compiled: Any = None
+        self._code: Any = None
+        self._match: Any = None
+        self._context: Any = None
+        if options in ("", "s", "u"):
+            if pattern.startswith(b"^"):
+                self._anchored = True
+                self._literal = pattern[1:]
+            self._is_literal = not any(byte in _SPECIAL for byte in self._literal)
+        if not self._is_literal:
+            self._compile()
+
+    def _compile(self) -> None:
+        library = _library()
+        flags = library.flags
+        for letter in self.options:
+            flags |= library.flag_of[letter]
+        try:
+            self._compiled = library.compile(self.pattern, flags)
+        except library.pattern_error as error:
+            raise CommandError(REGEX_COMPILE_ERROR, f"Regular expression is invalid: {error}") from None
+        self._code = self._compiled._pcre2_code
+        self._match = library.match
+        self._context = library.match_context
+
+    def found_in(self, subject: bytes) -> bool:
+        """Whether the pattern matches anywhere in the subject (UTF-8)."""
+        if self._is_literal:
+            return subject.startswith(self._literal) if self._anchored else self._literal in subject
+        try:
+            return self._match(self._code, subject, len(subject), 0, self._context)[0] is not None
+        except _library().library_error:
+            return False
+
+    def spans(self, subject: bytes, start: int = 0) -> list[tuple[int, int]] | None:
+        """Byte ranges of the first match at or behind `start` and of its groups ((-1, -1): unset); None: no match."""
+        if self._compiled is None:
+            self._compile()
+        try:
+            found = self._compiled.search(subject, start)
+        except _library().library_error:
+            return None
+        if found is None:
+            return None
+        groups: int = self._compiled.groups
+        return [found.span(group) for group in range(groups + 1)]

@@ -1,0 +1,132 @@
+"""`{field: /pattern/}`, `$regex` with `$options`.
+
+A regex matches strings and symbols, and a stored regex that has the same pattern and options.
+"""
+
+from librt.strings import read_i32_le
+from mypy_extensions import i64
+
+from mongottl.document.compare import BRACKET_STRING
+from mongottl.document.path import FieldPath
+from mongottl.document.types import REGEX, STRING, SYMBOL, Regex, Value
+from mongottl.document.walk import decode_value
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.match.interval import Interval, bracket_interval, point, union
+from mongottl.query.match.parser import bad_value, match_operator
+from mongottl.query.match.pcre import CompiledRegex
+from mongottl.query.match.tree import MatchExpression, PathExpression
+
+
+class RegexExpression(PathExpression):
+    """pattern, options: as written."""
+
+    def __init__(self, path: FieldPath, pattern: str, options: str) -> None:
+        super().__init__(path)
+        self.pattern = pattern
+        self.options = options
+        self._regex = CompiledRegex(pattern.encode("utf-8"), options)
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code == STRING or type_code == SYMBOL:
+            return self._regex.found_in(buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))])
+        if type_code == REGEX:
+            stored = decode_value(buf, type_code, pos)
+            return isinstance(stored, Regex) and stored.pattern == self.pattern and stored.options == self.options
+        return False
+
+    def describe_operand(self) -> dict[str, Value]:
+        if self.options:
+            return {"$regex": self.pattern, "$options": self.options}
+        return {"$regex": self.pattern}
+
+    def intervals(self) -> list[Interval] | None:
+        prefix = literal_prefix(self.pattern, self.options)
+        itself = point(Regex(self.pattern, self.options), exact=False)
+        if prefix == "":
+            return union([bracket_interval(BRACKET_STRING, exact=False), itself])
+        end = _behind(prefix)
+        if end is None:
+            return union([bracket_interval(BRACKET_STRING, exact=False), itself])
+        return union([Interval(prefix, True, end, False, exact=False), itself])
+
+
+def _behind(prefix: str) -> str | None:
+    """The least string greater than all that start with the prefix, or None if there is none."""
+    while prefix:
+        code = ord(prefix[-1]) + 1
+        if code == 0xD800:
+            code = 0xE000  # surrogates are no characters
+        if code <= 0x10FFFF:
+            return prefix[:-1] + chr(code)
+        prefix = prefix[:-1]
+    return None
+
+
+def literal_prefix(pattern: str, options: str) -> str:
+    """The text with which every match must begin: "abc" for `^abc.*`; "" if nothing is known."""
+    if options.strip("su"):
+        return ""
+    if pattern.startswith("^"):
+        rest = pattern[1:]
+    elif pattern.startswith("\\A"):
+        rest = pattern[2:]
+    else:
+        return ""
+    if "|" in rest:
+        return ""
+    prefix: list[str] = []
+    i = 0
+    while i < len(rest):
+        character = rest[i]
+        if character in "*?{":
+            # The last character may be absent.
+            return "".join(prefix[:-1])
+        if character == "\\":
+            i += 1
+            if i == len(rest) or (rest[i].isascii() and rest[i].isalnum()):
+                break  # a class, an assertion, a back reference
+            character = rest[i]
+        elif character in "^$.[()+":
+            break
+        prefix.append(character)
+        i += 1
+    return "".join(prefix)
+
+
+def make_regex(path: FieldPath, pattern: str, options: str) -> RegexExpression:
+    """A regex match; BadValue for NUL in the pattern, 51108 for an unknown option, 51091 if it does not compile."""
+    if "\0" in pattern:
+        raise bad_value("Regular expression cannot contain an embedded null byte")
+    return RegexExpression(path, pattern, options)
+
+
+@match_operator("$regex")
+def parse_regex(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{field: {$regex: "pattern" or /pattern/}}` without `$options`."""
+    if isinstance(operand, Regex):
+        return make_regex(path, operand.pattern, operand.options)
+    if isinstance(operand, str):
+        return make_regex(path, operand, "")
+    raise bad_value("$regex has to be a string")
+
+
+@match_operator("$options")
+def parse_regex_with_options(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`$regex` beside `$options`: the operand is [pattern, options, whether $options came first].
+
+    Options in both are refused: 51075, or 51074 if `$options` came first.
+    """
+    if not isinstance(operand, list):
+        raise bad_value("$options needs a $regex")
+    pattern, options, options_first = operand
+    if not isinstance(options, str):
+        raise bad_value("$options has to be a string")
+    if isinstance(pattern, Regex):
+        if pattern.options and (options or not options_first):
+            code = 51074 if options_first else 51075
+            raise CommandError(code, "options set in both $regex and $options")
+        return make_regex(path, pattern.pattern, pattern.options or options)
+    if not isinstance(pattern, str):
+        raise bad_value("$regex has to be a string")
+    return make_regex(path, pattern, options)

@@ -1,0 +1,123 @@
+"""Tests of the whole document, and what only looks like one: `$expr $comment $sampleRate $alwaysTrue $alwaysFalse`.
+
+Also the names that MongoDB has and mongottl does not support.
+"""
+
+import random
+
+from mypy_extensions import i64
+
+from mongottl.document.types import Missing, Value, is_number
+from mongottl.document.walk import read_embedded
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import EvaluationContext, Expression, parse_expression
+from mongottl.query.match.numbers import is_true, whole
+from mongottl.query.match.parser import bad_value, match_operators, root_operator, root_operators
+from mongottl.query.match.tree import (
+    AlwaysFalse,
+    AlwaysTrue,
+    AndExpression,
+    MatchExpression,
+    WholeDocumentExpression,
+)
+
+
+class ExprExpression(WholeDocumentExpression):
+    """`{$expr: expression}`: the expression's value for the document is true in mongod's sense.
+
+    expression: for the planner's rewriting.
+    """
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+        # Used again for each document; an expression never evaluates the filter it stands in.
+        self._evaluation = EvaluationContext()
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        evaluation = self._evaluation
+        evaluation.root = buf if start == 0 else read_embedded(buf, start)
+        value = self.expression.evaluate(evaluation)
+        return not isinstance(value, Missing) and is_true(value)
+
+    def describe(self) -> Value:
+        return {"$expr": self.expression.describe()}
+
+
+class SampleRateExpression(WholeDocumentExpression):
+    """`{$sampleRate: rate}`: a share of the documents, at random."""
+
+    def __init__(self, rate: float, seed: int) -> None:
+        self.rate = rate
+        self._random = random.Random(seed)
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        return self._random.random() < self.rate
+
+    def describe(self) -> Value:
+        return {"$sampleRate": self.rate}
+
+
+@root_operator("$expr")
+def parse_expr(operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{$expr: expression}`. Errors are those of the expression."""
+    return ExprExpression(parse_expression(operand, ctx))
+
+
+@root_operator("$comment")
+def parse_comment(operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{$comment: anything}`: no condition."""
+    return AndExpression([])
+
+
+@root_operator("$alwaysTrue")
+def parse_always_true(operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{$alwaysTrue: 1}`. FailedToParse (9) for another operand, as for `$alwaysFalse`."""
+    _must_be_one(operand, "$alwaysTrue")
+    return AlwaysTrue()
+
+
+@root_operator("$alwaysFalse")
+def parse_always_false(operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{$alwaysFalse: 1}`."""
+    _must_be_one(operand, "$alwaysFalse")
+    return AlwaysFalse()
+
+
+def _must_be_one(operand: Value, name: str) -> None:
+    if not is_number(operand) or whole(operand) != 1:
+        raise CommandError(ErrorCode.FailedToParse, f"{name} must be an integer value of 1")
+
+
+@root_operator("$sampleRate")
+def parse_sample_rate(operand: Value, ctx: ParseContext) -> MatchExpression:
+    """`{$sampleRate: rate}`, rate from 0 to 1. BadValue for anything else.
+
+    The choice is random in the operation's instant: a stopped clock gives the same documents again.
+    """
+    if isinstance(operand, bool) or not is_number(operand):
+        raise bad_value("argument to $sampleRate must be a numeric type")
+    rate = float(str(operand))
+    if not 0.0 <= rate <= 1.0:
+        raise bad_value("numeric argument to $sampleRate must be in [0, 1]")
+    if rate == 1.0:
+        return AndExpression([])
+    if rate == 0.0:
+        return AlwaysFalse()
+    return SampleRateExpression(rate, ctx.now_ms)
+
+
+for _name in ("$where",):
+    root_operators.add_unsupported(_name, "there is no JavaScript engine")
+root_operators.add_unsupported("$text", "there are no text indexes yet")
+for _name in (
+    "$geoIntersects",
+    "$geoWithin",
+    "$near",
+    "$nearSphere",
+    "$geoNear",
+    "$within",
+    "$maxDistance",
+    "$minDistance",
+):
+    match_operators.add_unsupported(_name, "there are no geospatial queries yet")

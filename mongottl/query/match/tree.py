@@ -1,0 +1,506 @@
+"""The tree of a parsed filter: nodes that match raw documents, state their ranges and describe themselves.
+
+    MatchExpression
+    ├── AndExpression, OrExpression, NorExpression   `children`
+    ├── NotExpression                                `child`
+    ├── AlwaysTrue, AlwaysFalse
+    ├── PathExpression                               a leaf on a `path`; its families are in the sibling modules
+    └── WholeDocumentExpression                      $expr, $jsonSchema, $sampleRate: no path, no ranges
+
+How a path reaches values (MongoDB's "implicit array traversal"), for the filter {"a.b": …}:
+
+    {a: {b: 1}}            1                       {a: [{b: 1}, {b: [2, 3]}]}   1, 2, 3, [2, 3]
+    {a: 5}, {}             missing                 {a: [1, [{b: 1}]]}           nothing: no second array level
+    {a: [{}, {b: 1}]}      missing, 1              {a: []}                      nothing at all
+
+A numeric component is a field name in documents and an index in arrays; an array element whose name is both the last
+component and an index is taken whole. A leaf matches if any value that its path reaches does. Missing is one of them.
+
+Positions follow `document.walk`: a value is (buf, type code, offset), a document (buf, start). Nodes hold no state of
+an evaluation, so that a tree may be kept and used again.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.path import FieldPath
+from mongottl.document.types import ARRAY, DOCUMENT, Value
+from mongottl.document.walk import cstring_end, find_field_at, skip_value
+from mongottl.query.match.interval import Interval, complement, everything
+
+# Answers of the position-recording walk besides an array index.
+_NO_MATCH: Final = -2
+_NO_INDEX: Final = -1
+
+
+class MatchDetails:
+    """What a match recorded besides its truth.
+
+    array_index: for the positional `$`: the index of the element that matched, in the outermost array that the path
+    traversed implicitly; -1 if no array was. Of several leaves under an `$and` the last one that has an index counts.
+    """
+
+    def __init__(self) -> None:
+        self.array_index: i64 = -1
+
+
+class MatchExpression:
+    """A node of a filter. The abstract methods here are the contract; see each."""
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        """Whether the document (or array, taken as a document) at `start` matches."""
+        raise NotImplementedError
+
+    def matches(self, doc: bytes) -> bool:
+        """Whether a root document matches."""
+        return self.matches_at(doc, 0)
+
+    def matches_positional_at(self, buf: bytes, start: i64, details: MatchDetails) -> bool:
+        """The same, and records the array index that the positional `$` stands for."""
+        return self.matches_at(buf, start)
+
+    def matches_positional(self, doc: bytes, details: MatchDetails) -> bool:
+        """Whether a root document matches; `details` then holds the index for the positional `$`."""
+        details.array_index = -1
+        return self.matches_positional_at(doc, 0, details)
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        """Whether a value matches where the first component of every path stands for that value itself.
+
+        For `$pull: {a: {$gt: 3}}` (parsed from {"": {$gt: 3}}) and array filters ({"x.b": 1}: x is the element).
+        """
+        raise NotImplementedError
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        """Whether one value matches, without regard to paths and without looking into an array: within $elemMatch."""
+        raise NotImplementedError
+
+    def describe(self) -> Value:
+        """The `parsedQuery` form of explain, as a dict."""
+        raise NotImplementedError
+
+    def simplify(self) -> "MatchExpression":
+        """An equal tree without needless nodes; may change this one."""
+        return self
+
+    def depth(self) -> int:
+        """Levels of the tree; a leaf has one."""
+        return 1
+
+
+def describe_operand(expression: MatchExpression) -> dict[str, Value]:
+    """What stands behind the path of a leaf, or of leaves on one path: {"$gt": 1, "$lt": 5}."""
+    if isinstance(expression, PathExpression):
+        return expression.describe_operand()
+    if isinstance(expression, NotExpression):
+        return {"$not": describe_operand(expression.child)}
+    operand: dict[str, Value] = {}
+    if isinstance(expression, AndExpression):
+        for child in expression.children:
+            operand.update(describe_operand(child))
+    return operand
+
+
+def path_of(expression: MatchExpression) -> FieldPath | None:
+    """The one path that all leaves of an expression written behind a path share; None if there is none."""
+    if isinstance(expression, PathExpression):
+        return expression.path
+    if isinstance(expression, NotExpression):
+        return path_of(expression.child)
+    if isinstance(expression, AndExpression) and expression.children:
+        first = path_of(expression.children[0])
+        for child in expression.children:
+            path = path_of(child)
+            if path is None or first is None or path.dotted != first.dotted:
+                return None
+        return first
+    return None
+
+
+class ListExpression(MatchExpression):
+    """Common to `$and`, `$or` and `$nor`."""
+
+    def __init__(self, children: list[MatchExpression]) -> None:
+        self.children = children
+
+    def name(self) -> str:
+        raise NotImplementedError
+
+    def describe(self) -> Value:
+        described: list[Value] = [child.describe() for child in self.children]
+        return {self.name(): described}
+
+    def depth(self) -> int:
+        deepest = 0
+        for child in self.children:
+            deepest = max(deepest, child.depth())
+        return 1 + deepest
+
+
+class AndExpression(ListExpression):
+    """All children match. Without children it is true: the empty filter."""
+
+    def name(self) -> str:
+        return "$and"
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        return all(child.matches_at(buf, start) for child in self.children)
+
+    def matches_positional_at(self, buf: bytes, start: i64, details: MatchDetails) -> bool:
+        for child in self.children:
+            if not child.matches_positional_at(buf, start, details):
+                details.array_index = -1
+                return False
+        return True
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return all(child.matches_value(buf, type_code, pos) for child in self.children)
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return all(child.matches_single(buf, type_code, pos) for child in self.children)
+
+    def describe(self) -> Value:
+        if not self.children:
+            return {}
+        described: list[Value] = [child.describe() for child in self.children]
+        return {"$and": described}
+
+    def simplify(self) -> MatchExpression:
+        flat: list[MatchExpression] = []
+        for child in self.children:
+            simple = child.simplify()
+            if isinstance(simple, AndExpression):
+                flat.extend(simple.children)
+            elif isinstance(simple, AlwaysFalse):
+                return simple
+            elif not isinstance(simple, AlwaysTrue):
+                flat.append(simple)
+        if len(flat) == 1:
+            return flat[0]
+        self.children = flat
+        return self
+
+
+class OrExpression(ListExpression):
+    """At least one child matches. Records no array index, as mongod does not."""
+
+    def name(self) -> str:
+        return "$or"
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        return any(child.matches_at(buf, start) for child in self.children)
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return any(child.matches_value(buf, type_code, pos) for child in self.children)
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return any(child.matches_single(buf, type_code, pos) for child in self.children)
+
+    def simplify(self) -> MatchExpression:
+        flat: list[MatchExpression] = []
+        for child in self.children:
+            simple = child.simplify()
+            if isinstance(simple, OrExpression):
+                flat.extend(simple.children)
+            elif isinstance(simple, AlwaysTrue):
+                return AndExpression([])
+            elif not isinstance(simple, AlwaysFalse):
+                flat.append(simple)
+        if not flat:
+            return AlwaysFalse()
+        if len(flat) == 1:
+            return flat[0]
+        self.children = flat
+        return self
+
+
+class NorExpression(ListExpression):
+    """No child matches."""
+
+    def name(self) -> str:
+        return "$nor"
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        return all(not child.matches_at(buf, start) for child in self.children)
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return all(not child.matches_value(buf, type_code, pos) for child in self.children)
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return all(not child.matches_single(buf, type_code, pos) for child in self.children)
+
+    def simplify(self) -> MatchExpression:
+        kept: list[MatchExpression] = []
+        for child in self.children:
+            simple = child.simplify()
+            if isinstance(simple, AlwaysTrue):
+                return AlwaysFalse()
+            if not isinstance(simple, AlwaysFalse):
+                kept.append(simple)
+        if not kept:
+            return AndExpression([])
+        self.children = kept
+        return self
+
+
+class NotExpression(MatchExpression):
+    """The child does not match: over the whole path, so that `$ne` means "no value that the path reaches equals"."""
+
+    def __init__(self, child: MatchExpression) -> None:
+        self.child = child
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        return not self.child.matches_at(buf, start)
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return not self.child.matches_value(buf, type_code, pos)
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return not self.child.matches_single(buf, type_code, pos)
+
+    def describe(self) -> Value:
+        path = path_of(self.child)
+        if path is None:
+            described: list[Value] = [self.child.describe()]
+            return {"$nor": described}
+        return {path.dotted: {"$not": describe_operand(self.child)}}
+
+    def simplify(self) -> MatchExpression:
+        child = self.child.simplify()
+        if isinstance(child, AlwaysFalse):
+            return AndExpression([])
+        if isinstance(child, AlwaysTrue):
+            return AlwaysFalse()
+        self.child = child
+        return self
+
+    def depth(self) -> int:
+        return 1 + self.child.depth()
+
+    def intervals(self) -> list[Interval] | None:
+        """The ranges outside which this cannot match, for the path that `path_of` gives; None if nothing is known."""
+        child = self.child
+        if isinstance(child, NotExpression):
+            return None
+        if not isinstance(child, PathExpression):
+            return None
+        intervals = child.intervals()
+        return None if intervals is None else complement(intervals)
+
+
+class AlwaysTrue(MatchExpression):
+    """`{$alwaysTrue: 1}`, and what simplifies to it."""
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        return True
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return True
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return True
+
+    def describe(self) -> Value:
+        return {"$alwaysTrue": 1}
+
+
+class AlwaysFalse(MatchExpression):
+    """`{$alwaysFalse: 1}`, and what simplifies to it, such as `{a: {$in: []}}`."""
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        return False
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return False
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return False
+
+    def describe(self) -> Value:
+        return {"$alwaysFalse": 1}
+
+
+class WholeDocumentExpression(MatchExpression):
+    """A test of the document as a whole; a single value that is no document fails it."""
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return type_code == DOCUMENT and self.matches_at(buf, pos)
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return type_code == DOCUMENT and self.matches_at(buf, pos)
+
+
+class PathExpression(MatchExpression):
+    """A leaf: a test of the values that a path reaches.
+
+    traverse_leaf: whether an array at the end of the path is entered (and then tried as a whole); `$size` and
+    `$elemMatch` take it whole.
+    """
+
+    def __init__(self, path: FieldPath, traverse_leaf: bool = True) -> None:
+        self.path = path
+        self.traverse_leaf = traverse_leaf
+        self._depth: i64 = path.depth
+        self._first: bytes = path.part_bytes[0]
+        self._names: list[bytes] = path.part_bytes
+        self._indexes: list[int] = path.indexes
+
+    def intervals(self) -> list[Interval] | None:
+        """Ascending, disjoint ranges outside which this leaf cannot match, see `interval`. None: nothing is known."""
+        return [everything(exact=False)]
+
+    def describe_operand(self) -> dict[str, Value]:
+        """What stands behind the path: {"$eq": 1}."""
+        raise NotImplementedError
+
+    def describe(self) -> Value:
+        return {self.path.dotted: self.describe_operand()}
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        if self._depth != 1:
+            return self._walk(buf, start, 0)
+        type_code, pos = find_field_at(buf, start, self._first)
+        if type_code == ARRAY and self.traverse_leaf:
+            return self._any_element(buf, pos)
+        return self.matches_single(buf, type_code, pos)
+
+    def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return self._from_value(buf, type_code, pos, 1)
+
+    def _any_element(self, buf: bytes, start: i64) -> bool:
+        """Whether an element of the array at the path's end, or the array itself, passes."""
+        pos: i64 = start + 4
+        while True:
+            type_code: i64 = buf[pos]
+            if type_code == 0:
+                return self.matches_single(buf, ARRAY, start)
+            pos = cstring_end(buf, pos + 1) + 1
+            if self.matches_single(buf, type_code, pos):
+                return True
+            pos = skip_value(buf, type_code, pos)
+
+    def _walk(self, buf: bytes, start: i64, part: i64) -> bool:
+        """Matches the path's components from `part` on within the document at `start`."""
+        while True:
+            type_code, pos = find_field_at(buf, start, self._names[part])
+            part += 1
+            if type_code != DOCUMENT or part == self._depth:
+                return self._from_value(buf, type_code, pos, part)
+            start = pos
+
+    def _from_value(self, buf: bytes, type_code: i64, pos: i64, part: i64) -> bool:
+        """Matches the components from `part` on; the value is what those before it led to."""
+        if part == self._depth:
+            if type_code == ARRAY and self.traverse_leaf:
+                return self._any_element(buf, pos)
+            return self.matches_single(buf, type_code, pos)
+        if type_code == DOCUMENT:
+            return self._walk(buf, pos, part)
+        if type_code == ARRAY:
+            return self._within_array(buf, pos, part)
+        return self.matches_single(buf, 0, -1)
+
+    def _within_array(self, buf: bytes, start: i64, part: i64) -> bool:
+        wanted: i64 = i64(self._indexes[part])
+        last = part + 1 == self._depth
+        index: i64 = 0
+        pos: i64 = start + 4
+        while True:
+            type_code: i64 = buf[pos]
+            if type_code == 0:
+                return False
+            pos = cstring_end(buf, pos + 1) + 1
+            if type_code == DOCUMENT and self._walk(buf, pos, part):
+                return True
+            if index == wanted:
+                if last:
+                    if self.matches_single(buf, type_code, pos):
+                        return True
+                elif type_code == DOCUMENT:
+                    if self._walk(buf, pos, part + 1):
+                        return True
+                elif type_code == ARRAY and self._within_array(buf, pos, part + 1):
+                    return True
+            pos = skip_value(buf, type_code, pos)
+            index += 1
+
+    # The same walk once more, which also tells the array index; kept apart so that the plain one stays fast.
+
+    def matches_positional_at(self, buf: bytes, start: i64, details: MatchDetails) -> bool:
+        index = self._index_walk(buf, start, 0)
+        if index == _NO_MATCH:
+            return False
+        if index != _NO_INDEX:
+            details.array_index = index
+        return True
+
+    def single_index(self, buf: bytes, type_code: i64, pos: i64) -> i64:
+        """-2 if a value does not pass, else -1 or the index that the test itself found ($elemMatch)."""
+        return _NO_INDEX if self.matches_single(buf, type_code, pos) else _NO_MATCH
+
+    def _index_walk(self, buf: bytes, start: i64, part: i64) -> i64:
+        type_code, pos = find_field_at(buf, start, self._names[part])
+        part += 1
+        if part == self._depth:
+            if type_code == ARRAY and self.traverse_leaf:
+                return self._index_of_element(buf, pos)
+            return self.single_index(buf, type_code, pos)
+        if type_code == DOCUMENT:
+            return self._index_walk(buf, pos, part)
+        if type_code == ARRAY:
+            return self._index_within_array(buf, pos, part)
+        return self.single_index(buf, 0, -1)
+
+    def _index_of_element(self, buf: bytes, start: i64) -> i64:
+        index: i64 = 0
+        pos: i64 = start + 4
+        while True:
+            type_code: i64 = buf[pos]
+            if type_code == 0:
+                return self.single_index(buf, ARRAY, start)
+            pos = cstring_end(buf, pos + 1) + 1
+            if self.matches_single(buf, type_code, pos):
+                return index
+            pos = skip_value(buf, type_code, pos)
+            index += 1
+
+    def _index_within_array(self, buf: bytes, start: i64, part: i64) -> i64:
+        wanted: i64 = i64(self._indexes[part])
+        last = part + 1 == self._depth
+        index: i64 = 0
+        pos: i64 = start + 4
+        while True:
+            type_code: i64 = buf[pos]
+            if type_code == 0:
+                return _NO_MATCH
+            pos = cstring_end(buf, pos + 1) + 1
+            if type_code == DOCUMENT and self._index_walk(buf, pos, part) != _NO_MATCH:
+                return index
+            if index == wanted:
+                if last:
+                    if self.single_index(buf, type_code, pos) != _NO_MATCH:
+                        return index
+                else:
+                    # A component that names the index explicitly is no implicit traversal: what lies below decides.
+                    below: i64 = _NO_MATCH
+                    if type_code == DOCUMENT:
+                        below = self._index_walk(buf, pos, part + 1)
+                    elif type_code == ARRAY:
+                        below = self._index_within_array(buf, pos, part + 1)
+                    if below != _NO_MATCH:
+                        return below
+            pos = skip_value(buf, type_code, pos)
+            index += 1
+
+
+class LeafTest(PathExpression):
+    """A leaf that also needs the shape of `describe_operand` only: {name: operand}."""
+
+    def __init__(self, path: FieldPath, name: str, operand: Value, traverse_leaf: bool = True) -> None:
+        super().__init__(path, traverse_leaf)
+        self.operator = name
+        self.operand = operand
+
+    def describe_operand(self) -> dict[str, Value]:
+        return {self.operator: self.operand}
