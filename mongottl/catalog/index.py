@@ -337,9 +337,8 @@ def checked_date_ttl(value: Value) -> int:
             ErrorCode.TypeMismatch,
             f"TTL index 'expireAfterSeconds' option must be numeric, but received a type of {type_name(type_code_of(value))}",
         )
-    number = value.to_decimal() if isinstance(value, Decimal128) else value
-    if not isinstance(number, (int, float)):
-        number = int(number) if number.is_finite() else float(number)
+    number = float(value.to_decimal()) if isinstance(value, Decimal128) else value
+    assert isinstance(number, (int, float))
     if number != number:
         number = MAX_EXPIRE_AFTER_SECONDS  # NaN counts as the maximum since MongoDB 5.0.14
     if number < 0:

@@ -10,6 +10,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.render import render_document
 from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, Value, type_name
+from mongottl.document.validate import check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.expiry import arm_record, arm_records, delete_records
@@ -58,6 +59,8 @@ def _with_id_first(document: bytes) -> bytes:
 
 
 def check_size(document: bytes) -> None:
+    """BSONObjectTooLarge (10334) beyond 16 MiB, Overflow (15) beyond 100 levels: what may not be stored."""
+    check_depth(document)
     if len(document) > MAX_DOCUMENT_BYTES:
         raise WriteError(
             ErrorCode.BSONObjectTooLarge,

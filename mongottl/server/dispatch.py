@@ -13,7 +13,7 @@ from mongottl.commands.concerns import check_read_concern, check_write_concern
 from mongottl.commands.request import GenericArguments, session_key
 from mongottl.document.build import encode
 from mongottl.document.types import DOCUMENT, MISSING, Value
-from mongottl.document.validate import validate_document
+from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
 from mongottl.document.walk import find_field_at, first_field_name
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
 from mongottl.exec.client import ClientInfo
@@ -46,7 +46,7 @@ class Dispatcher:
         try:
             body = message.body if isinstance(message, OpMsg) else _query_body(message)
             sequences = message.sequences if isinstance(message, OpMsg) else []
-            validate_document(body)
+            validate_document(body, MAX_MESSAGE_DEPTH)
             name = first_field_name(body)
             if isinstance(message, OpQuery) and name not in _HANDSHAKES:
                 raise CommandError(

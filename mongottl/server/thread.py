@@ -1,8 +1,8 @@
 """A server in a thread of its own, for tests and scripts that are not written with trio.
 
-    with start_server() as server:
-        MongoClient(server.uri)
-        server.clock.advance(3600)
+with start_server() as server:
+    MongoClient(server.uri)
+    server.clock.advance(3600)
 """
 
 import threading
