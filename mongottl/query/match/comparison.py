@@ -258,11 +258,11 @@ class InExpression(PathExpression):
         self._numbers: set[object] = set()
         self._texts: set[bytes] = set()
         self._oids: set[bytes] = set()
-        self._null = False
+        self._has_null = False
         self._others: list[ComparisonExpression] = []
         for value in self.values:
             if value is None:
-                self._null = True
+                self._has_null = True
             elif isinstance(value, str):
                 self._texts.add(value.encode("utf-8"))
             elif isinstance(value, ObjectId):
@@ -291,7 +291,7 @@ class InExpression(PathExpression):
             if self._oids and buf[pos : pos + 12] in self._oids:
                 return True
         elif type_code == 0 or type_code == NULL:
-            if self._null:
+            if self._has_null:
                 return True
         else:
             # Rare types, of which some equal a value of a common one: decimals, symbols.
