@@ -495,7 +495,8 @@ class ContractSortedData(SortedDataInterface):
         assert self.unique, "insert: DuplicateKey from sorted data that is not unique"
         key, record_id = entries[error.position]
         assert error.key == key and error.existing_record_id != record_id
-        assert (key, error.existing_record_id) in [*before, *entries[: error.position]], "insert: no such holder"
+        holders = before + entries[: error.position]
+        assert (key, error.existing_record_id) in holders, "insert: no such holder"
 
     def _check_unique(self, entries: list[IndexEntry]) -> None:
         if self.unique:
