@@ -3,7 +3,7 @@
     parser      from the specification to the tree, and mongod's many rules for it
     plan        what is applied: the fast form for root fields, the general form
     nodes       the tree: inclusion, exclusion, computed fields
-    arrays      $slice and the positional operator, after the fields are chosen
+    arrays      $slice and the positional operator
 
 `$project` and `find` share all of this. Nothing here reads storage or knows what matched, except by MatchDetails.
 """

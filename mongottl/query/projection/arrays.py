@@ -1,4 +1,4 @@
-"""What `find` projections do to arrays after the fields have been chosen: `$slice` and the positional `path.$`."""
+"""What `find` projections do to arrays besides choosing fields: `$slice` and the positional `path.$`."""
 
 from mypy_extensions import i64
 
@@ -11,7 +11,7 @@ from mongottl.query.match.tree import MatchDetails
 
 
 class ArrayStep:
-    """Rewrites the arrays at a path of an already projected document.
+    """Rewrites the arrays at a path of a document.
 
     parts: the components of the path.
     """

@@ -7,7 +7,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import skip_value
 from mongottl.query.expr.base import EvaluationContext
 from mongottl.query.match.tree import MatchDetails
-from mongottl.query.projection.arrays import ArrayStep
+from mongottl.query.projection.arrays import ArrayStep, PositionalStep
 from mongottl.query.projection.nodes import ProjectionNode
 
 
@@ -101,20 +101,28 @@ class RootProjection(Projection):
 
 
 class TreeProjection(Projection):
-    """Any projection: fields chosen and computed by a tree, then arrays rewritten."""
+    """Any projection: fields chosen and computed by a tree.
+
+    The positional operator comes before that, since an inclusion may drop elements and so shift the index that the
+    filter found; `$slice` comes after. Expressions see the document as it was.
+    """
 
     def __init__(self, spec: bytes, kind: str, root: ProjectionNode, steps: list[ArrayStep]) -> None:
         super().__init__(spec, kind)
         self.root = root
-        self.steps = steps
+        self.steps_before: list[ArrayStep] = [step for step in steps if isinstance(step, PositionalStep)]
+        self.steps_after: list[ArrayStep] = [step for step in steps if not isinstance(step, PositionalStep)]
         self.context = EvaluationContext()
 
     def apply(self, doc: bytes, details: MatchDetails | None = None, metadata: dict[str, Value] | None = None) -> bytes:
         ev = self.context
         ev.root = doc
         ev.metadata = {} if metadata is None else metadata
-        result = self.root.project(doc, 0, ev)
-        for step in self.steps:
+        source = doc
+        for step in self.steps_before:
+            source = step.apply(source, details)
+        result = self.root.project(source, 0, ev)
+        for step in self.steps_after:
             result = step.apply(result, details)
         return result
 
