@@ -2,8 +2,8 @@
 
 Each component of an index pattern is a path. Where a path runs through an array, the document has one key per element
 (the index is then multikey); paths that share the array are taken from the same element. Two different arrays in one
-compound key are refused: CannotIndexParallelArrays (171). A missing field is keyed as null, an empty array as undefined.
-A numeric component names an element of an array where there is one with that number.
+compound key are refused: CannotIndexParallelArrays (171). A missing field is keyed as null, an empty array as
+undefined. A numeric component names an element of an array where there is one with that number.
 
     pattern {"a.b": 1, c: -1}, document {a: [{b: 1}, {b: 2}], c: 9}    ->    keys (1, 9) and (2, 9)
 

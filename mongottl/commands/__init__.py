@@ -6,6 +6,7 @@ Commands turn a typed request into calls of `exec` and a reply. They open no soc
 from mongottl.commands import (
     clock,
     collections,
+    collmod,
     databases,
     diagnostics,
     explain,
@@ -21,6 +22,7 @@ from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSp
 FAMILIES = (
     clock,
     collections,
+    collmod,
     databases,
     diagnostics,
     explain,

@@ -24,8 +24,8 @@ from mongottl.commands.request import (
 )
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.compare import compare_values
-from mongottl.document.render import render_document, render_value
-from mongottl.document.types import MISSING, BinData, Undefined, Value, integer, is_number, type_code_of, type_name
+from mongottl.document.render import render_document
+from mongottl.document.types import MISSING, Value, integer, type_code_of, type_name
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
@@ -234,9 +234,7 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
         described = describe_collection(collection, request.name_only)
         if match.matches(described):
             documents.append(described)
-    return listing_reply(
-        op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor
-    )
+    return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
 
 
 def describe_collection(collection: Collection, name_only: bool) -> bytes:

@@ -1,1 +1,284 @@
-"""createIndexes, listIndexes, dropIndexes."""
+"""createIndexes, listIndexes, dropIndexes.
+
+Source: MongoDB's command reference for each; for indexes on `_ts` with `expireAfterSeconds`, which set a collection's
+default TTL, Microsoft's TTL articles for Azure Cosmos DB for MongoDB.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescriptor
+from mongottl.catalog.index_spec import parse_index_spec
+from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.commands.listing import listing_reply
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.render import render_document
+from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps, Wait
+from mongottl.exec.expiry import rearm_collection
+from mongottl.exec.index_build import build_indexes
+
+# How often a createIndexes looks whether the same index, which another one is building, is ready.
+_BUILD_POLL_S: Final = 0.01
+
+
+class CreateIndexesRequest(NamedTuple):
+    collection: Annotated[str, Field("createIndexes", COLLECTION)]
+    indexes: Annotated[list[bytes], Field("indexes", DOCUMENTS)]
+    commit_quorum: Annotated[Value, Field("commitQuorum", ANY)] = None
+    ignore_unknown: Annotated[bool, Field("ignoreUnknownIndexOptions", BOOL_FIELD)] = False
+    return_on_start: Annotated[bool, Field("returnOnStart", BOOL_FIELD)] = False
+
+
+@command("createIndexes", CreateIndexesRequest, help="Builds indexes, all or none of those named.", writes=True)
+def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps[Reply]:
+    """`{numIndexesBefore, numIndexesAfter, createdCollectionAutomatically}`, and a note when there was nothing to do.
+
+    Makes the collection if need be. IndexOptionsConflict (85) and IndexKeySpecsConflict (86) for indexes that would
+    clash with one that is there; see `catalog.index_spec.parse_index_spec` for specifications that are wrong in
+    themselves. A bad request changes nothing.
+    """
+    name = request.collection
+    check_database_name(op.database)
+    check_collection_name(op.database, name)
+    if not request.indexes:
+        raise CommandError(ErrorCode.BadValue, "Must specify at least one index to create")
+    _check_commit_quorum(request.commit_quorum)
+    wanted = [parse_index_spec(spec, request.ignore_unknown) for spec in request.indexes]
+    refusal = op.service.dialect.date_ttl_refusal
+    if refusal is not None and any(descriptor.expire_after_s is not None for descriptor in wanted):
+        raise CommandError(ErrorCode.BadValue, refusal)
+    return _create(op, name, wanted)
+
+
+def _check_commit_quorum(quorum: Value) -> None:
+    """TypeMismatch (14) for what is no number of members and no mode; with one member all of them mean the same."""
+    if quorum is not None and not isinstance(quorum, str) and not is_number(quorum):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field 'createIndexes.commitQuorum' is the wrong type '{type_name(type_code_of(quorum))}',"
+            " expected types '[string, int]'",
+        )
+
+
+def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor]) -> Steps[Reply]:
+    collection = op.catalog.lookup(op.database, name)
+    created = collection is None
+    if collection is None:
+        op.catalog.check_new_name(op.database, name)
+        _new_indexes(f"{op.database}.{name}", None, wanted)  # refuses what clashes before anything is made
+        collection = op.catalog.create_collection(op.database, name, EMPTY_DOCUMENT)
+        op.service.note_write()
+    while True:
+        new, building = _new_indexes(collection.namespace, collection, wanted)
+        if not building:
+            break
+        yield Wait(_BUILD_POLL_S)
+        op.check_interrupt()
+        if collection.dropped:
+            raise CommandError(ErrorCode.IndexBuildAborted, f"Index build failed: {collection.namespace} was dropped")
+    before = _ready(collection)
+    if new:
+        yield from build_indexes(op, collection, new)
+        if any(_has_ttl(descriptor) for descriptor in new):
+            yield from rearm_collection(op.service, collection.number)
+    reply: dict[str, Value] = {
+        "numIndexesBefore": before,
+        "numIndexesAfter": before + len(new),
+        "createdCollectionAutomatically": created,
+    }
+    if not new:
+        reply["note"] = "all indexes already exist"
+    return reply
+
+
+def _ready(collection: Collection) -> int:
+    return sum(1 for index in collection.indexes if index.ready)
+
+
+def _has_ttl(descriptor: IndexDescriptor) -> bool:
+    return descriptor.is_ttl_setting or descriptor.expire_after_s is not None
+
+
+def _new_indexes(
+    namespace: str, collection: Collection | None, wanted: list[IndexDescriptor]
+) -> tuple[list[IndexDescriptor], bool]:
+    """Those of `wanted` that are not there yet, and whether one of the others is still being built.
+
+    collection: None where it is to be made. CannotCreateIndex (67) if there would be too many, 85 and 86 for clashes.
+    """
+    entries = [] if collection is None else collection.indexes
+    known = [index.descriptor for index in entries]
+    unfinished = {index.name for index in entries if not index.ready}
+    new: list[IndexDescriptor] = []
+    building = False
+    for descriptor in wanted:
+        if descriptor.is_id:
+            continue
+        same = _identical(descriptor, known)
+        if same is None:
+            if _identical(descriptor, new) is not None:
+                raise CommandError(ErrorCode.IndexAlreadyExists, f"Identical index already exists: {descriptor.name}")
+            new.append(descriptor)
+        elif same.name in unfinished:
+            building = True
+    others = len(known) if collection is not None else 1
+    if others + len(new) > MAX_INDEXES:
+        raise CommandError(
+            ErrorCode.CannotCreateIndex,
+            f"add index fails, too many indexes for {namespace} key:{render_document(new[-1].key)}",
+        )
+    return new, building
+
+
+def _identical(descriptor: IndexDescriptor, known: list[IndexDescriptor]) -> IndexDescriptor | None:
+    """The one of `known` that this index is, or None if it is none and clashes with none."""
+    for other in known:
+        if other.name == descriptor.name:
+            compared = descriptor.compared_with(other)
+            if compared == IDENTICAL:
+                return other
+            if compared == DIFFERENT:
+                raise CommandError(
+                    ErrorCode.IndexKeySpecsConflict,
+                    "An existing index has the same name as the requested index. When index names are not specified,"
+                    " they are auto generated and can cause conflicts. Please refer to our documentation."
+                    f" {_both(descriptor, other)}",
+                )
+            raise CommandError(
+                ErrorCode.IndexOptionsConflict,
+                "An equivalent index already exists with the same name but different options."
+                f" {_both(descriptor, other)}",
+            )
+    for other in known:
+        compared = descriptor.compared_with(other)
+        if compared == IDENTICAL:
+            raise CommandError(
+                ErrorCode.IndexOptionsConflict, f"Index already exists with a different name: {other.name}"
+            )
+        if compared != DIFFERENT:
+            raise CommandError(
+                ErrorCode.IndexOptionsConflict,
+                f"An equivalent index already exists with a different name and options. {_both(descriptor, other)}",
+            )
+        if descriptor.is_ttl_setting and other.is_ttl_setting:
+            raise CommandError(
+                ErrorCode.IndexOptionsConflict,
+                f"The default TTL of a collection is set once, and index {other.name} sets it."
+                f" {_both(descriptor, other)}",
+            )
+    return None
+
+
+def _both(requested: IndexDescriptor, existing: IndexDescriptor) -> str:
+    return f"Requested index: {render_document(requested.spec)}, existing index: {render_document(existing.spec)}"
+
+
+class ListIndexesRequest(NamedTuple):
+    collection: Annotated[str, Field("listIndexes", COLLECTION)]
+    cursor: Annotated[bytes, Field("cursor", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    include_build_uuids: Annotated[bool, Field("includeBuildUUIDs", BOOL_FIELD)] = False
+    include_index_build_info: Annotated[bool, Field("includeIndexBuildInfo", BOOL_FIELD)] = False
+
+
+@command("listIndexes", ListIndexesRequest, help="The indexes of a collection, as a cursor.")
+def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Reply]:
+    """Specifications, `_id` first, those being built included. NamespaceNotFound (26) without collection."""
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is None:
+        raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")
+    specs = [index.descriptor.spec for index in collection.indexes]
+    return listing_reply(op, "listIndexes", collection.namespace, specs, request.cursor)
+
+
+class DropIndexesRequest(NamedTuple):
+    collection: Annotated[str, Field("dropIndexes", COLLECTION)]
+    what: Annotated[Value, Field("index", ANY)] = MISSING
+
+
+@command(
+    "dropIndexes",
+    DropIndexesRequest,
+    help="Drops indexes: by name, names or key, or all but _id with '*'.",
+    aliases=("deleteIndexes",),
+    writes=True,
+)
+def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Reply]:
+    """`{nIndexesWas}`. IndexNotFound (27), AmbiguousIndexKeyPattern (181), InvalidOptions (72) for the `_id` index.
+
+    Of several names all must be right, or nothing is dropped. Dropping the `_ts` index with `expireAfterSeconds`
+    switches TTL off: what is expired and not purged yet comes back.
+    """
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection)
+    if request.what is MISSING:
+        raise CommandError(40414, "BSON field 'dropIndexes.index' is missing but a required field")
+    _check_index_type(request.what)
+    if collection is None:
+        raise CommandError(ErrorCode.NamespaceNotFound, f"ns not found {op.database}.{request.collection}")
+    return _drop(op, collection, request.what)
+
+
+def _check_index_type(index: Value) -> None:
+    named = "dropIndexes.index"
+    value = index
+    if isinstance(index, list):
+        value = ""
+        for place, item in enumerate(index):
+            if not isinstance(item, str):
+                named = f"dropIndexes.index.{place}"
+                value = item
+                break
+    if not isinstance(value, (str, bytes)) or (isinstance(index, list) and isinstance(value, bytes)):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field '{named}' is the wrong type '{type_name(type_code_of(value))}',"
+            " expected types '[string, object, array]'",
+        )
+
+
+def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[Reply]:
+    before = len(collection.indexes)
+    reply: dict[str, Value] = {"nIndexesWas": before}
+    removed: list[IndexEntry] = []
+    if index in ("*", ["*"]):
+        removed = [entry for entry in collection.indexes if not entry.descriptor.is_id]
+        reply["msg"] = "non-_id indexes dropped for collection"
+    elif isinstance(index, bytes):
+        removed = [_by_key(collection, index)]
+    else:
+        names = index if isinstance(index, list) else [index]
+        for name in names:
+            entry = collection.index_named(str(name))
+            if entry is None:
+                raise CommandError(ErrorCode.IndexNotFound, f"index not found with name [{name}]")
+            if entry not in removed:
+                removed.append(entry)
+    if any(entry.descriptor.is_id for entry in removed):
+        raise CommandError(ErrorCode.InvalidOptions, "cannot drop _id index")
+    if removed:
+        op.catalog.remove_indexes(collection, removed)
+        op.service.note_write()
+        if any(_has_ttl(entry.descriptor) for entry in removed):
+            yield from rearm_collection(op.service, collection.number)
+    return reply
+
+
+def _by_key(collection: Collection, key: bytes) -> IndexEntry:
+    found = [entry for entry in collection.indexes if entry.descriptor.has_key(key)]
+    if not found:
+        raise CommandError(ErrorCode.IndexNotFound, f"can't find index with key: {render_document(key)}")
+    if len(found) > 1:
+        conflicting = ", ".join(render_document(entry.descriptor.spec) for entry in found)
+        raise CommandError(
+            ErrorCode.AmbiguousIndexKeyPattern,
+            f"{len(found)} indexes found for key: {render_document(key)}, identify by name instead."
+            f" Conflicting indexes: {conflicting}",
+        )
+    return found[0]

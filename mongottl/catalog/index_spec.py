@@ -1,0 +1,413 @@
+"""What `createIndexes` accepts: index specifications, checked and normalised.
+
+Source: MongoDB's createIndexes reference, with the error codes that MongoDB 8.2 gives; for `expireAfterSeconds` on
+`_ts`, the Cosmos rules (see `ttl.policy.parse_default_ttl`).
+"""
+
+from typing import Final
+
+from mongottl.catalog.index import ID_INDEX_NAME, TS_FIELD, IndexDescriptor, id_index_spec
+from mongottl.document.build import encode_fields
+from mongottl.document.render import render_document, render_value
+from mongottl.document.types import DOCUMENT, Decimal128, Regex, Value, is_number, type_code_of, type_name
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+from mongottl.query.match.numbers import is_true, truncated, whole
+from mongottl.ttl.policy import parse_default_ttl
+
+MAX_COMPOUND_FIELDS: Final = 32
+MAX_EXPIRE_AFTER_SECONDS: Final = 2147483647
+TOO_MANY_COMPOUND_KEYS: Final = 13103
+
+_BOOLEAN_OPTIONS: Final = ("unique", "sparse", "background", "hidden", "prepareUnique")
+# Options that we know and cannot honour yet: the type each must have, and what it belongs to.
+_REFUSED_OPTIONS: Final = {
+    "collation": ("object", "collations"),
+    "wildcardProjection": ("object", "wildcard indexes"),
+    "weights": ("", "text indexes"),
+    "default_language": ("string", "text indexes"),
+    "language_override": ("string", "text indexes"),
+    "textIndexVersion": ("number", "text indexes"),
+    "2dsphereIndexVersion": ("number", "geospatial indexes"),
+    "bits": ("number", "geospatial indexes"),
+    "min": ("number", "geospatial indexes"),
+    "max": ("number", "geospatial indexes"),
+    "bucketSize": ("number", "geospatial indexes"),
+    "clustered": ("", "clustered indexes"),
+    "columnstoreProjection": ("object", "column store indexes"),
+}
+# Left over from old versions; MongoDB takes and drops them too, save the last, which concerns its own engine.
+_IGNORED_OPTIONS: Final = ("ns", "dropDups", "storageEngine")
+_KNOWN_PLUGINS: Final = ("text", "2dsphere", "2d", "hashed", "geoHaystack", "columnstore")
+# What an `_id` index may have said of it.
+_ID_INDEX_OPTIONS: Final = ("key", "name", "v", "ns", "collation")
+_PARTIAL_OPERATORS: Final = ("$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists")
+_PARTIAL_ROOTS: Final = ("$and", "$or")
+
+
+def parse_index_spec(spec: bytes, ignore_unknown: bool = False) -> IndexDescriptor:
+    """An element of createIndexes' `indexes`.
+
+    ignore_unknown: drop options that do not exist (`ignoreUnknownIndexOptions`).
+    FailedToParse (9) for missing `key` or `name`; CannotCreateIndex (67) for a pattern that cannot be an index, and for
+    a TTL that is none; TypeMismatch (14) for an option of the wrong type; InvalidIndexSpecificationOption (197) for an
+    unknown one; BadValue (2) for a TTL out of range on `_ts`, as Cosmos; CommandNotSupported (115) for what we lack.
+    """
+    try:
+        return _parse(spec, ignore_unknown)
+    except CommandError as error:
+        raise CommandError(
+            error.code,
+            f"Error in specification {render_document(spec)} :: caused by :: {error.message}",
+            error.details,
+        ) from None
+
+
+def check_id_index_spec(spec: bytes) -> None:
+    """`idIndex` of `create`: it can only be what the `_id` index is anyhow. The errors of `parse_index_spec`, and
+    BadValue (2) for another key."""
+    key = _key_of(spec)
+    if not _is_id_key(key):
+        raise CommandError(
+            ErrorCode.BadValue, f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_document(key)}"
+        )
+    parse_index_spec(spec)
+
+
+def _key_of(spec: bytes) -> bytes:
+    for name, value in fields(spec):
+        if name == "key":
+            if not isinstance(value, bytes):
+                raise _wrong_type(name, value, "object")
+            return value
+    raise _missing("key")
+
+
+def _missing(option: str) -> CommandError:
+    return CommandError(
+        ErrorCode.FailedToParse, f"The '{option}' field is a required property of an index specification"
+    )
+
+
+def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
+    key: bytes | None = None
+    name: str | None = None
+    version = 2
+    options: list[tuple[str, Value]] = []
+    refused = ""
+    for option, value in fields(spec):
+        if option == "key":
+            key = _checked_pattern_type(value)
+        elif option == "name":
+            if not isinstance(value, str):
+                raise _wrong_type(option, value, "string")
+            name = value
+        elif option == "v":
+            version = _checked_version(value)
+        elif option in _BOOLEAN_OPTIONS:
+            if not isinstance(value, bool) and not is_number(value):
+                raise _wrong_type(option, value, "bool")
+            options.append((option, is_true(value)))
+        elif option == "expireAfterSeconds":
+            options.append((option, value))
+        elif option == "partialFilterExpression":
+            if not isinstance(value, bytes):
+                raise _wrong_type(option, value, "object")
+            options.append((option, value))
+        elif option in _REFUSED_OPTIONS:
+            expected = _REFUSED_OPTIONS[option][0]
+            if expected and not _is_of_type(value, expected):
+                raise _wrong_type(option, value, expected)
+            if not _is_simple_collation(option, value):
+                refused = refused or option
+        elif option not in _IGNORED_OPTIONS and not ignore_unknown:
+            raise CommandError(
+                ErrorCode.InvalidIndexSpecificationOption,
+                f"The field '{option}' is not valid for an index specification. Specification: {render_document(spec)}",
+            )
+    if key is None:
+        raise _missing("key")
+    if name is None:
+        raise _missing("name")
+    if refused:
+        raise _refusal(refused, key)
+    _check_key(key, any(option == "expireAfterSeconds" for option, _ in options))
+    _check_name(name)
+    if _is_id_key(key):
+        return _id_index(spec)
+    if name == ID_INDEX_NAME:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"The index name '{ID_INDEX_NAME}' is reserved for the _id index, which must have key pattern {{_id: 1}},"
+            f" found key: {render_document(key)}",
+        )
+    checked: list[tuple[str, Value]] = [("v", version), ("key", key), ("name", name)]
+    checked.extend(_checked_options(key, options))
+    return IndexDescriptor(encode_fields(checked))
+
+
+def _checked_pattern_type(value: Value) -> bytes:
+    if not isinstance(value, bytes):
+        raise _wrong_type("key", value, "object")
+    seen: set[str] = set()
+    for path, _ in fields(value):
+        if path in seen:
+            raise CommandError(
+                ErrorCode.BadValue,
+                f"The field '{path}' appears multiple times in the index key pattern {render_document(value)}",
+            )
+        seen.add(path)
+    return value
+
+
+def _checked_version(value: Value) -> int:
+    if not is_number(value):
+        raise _wrong_type("v", value, "number")
+    version = whole(value)
+    if version is None:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"Index version must be representable as a 32-bit integer, but got {render_value(value)}",
+        )
+    if version not in (1, 2):
+        raise CommandError(
+            ErrorCode.CannotCreateIndex, f"Invalid index specification; cannot create an index v: {version}"
+        )
+    return version
+
+
+def _check_name(name: str) -> None:
+    if name == "":
+        raise CommandError(ErrorCode.CannotCreateIndex, "index name cannot be empty")
+    if "\0" in name:
+        raise CommandError(ErrorCode.CannotCreateIndex, "index name cannot contain NUL bytes")
+    if name == "*":
+        raise CommandError(ErrorCode.BadValue, "The index name '*' is not valid.")
+
+
+def _is_of_type(value: Value, expected: str) -> bool:
+    if expected == "object":
+        return isinstance(value, bytes)
+    if expected == "string":
+        return isinstance(value, str)
+    return is_number(value)
+
+
+def _is_simple_collation(option: str, value: Value) -> bool:
+    """Whether this is the one collation there is. BadValue (2) for a document that names no locale."""
+    if option != "collation" or not isinstance(value, bytes):
+        return False
+    options = dict(fields(value))
+    if "locale" not in options:
+        raise CommandError(ErrorCode.BadValue, 'Missing expected field "locale"')
+    return options == {"locale": "simple"}
+
+
+def _refusal(option: str, key: bytes) -> CommandError:
+    plugins = [direction for _, direction in fields(key) if isinstance(direction, str)]
+    if option == "weights" and "text" not in plugins:
+        return CommandError(ErrorCode.CannotCreateIndex, 'the field "weights" can only be specified with text indexes')
+    if option == "wildcardProjection" and "$**" not in [path.rpartition(".")[2] for path, _ in fields(key)]:
+        return CommandError(ErrorCode.BadValue, "The field 'wildcardProjection' is only allowed in an 'wildcard' index")
+    return CommandError(
+        ErrorCode.CommandNotSupported,
+        f"The index option '{option}' is not supported: no {_REFUSED_OPTIONS[option][1]} yet",
+    )
+
+
+def _wrong_type(option: str, value: Value, expected: str) -> CommandError:
+    return CommandError(
+        ErrorCode.TypeMismatch,
+        f"The field '{option}' must be of type {expected}, but got {type_name(type_code_of(value))}",
+    )
+
+
+def _is_id_key(key: bytes) -> bool:
+    """Whether this is the pattern of the `_id` index. BadValue (2) for the same upside down."""
+    pattern = fields(key)
+    if len(pattern) != 1 or pattern[0][0] != "_id":
+        return False
+    direction = truncated(pattern[0][1])
+    if direction == -1:
+        raise CommandError(
+            ErrorCode.BadValue, f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_document(key)}"
+        )
+    return direction == 1
+
+
+def _id_index(spec: bytes) -> IndexDescriptor:
+    for option, _ in fields(spec):
+        if option not in _ID_INDEX_OPTIONS:
+            raise CommandError(
+                ErrorCode.InvalidIndexSpecificationOption,
+                f"The field '{option}' is not valid for an _id index specification. Specification:"
+                f" {render_document(spec)}",
+            )
+    return IndexDescriptor(id_index_spec())
+
+
+def _check_key(key: bytes, has_ttl: bool) -> None:
+    pattern = fields(key)
+    if not pattern:
+        raise CommandError(ErrorCode.CannotCreateIndex, "Index keys cannot be an empty object.")
+    if len(pattern) > MAX_COMPOUND_FIELDS:
+        raise CommandError(TOO_MANY_COMPOUND_KEYS, "too many compound keys")
+    if has_ttl and len(pattern) > 1:
+        raise CommandError(
+            ErrorCode.CannotCreateIndex, "TTL indexes are single-field indexes, compound indexes do not support TTL"
+        )
+    for path, direction in pattern:
+        _check_direction(direction)
+        _check_path(path)
+    for path, direction in pattern:
+        if isinstance(direction, str) and not (has_ttl and path == TS_FIELD):
+            raise CommandError(ErrorCode.CommandNotSupported, f"Indexes of type '{direction}' are not supported yet")
+        if isinstance(direction, str):
+            raise CommandError(
+                ErrorCode.CannotCreateIndex, f"An index on '{TS_FIELD}' with TTL cannot be of type '{direction}'"
+            )
+        if path.rpartition(".")[2] == "$**":
+            raise CommandError(ErrorCode.CommandNotSupported, "Wildcard indexes are not supported yet")
+
+
+def _check_direction(direction: Value) -> None:
+    if isinstance(direction, str):
+        if direction == "":
+            raise CommandError(ErrorCode.CannotCreateIndex, "Values in the index key pattern cannot be empty strings")
+        if direction == "wildcard":
+            raise CommandError(7246202, "The index type 'wildcard' is for internal use: name the path '$**' instead")
+        if direction not in _KNOWN_PLUGINS:
+            raise CommandError(ErrorCode.CannotCreateIndex, f"Unknown index plugin '{direction}'")
+        return
+    if not is_number(direction):
+        raise CommandError(
+            ErrorCode.CannotCreateIndex,
+            "Values in v:2 index key pattern cannot be of type"
+            f" {type_name(type_code_of(direction))}. Only numbers > 0, numbers < 0, and strings are allowed.",
+        )
+    number = direction.to_decimal() if isinstance(direction, Decimal128) else direction
+    if number != number:
+        raise CommandError(ErrorCode.CannotCreateIndex, "Values in the index key pattern cannot be NaN.")
+    if number == 0:
+        raise CommandError(ErrorCode.CannotCreateIndex, "Values in the index key pattern cannot be 0.")
+
+
+def _check_path(path: str) -> None:
+    parts = path.split(".")
+    for place, part in enumerate(parts):
+        if part == "":
+            raise CommandError(ErrorCode.CannotCreateIndex, "Index keys cannot contain an empty field.")
+        if part == "$**" and place == len(parts) - 1:
+            return
+        # The parts of a DBRef begin with `$` too.
+        if part.startswith("$") and (place == 0 or part not in ("$id", "$ref", "$db")):
+            raise CommandError(
+                ErrorCode.CannotCreateIndex, "Index key contains an illegal field name: field name starts with '$'."
+            )
+
+
+def _checked_options(key: bytes, options: list[tuple[str, Value]]) -> list[tuple[str, Value]]:
+    """The options as listIndexes shows them."""
+    known = dict(options)
+    if "partialFilterExpression" in known:
+        if known.get("sparse"):
+            raise CommandError(ErrorCode.CannotCreateIndex, 'cannot mix "partialFilterExpression" and "sparse" options')
+        _check_partial_filter(known["partialFilterExpression"])
+    if known.get("prepareUnique"):
+        raise CommandError(ErrorCode.CommandNotSupported, "The index option 'prepareUnique' is not supported yet")
+    shown: list[tuple[str, Value]] = []
+    for option, value in options:
+        if option == "expireAfterSeconds":
+            shown.append((option, _checked_ttl(key, known, value)))
+        elif value or option in ("sparse", "background"):
+            shown.append((option, value))
+    return shown
+
+
+def _checked_ttl(key: bytes, options: dict[str, Value], value: Value) -> Value:
+    """`expireAfterSeconds` as listIndexes shows it, checked by the rules of its field."""
+    path = fields(key)[0][0]
+    if path == TS_FIELD:
+        for option in ("unique", "sparse", "partialFilterExpression"):
+            if options.get(option):
+                raise CommandError(
+                    ErrorCode.CannotCreateIndex,
+                    f"The option '{option}' cannot be combined with 'expireAfterSeconds' on '{TS_FIELD}'",
+                )
+        return parse_default_ttl(value)
+    return checked_date_ttl(value, ErrorCode.CannotCreateIndex)
+
+
+def checked_date_ttl(value: Value, code: int) -> int:
+    """`expireAfterSeconds` of a date-field index: 0 to 2147483647 seconds, fractions cut off, NaN the longest.
+
+    code: of the error for anything else; MongoDB's differ between createIndexes and collMod.
+    """
+    if not is_number(value):
+        raise CommandError(
+            code,
+            "TTL index 'expireAfterSeconds' option must be numeric, but received a type of"
+            f" {type_name(type_code_of(value))}",
+        )
+    if isinstance(value, Decimal128):
+        number = value.to_decimal()
+        if number.is_nan():
+            return MAX_EXPIRE_AFTER_SECONDS
+        negative, too_large = number < 0, number > MAX_EXPIRE_AFTER_SECONDS
+    else:
+        assert isinstance(value, (int, float))
+        if value != value:
+            return MAX_EXPIRE_AFTER_SECONDS
+        negative, too_large = value < 0, value > MAX_EXPIRE_AFTER_SECONDS
+    if negative:
+        raise CommandError(code, "TTL index 'expireAfterSeconds' option cannot be less than 0")
+    if too_large:
+        raise CommandError(
+            code,
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a value less than"
+            f" {MAX_EXPIRE_AFTER_SECONDS}",
+        )
+    seconds = truncated(value)
+    assert seconds is not None
+    return seconds
+
+
+def _check_partial_filter(filter: Value) -> None:
+    """A filter by which an index may leave documents out: no negations, nothing that the planner could not compare."""
+    assert isinstance(filter, bytes)
+    parse_match(filter, ParseContext())
+    _check_partial_document(filter)
+
+
+def _check_partial_document(filter: bytes) -> None:
+    for name, value in fields(filter):
+        if name in _PARTIAL_ROOTS:
+            assert isinstance(value, list)
+            for part in value:
+                assert isinstance(part, bytes)
+                _check_partial_document(part)
+        elif name.startswith("$"):
+            raise _unsupported_in_partial(name)
+        elif isinstance(value, Regex):
+            raise _unsupported_in_partial("$regex")
+        elif type_code_of(value) == DOCUMENT:
+            assert isinstance(value, bytes)
+            _check_partial_operators(value)
+
+
+def _check_partial_operators(operand: bytes) -> None:
+    for place, (name, value) in enumerate(fields(operand)):
+        if not name.startswith("$"):
+            return  # an equality with a document
+        if name not in _PARTIAL_OPERATORS or (name == "$exists" and not is_true(value)):
+            if place == 0 and name in ("$ref", "$id", "$db"):
+                return
+            raise _unsupported_in_partial("$exists: false" if name == "$exists" else name)
+        if name == "$in" and isinstance(value, list) and any(isinstance(item, Regex) for item in value):
+            raise _unsupported_in_partial("$regex")
+
+
+def _unsupported_in_partial(name: str) -> CommandError:
+    return CommandError(ErrorCode.CannotCreateIndex, f"Expression not supported in partial index: {name}")
