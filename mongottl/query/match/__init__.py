@@ -10,13 +10,14 @@
     arrays      $size $elemMatch $all
     bits        $bitsAllSet and its three siblings
     special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse; the unsupported names
+    schema, schema_parser  $jsonSchema
     equality    what an upsert takes over from its filter
     numbers     whole numbers and truth out of operands
 
 To add an operator: a function with `@match_operator("$x")` or `@root_operator("$x")` in its family's module.
 """
 
-from mongottl.query.match import arrays, bits, comparison, elements, logical, regex, special
+from mongottl.query.match import arrays, bits, comparison, elements, logical, regex, schema_parser, special
 from mongottl.query.match.equality import equality_fields
 from mongottl.query.match.parser import (
     id_equality,
@@ -43,6 +44,7 @@ __all__ = [
     "parse_value_operators",
     "regex",
     "root_operators",
+    "schema_parser",
     "simple_id_filter",
     "special",
 ]

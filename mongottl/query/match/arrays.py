@@ -129,7 +129,8 @@ class ElemMatchValueExpression(ElementsExpression):
         for condition in conditions:
             ranges: list[Interval] | None = None
             if isinstance(condition, PathExpression):
-                ranges = condition.intervals()
+                # A nested $elemMatch speaks of the element's elements, which have no keys.
+                ranges = condition.intervals() if condition.traverse_leaf else None
             elif isinstance(condition, NotExpression):
                 ranges = condition.intervals()
             if ranges is not None:

@@ -1,0 +1,346 @@
+"""The tests that a JSON schema is made of, on values in place. `schema_parser` makes them out of `$jsonSchema`.
+
+A keyword speaks about values of one kind and lets all others pass: `minimum` about numbers, `minLength` about strings,
+`items` about arrays, `required` about documents. Arrays are taken whole, nothing is traversed implicitly. Equality (for
+`enum` and `uniqueItems`) disregards the order of fields, and collations.
+"""
+
+from decimal import Decimal
+from decimal import localcontext as decimal_context
+from typing import Final
+
+from librt.strings import read_i32_le
+from mypy_extensions import i64
+
+from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type, compare_values
+from mongottl.document.types import ARRAY, DOCUMENT, STRING, Decimal128, Value, is_number
+from mongottl.document.walk import (
+    ElementCursor,
+    count_fields,
+    cstring_end,
+    decode_value,
+    fields,
+    find_field_at,
+    skip_value,
+)
+from mongottl.query.match.pcre import CompiledRegex
+from mongottl.query.match.tree import MatchExpression, WholeDocumentExpression
+
+# Enough for the modulus of any two decimals.
+_MODULUS_DIGITS: Final = 12400
+
+
+class SchemaTest:
+    """One keyword's demand on a value, or several under `AllTests`."""
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        """Whether the value at `pos` meets the demand. Only called for values that exist."""
+        raise NotImplementedError
+
+
+class AllTests(SchemaTest):
+    """A whole schema: all keywords. {} lets everything pass. Also `allOf`."""
+
+    def __init__(self, tests: list[SchemaTest]) -> None:
+        self.tests = tests
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return all(test.passes(buf, type_code, pos) for test in self.tests)
+
+
+class CountedTests(SchemaTest):
+    """`anyOf` (at least one) and `oneOf` (exactly one)."""
+
+    def __init__(self, tests: list[SchemaTest], exactly_one: bool) -> None:
+        self.tests = tests
+        self.exactly_one = exactly_one
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        count = 0
+        for test in self.tests:
+            if test.passes(buf, type_code, pos):
+                count += 1
+                if not self.exactly_one:
+                    return True
+                if count > 1:
+                    return False
+        return count == 1
+
+
+class NotTest(SchemaTest):
+    def __init__(self, test: SchemaTest) -> None:
+        self.test = test
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return not self.test.passes(buf, type_code, pos)
+
+
+class TypeTest(SchemaTest):
+    """`type` and `bsonType`."""
+
+    def __init__(self, type_codes: list[int]) -> None:
+        self._wanted: list[bool] = [code in type_codes for code in range(256)]
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return self._wanted[type_code]
+
+
+class EnumTest(SchemaTest):
+    def __init__(self, values: list[Value]) -> None:
+        self.values = values
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        value = decode_value(buf, type_code, pos)
+        return any(equal_unordered(value, allowed) for allowed in self.values)
+
+
+class NumberTest(SchemaTest):
+    """`minimum` and `maximum`, exclusive or not: a comparison that only numbers must meet."""
+
+    def __init__(self, comparison: MatchExpression) -> None:
+        self.comparison = comparison
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if bracket_of_type(type_code) != BRACKET_NUMBER:
+            return True
+        return self.comparison.matches_single(buf, type_code, pos)
+
+
+class MultipleTest(SchemaTest):
+    """`multipleOf`: computed in decimal, in which a double counts with 15 digits."""
+
+    def __init__(self, divisor: Value) -> None:
+        self.divisor = as_decimal(divisor)
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        value = decode_value(buf, type_code, pos)
+        if not is_number(value):
+            return True
+        number = as_decimal(value)
+        if not number.is_finite() or not self.divisor.is_finite():
+            return False
+        with decimal_context() as context:
+            context.prec = _MODULUS_DIGITS
+            return number % self.divisor == 0
+
+
+def as_decimal(value: Value) -> Decimal:
+    if isinstance(value, Decimal128):
+        return value.to_decimal()
+    if isinstance(value, float):
+        return Decimal(format(value, ".15g"))
+    return Decimal(str(value))
+
+
+class LengthTest(SchemaTest):
+    """`minLength` and `maxLength`, in code points. limit: the number; at_least: which of the two."""
+
+    def __init__(self, limit: int, at_least: bool) -> None:
+        self.limit = limit
+        self.at_least = at_least
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != STRING:
+            return True
+        end: i64 = pos + 3 + i64(read_i32_le(buf, pos))
+        pos += 4
+        count = 0
+        while pos < end:
+            if buf[pos] & 0xC0 != 0x80:
+                count += 1
+            pos += 1
+        return count >= self.limit if self.at_least else count <= self.limit
+
+
+class PatternTest(SchemaTest):
+    def __init__(self, regex: CompiledRegex) -> None:
+        self.regex = regex
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != STRING:
+            return True
+        return self.regex.found_in(buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))])
+
+
+class CountTest(SchemaTest):
+    """`minItems maxItems minProperties maxProperties`: how many elements an array or document has."""
+
+    def __init__(self, container: int, limit: int, at_least: bool) -> None:
+        self.container: i64 = i64(container)
+        self.limit: i64 = i64(limit)
+        self.at_least = at_least
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != self.container:
+            return True
+        count = count_fields(buf, pos)
+        return count >= self.limit if self.at_least else count <= self.limit
+
+
+class UniqueTest(SchemaTest):
+    """`uniqueItems: true`."""
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != ARRAY:
+            return True
+        values = decode_value(buf, type_code, pos)
+        if not isinstance(values, list):
+            return True
+        for i in range(len(values)):
+            for j in range(i):
+                if equal_unordered(values[i], values[j]):
+                    return False
+        return True
+
+
+class ItemsTest(SchemaTest):
+    """`items` and `additionalItems`.
+
+    first: schemas for the first elements, one each. rest: for all behind them, or None if anything may follow.
+    """
+
+    def __init__(self, first: list[SchemaTest], rest: SchemaTest | None) -> None:
+        self.first = first
+        self.rest = rest
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != ARRAY:
+            return True
+        index = 0
+        pos += 4
+        rest = self.rest
+        while True:
+            element_type: i64 = buf[pos]
+            if element_type == 0:
+                return True
+            pos = cstring_end(buf, pos + 1) + 1
+            if index < len(self.first):
+                if not self.first[index].passes(buf, element_type, pos):
+                    return False
+            elif rest is None:
+                return True
+            elif not rest.passes(buf, element_type, pos):
+                return False
+            pos = skip_value(buf, element_type, pos)
+            index += 1
+
+
+class Impossible(SchemaTest):
+    """What `additionalProperties: false` and `additionalItems: false` say of a value."""
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return False
+
+
+class RequiredTest(SchemaTest):
+    def __init__(self, names: list[str]) -> None:
+        self.names: list[bytes] = [name.encode("utf-8") for name in names]
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != DOCUMENT:
+            return True
+        for name in self.names:
+            found, _ = find_field_at(buf, pos, name)
+            if found == 0:
+                return False
+        return True
+
+
+class PropertiesTest(SchemaTest):
+    """`properties`: a schema for each of some fields, if they are there."""
+
+    def __init__(self, names: list[str], tests: list[SchemaTest]) -> None:
+        self.names: list[bytes] = [name.encode("utf-8") for name in names]
+        self.tests = tests
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != DOCUMENT:
+            return True
+        for i in range(len(self.names)):
+            field_type, value = find_field_at(buf, pos, self.names[i])
+            if field_type != 0 and not self.tests[i].passes(buf, field_type, value):
+                return False
+        return True
+
+
+class OtherPropertiesTest(SchemaTest):
+    """`patternProperties` and `additionalProperties`.
+
+    named: the fields under `properties`. patterns, tests: a schema for each field whose name matches. rest: for fields
+    neither named nor matched; None if they may be anything.
+    """
+
+    def __init__(
+        self, named: list[str], patterns: list[CompiledRegex], tests: list[SchemaTest], rest: SchemaTest | None
+    ) -> None:
+        self.named: set[bytes] = {name.encode("utf-8") for name in named}
+        self.patterns = patterns
+        self.tests = tests
+        self.rest = rest
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != DOCUMENT:
+            return True
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            name = cursor.name_bytes()
+            known = name in self.named
+            for i in range(len(self.patterns)):
+                if self.patterns[i].found_in(name):
+                    known = True
+                    if not self.tests[i].passes(buf, cursor.type_code, cursor.value):
+                        return False
+            rest = self.rest
+            if not known and rest is not None and not rest.passes(buf, cursor.type_code, cursor.value):
+                return False
+        return True
+
+
+class DependencyTest(SchemaTest):
+    """One entry of `dependencies`: a document that has the field must also pass the test."""
+
+    def __init__(self, name: str, test: SchemaTest) -> None:
+        self.name: bytes = name.encode("utf-8")
+        self.test = test
+
+    def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != DOCUMENT:
+            return True
+        found, _ = find_field_at(buf, pos, self.name)
+        return found == 0 or self.test.passes(buf, type_code, pos)
+
+
+class JsonSchemaExpression(WholeDocumentExpression):
+    """`{$jsonSchema: schema}`. schema: as written, raw."""
+
+    def __init__(self, schema: bytes, test: SchemaTest) -> None:
+        self.schema = schema
+        self.test = test
+
+    def matches_at(self, buf: bytes, start: i64) -> bool:
+        return self.test.passes(buf, DOCUMENT, start)
+
+    def describe(self) -> Value:
+        return {"$jsonSchema": self.schema}
+
+
+def equal_unordered(a: Value, b: Value) -> bool:
+    """Equality of values in which documents with the same fields in another order are equal, at any depth."""
+    if isinstance(a, bytes) and isinstance(b, bytes):
+        mine = sorted(fields(a), key=_name_of)
+        other = sorted(fields(b), key=_name_of)
+        if len(mine) != len(other):
+            return False
+        for i in range(len(mine)):
+            if mine[i][0] != other[i][0] or not equal_unordered(mine[i][1], other[i][1]):
+                return False
+        return True
+    if isinstance(a, list) and isinstance(b, list):
+        if len(a) != len(b):
+            return False
+        return all(equal_unordered(x, b[i]) for i, x in enumerate(a))
+    return compare_values(a, b) == 0
+
+
+def _name_of(field: tuple[str, Value]) -> str:
+    return field[0]
