@@ -178,9 +178,7 @@ def _executed(node: PlanNode) -> dict[str, Value]:
     described["saveState"] = 0
     described["restoreState"] = 0
     described["isEOF"] = int(counters.exhausted)
-    for name, value in node.details.items():
-        if name != "filter":
-            described[name] = value
+    described.update({name: value for name, value in node.details.items() if name != "filter"})
     described.update(counters.extra)
     if len(node.inputs) == 1 and node.stage != "OR":
         described["inputStage"] = _executed(node.inputs[0])

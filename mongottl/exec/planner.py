@@ -1,12 +1,56 @@
-"""From a filter and a sort to a plan."""
+"""From a filter and a sort to a plan: which way into the collection, and what comes on top.
 
-from mongottl.catalog.collection import Collection
-from mongottl.document.types import MISSING, Value
+Ways into a collection, and when they come into question:
+
+    EOF                 there is no collection, or the filter cannot be true
+    an index            its leading path has a predicate (`bounds`), or its order is the sort's
+    several, by OR      no single index serves, but each branch of an $or has one
+    the collection      nothing else does, or a hint or sort by $natural demands it
+
+Indexes that are hidden, still being built or without keys (the TTL setting on `_ts`) are never used. A sparse index is
+used only where a predicate proves that what matches is in it, a partial one only where the filter implies its own.
+
+Of several indexes the choice is this, in order:
+
+ 1. One whose bounds hold at most one key.
+ 2. An index falls out if another one binds the same paths and more, and gives the sort's order if the first does.
+    Between equals: more leading points with one value, then more leading points, then the sort's order, then fewer
+    paths, then the older one.
+ 3. If several are left and the collection is not small, each is tried on its first entries. One that came to its end
+    costs what it examined. Others cost what the first page will take at the rate seen, if they need not be sorted and
+    the page is bounded; else what is in their ranges, counted up to a bound, or guessed from their shape. The cheapest
+    is taken; between equals rule 2's order decides.
+
+The trial reads a fixed number of entries, so the choice depends on the stored data alone, and on no clock. Nothing is
+remembered between queries.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.compare import compare_values
+from mongottl.document.types import MISSING, Value, is_number
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.access import AccessPath, CollectionPath, IndexPath, OrPath
+from mongottl.exec.bounds import Filter, IndexBounds, bounds_of, conjuncts_of, sort_direction
 from mongottl.exec.context import OperationContext
-from mongottl.exec.stages import CollectionScan, EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
+from mongottl.exec.implication import implies
+from mongottl.exec.stages import EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
-from mongottl.query.match.tree import AlwaysFalse, AlwaysTrue, AndExpression
+from mongottl.query.match.comparison import EQ, ComparisonExpression
+from mongottl.query.match.tree import AlwaysFalse, AlwaysTrue, AndExpression, OrExpression
 from mongottl.query.sort import SortPattern
+
+# Entries that each candidate may read in a trial; collections that are not larger are not worth one.
+TRIAL_ENTRIES: Final = 128
+# Entries counted in a candidate's ranges where the trial did not come to their end.
+COUNTED_ENTRIES: Final = 2048
+# Levels of `$or` within `$or` that are taken apart; with each the branches multiply.
+MAX_OR_DEPTH: Final = 1
+# Guesses for ranges too large to be counted: the part of a collection that an equality, and a range, leaves.
+EQUALITY_SHARE: Final = 0.05
+RANGE_SHARE: Final = 0.3
 
 
 def is_trivial(match: MatchExpression) -> bool:
@@ -15,47 +59,54 @@ def is_trivial(match: MatchExpression) -> bool:
 
 
 class QueryPlan:
-    """How a query will be carried out. `open` may be called several times; each time it begins anew."""
+    """How a query will be carried out. `open` may be called several times; each time it begins anew.
+
+    path: the way into the collection, None for none (EOF). others: the ways that were considered and not taken.
+    """
 
     def __init__(
         self,
         collection: Collection | None,
         match: MatchExpression,
+        path: AccessPath | None,
+        others: list[AccessPath],
         sort: SortPattern | None,
         skip: int,
         limit: int,
         wanted: int,
-        forward: bool,
         allow_disk_use: bool,
     ) -> None:
         self.collection = collection
         self.match = match
+        self.path = path
+        self.others = others
         self.sort = sort
         self.skip = skip
         self.limit = limit
         self.wanted = wanted
-        self.forward = forward
         self.allow_disk_use = allow_disk_use
 
     def open(self) -> PlanStage:
         """A new run of the plan."""
-        collection = self.collection
-        if collection is None or isinstance(self.match, AlwaysFalse):
-            return EofStage()
+        return self._opened(self.path)
+
+    def _opened(self, path: AccessPath | None) -> PlanStage:
+        if path is None:
+            reason = "nonExistentNamespace" if self.collection is None else "predicateEvalsToFalse"
+            return EofStage(reason)
+        skip = self.skip
+        limit = self.limit
+        sort = self.sort
+        if sort is not None and path.sorted == 0:
+            blocking = SortStage(path.open(0), path.collection, sort, skip + limit if limit else 0, self.allow_disk_use)
+            return SkipStage(blocking, skip) if skip else blocking
         wanted = self.wanted
-        if self.limit and (wanted == 0 or wanted > self.limit):
-            wanted = self.limit
-        if wanted:
-            wanted += self.skip
-        match = None if is_trivial(self.match) else self.match
-        stage: PlanStage = CollectionScan(collection, match, self.forward, 0 if self.sort is not None else wanted)
-        if self.sort is not None:
-            most = self.skip + self.limit if self.limit else 0
-            stage = SortStage(stage, collection, self.sort, most, self.allow_disk_use)
-            return SkipStage(stage, self.skip) if self.skip else stage
-        if self.skip:
-            stage = SkipStage(stage, self.skip)
-        return LimitStage(stage, self.limit) if self.limit else stage
+        if limit and (wanted == 0 or wanted > limit):
+            wanted = limit
+        stage = path.open(wanted + skip if wanted else 0)
+        if skip:
+            stage = SkipStage(stage, skip)
+        return LimitStage(stage, limit) if limit else stage
 
     @property
     def winning(self) -> PlanNode:
@@ -65,7 +116,7 @@ class QueryPlan:
     @property
     def rejected(self) -> list[PlanNode]:
         """The plans that were considered and not taken."""
-        return []
+        return [self._opened(path).node() for path in self.others]
 
 
 def plan_query(
@@ -85,7 +136,293 @@ def plan_query(
 
     natural: 1 or -1 for a sort or hint {$natural: ±1}. limit: 0 for none. hint: an index's name or key pattern, or
     {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are.
+    BadValue (2) for a hint that names no usable index, NoQueryExecutionPlans (291) for one that names a partial index
+    which may lack some of the result, FailedToParse (9) for a hint of another type.
     """
     if sort is not None and sort.is_empty():
         sort = None
-    return QueryPlan(collection, match, sort, skip, limit, wanted, natural >= 0, allow_disk_use)
+    path: AccessPath | None = None
+    others: list[AccessPath] = []
+    if collection is not None and not isinstance(match, AlwaysFalse):
+        hinted: IndexEntry | None = None
+        if hint is not MISSING:
+            natural_hint = natural_direction(hint)
+            if natural_hint != 0:
+                natural = natural_hint
+            else:
+                hinted = _hinted_index(collection, hint)
+        trivial = is_trivial(match)
+        if hinted is not None:
+            path = _hinted_path(collection, hinted, match, sort)
+        elif natural != 0 or (trivial and sort is None):
+            path = CollectionPath(collection, None if trivial else match, natural >= 0)
+        else:
+            path, others = _best_path(op, collection, match, sort, limit or wanted, skip)
+        if isinstance(path, IndexPath):
+            if path.bounds.void:
+                path = None
+            elif path.bounds.index.descriptor.is_id and hint is MISSING and skip == 0 and is_express(match):
+                path.express = True
+    return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, allow_disk_use)
+
+
+def natural_direction(hint: Value) -> int:
+    """1 or -1 for {$natural: ±1}, else 0."""
+    if isinstance(hint, bytes):
+        pairs = fields(hint)
+        if len(pairs) == 1 and pairs[0][0] == "$natural":
+            direction = pairs[0][1]
+            if isinstance(direction, (int, float)) and direction in (1, -1):
+                return int(direction)
+            raise CommandError(ErrorCode.BadValue, "$natural hint must be 1 or -1")
+    return 0
+
+
+def is_usable(index: IndexEntry) -> bool:
+    """Whether plans may use the index at all."""
+    return index.ready and index.data is not None and not index.descriptor.hidden
+
+
+def _hinted_index(collection: Collection, hint: Value) -> IndexEntry | None:
+    """The index that a hint names; None for the empty hint {}."""
+    if isinstance(hint, str):
+        named = collection.index_named(hint)
+        if named is not None and is_usable(named):
+            return named
+    elif isinstance(hint, bytes):
+        pattern = fields(hint)
+        if not pattern:
+            return None
+        for index in collection.indexes:
+            if is_usable(index) and _same_pattern(fields(index.descriptor.key), pattern):
+                return index
+    else:
+        raise CommandError(ErrorCode.FailedToParse, "Hint must be a string or an object")
+    raise CommandError(
+        ErrorCode.BadValue,
+        f"error processing query: ns={collection.namespace}: planner returned error :: caused by :: hint provided does"
+        " not correspond to an existing index",
+    )
+
+
+def _same_pattern(key: list[tuple[str, Value]], hint: list[tuple[str, Value]]) -> bool:
+    if len(key) != len(hint):
+        return False
+    for (path, direction), (hinted_path, hinted_direction) in zip(key, hint, strict=True):
+        if path != hinted_path or is_number(direction) != is_number(hinted_direction):
+            return False
+        if compare_values(direction, hinted_direction) != 0:
+            return False
+    return True
+
+
+def _hinted_path(
+    collection: Collection, index: IndexEntry, match: MatchExpression, sort: SortPattern | None
+) -> AccessPath:
+    """A scan of that index, whole if it must be. A sparse one then gives what it holds, as documented."""
+    partial = index.descriptor.partial_match
+    if partial is not None and not implies(match, partial):
+        raise CommandError(
+            ErrorCode.NoQueryExecutionPlans,
+            f"error processing query: ns={collection.namespace}: planner returned error :: caused by :: the hinted"
+            f" index '{index.name}' is partial and may not hold all documents that match",
+        )
+    filter = Filter(conjuncts_of(match))
+    bounds = bounds_of(index, filter, complete=False)
+    if bounds is None:  # a number in a path of a multikey index: the whole of it, in an order of no use
+        return IndexPath(collection, IndexBounds(index), match, filter.conjuncts, 0)
+    direction = 0 if sort is None else sort_direction(bounds, sort)
+    return IndexPath(collection, bounds, match, filter.conjuncts, direction)
+
+
+def _best_path(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    sort: SortPattern | None,
+    page: int,
+    skip: int,
+) -> tuple[AccessPath, list[AccessPath]]:
+    filter = Filter(conjuncts_of(match))
+    candidates = _candidates(collection, match, filter, sort)
+    if not candidates:
+        by_or = _or_path(collection, filter, 0)
+        if by_or is not None:
+            return by_or, []
+        return CollectionPath(collection, None if is_trivial(match) else match, True), []
+    if len(candidates) == 1:
+        only = candidates[0]
+        if not only.bounds.bounded and sort is not None:
+            by_or = _or_path(collection, filter, 0)
+            if by_or is not None:
+                return _cheapest(op, collection, [only, by_or], sort, page, skip)
+        return only, []
+    candidates.sort(key=_rank)
+    first = candidates[0]
+    if first.bounds.at_most_one or first.bounds.void:
+        return first, list(candidates[1:])
+    kept: list[AccessPath] = []
+    dominated: list[AccessPath] = []
+    for place in range(len(candidates)):
+        (dominated if _is_dominated(candidates, place) else kept).append(candidates[place])
+    if len(kept) == 1:
+        return kept[0], dominated
+    best, others = _cheapest(op, collection, kept, sort, page, skip)
+    return best, others + dominated
+
+
+def _candidates(
+    collection: Collection, match: MatchExpression, filter: Filter, sort: SortPattern | None
+) -> list[IndexPath]:
+    """The indexes that the filter bounds, or that give the sort's order."""
+    by_path = filter.by_path
+    sort_paths = [] if sort is None else [path.dotted for path in sort.paths]
+    found: list[IndexPath] = []
+    for index in collection.indexes:
+        descriptor = index.descriptor
+        leading = descriptor.paths[0].dotted
+        if (leading not in by_path and leading not in sort_paths) or not is_usable(index):
+            continue
+        partial = descriptor.partial_match
+        if partial is not None and not implies(match, partial):
+            continue
+        bounds = bounds_of(index, filter)
+        if bounds is None:
+            continue
+        direction = 0 if sort is None else sort_direction(bounds, sort)
+        if bounds.bounded or direction != 0:
+            path = IndexPath(collection, bounds, match, filter.conjuncts, direction)
+            if bounds.void:
+                return [path]
+            found.append(path)
+    return found
+
+
+def _rank(path: IndexPath) -> tuple[bool, int, int, int, bool, int]:
+    """The order of rule 2; Python's sort keeps the older first."""
+    bounds = path.bounds
+    return (
+        not (bounds.at_most_one or bounds.void),
+        -bounds.single_points,
+        -bounds.points,
+        -len(bounds.intervals),
+        path.sorted == 0,
+        len(bounds.index.descriptor.paths),
+    )
+
+
+def _is_dominated(candidates: list[IndexPath], place: int) -> bool:
+    """Whether another candidate can do all that this one can; of equals the first stays."""
+    candidate = candidates[place]
+    for i in range(len(candidates)):
+        if i == place or not _covers(candidates[i], candidate):
+            continue
+        if i < place or not _covers(candidate, candidates[i]):
+            return True
+    return False
+
+
+def _covers(better: IndexPath, other: IndexPath) -> bool:
+    if better.sorted == 0 and other.sorted != 0:
+        return False
+    if other.bounds.bounded and not better.bounds.bounded:
+        return False
+    return better.bound_paths() >= other.bound_paths()
+
+
+def _or_path(collection: Collection, filter: Filter, depth: int) -> AccessPath | None:
+    """An OR over indexes for the first `$or` whose branches all have one. depth: of `$or` within `$or`."""
+    if depth > MAX_OR_DEPTH:
+        return None
+    for conjunct in filter.conjuncts:
+        if not isinstance(conjunct, OrExpression):
+            continue
+        rest = [other for other in filter.conjuncts if other is not conjunct]
+        paths: list[AccessPath] = []
+        for branch in conjunct.children:
+            part = AndExpression([*conjuncts_of(branch), *rest])
+            branch_filter = Filter(part.children)
+            candidates = _candidates(collection, part, branch_filter, None)
+            if not candidates:
+                nested = _or_path(collection, branch_filter, depth + 1)
+                if nested is None:
+                    break
+                paths.append(nested)
+                continue
+            best = min(candidates, key=_rank)
+            if not best.bounds.void:
+                paths.append(best)
+        else:
+            return OrPath(collection, paths)
+    return None
+
+
+class _Trial:
+    """What a candidate did on its first entries."""
+
+    def __init__(self, path: AccessPath) -> None:
+        self.path = path
+        self.examined = 0
+        self.matched = 0
+        self.ended = False
+
+    def run(self, op: OperationContext) -> None:
+        stage = self.path.open(TRIAL_ENTRIES, trial=True)
+        while self.examined < TRIAL_ENTRIES:
+            batch = stage.next_batch(op)
+            if batch is None:
+                self.ended = True
+                break
+            self.matched += len(batch)
+            self.examined = stage.examined_below()
+        stage.close()
+
+    def cost(self, total: int, blocking: bool, page: int) -> float:
+        """Entries to be examined for the first page, as far as they can be told."""
+        if self.ended:
+            return float(self.examined)
+        if page and not blocking:
+            # Half a match stands for none.
+            rate = max(self.matched, 0.5) / max(self.examined, 1)
+            return min(page / rate, float(total))
+        counted = self.path.count_entries(COUNTED_ENTRIES)
+        if counted < COUNTED_ENTRIES:
+            return float(counted)
+        return max(float(COUNTED_ENTRIES), total * self.path.share(EQUALITY_SHARE, RANGE_SHARE))
+
+
+def _cheapest(
+    op: OperationContext,
+    collection: Collection,
+    paths: list[AccessPath],
+    sort: SortPattern | None,
+    page: int,
+    skip: int,
+) -> tuple[AccessPath, list[AccessPath]]:
+    """The best of several candidates by trial, and the others."""
+    total = collection.store.count()
+    if total <= TRIAL_ENTRIES:
+        return paths[0], paths[1:]
+    best: AccessPath | None = None
+    best_cost = (0.0, 0.0)
+    for path in paths:
+        trial = _Trial(path)
+        trial.run(op)
+        blocking = sort is not None and path.sorted == 0
+        # Of two that cost the same, the one whose entries match more often has fewer of them.
+        cost = (trial.cost(total, blocking, page + skip if page else 0), -trial.matched / max(trial.examined, 1))
+        if best is None or cost < best_cost:
+            best = path
+            best_cost = cost
+    assert best is not None
+    return best, [path for path in paths if path is not best]
+
+
+def is_express(match: MatchExpression) -> bool:
+    """Whether the filter is just {_id: value}, which mongod answers by its fast path."""
+    return (
+        isinstance(match, ComparisonExpression)
+        and match.operator == EQ
+        and match.path.dotted == "_id"
+        and match.value is not None
+    )

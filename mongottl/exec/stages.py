@@ -68,10 +68,14 @@ class StageCounters:
 
 
 class PlanStage(ABC):
-    """A stage. `next_batch` is what others call; stages implement `pull`."""
+    """A stage. `next_batch` is what others call; stages implement `pull`.
+
+    returned: records given so far. examined: records, or index entries, that a scan has looked at so far.
+    """
 
     def __init__(self) -> None:
         self.returned = 0
+        self.examined = 0
         self.exhausted = False
         self.timed = False
         self.elapsed_s = 0.0
@@ -119,6 +123,13 @@ class PlanStage(ABC):
         for stage in self.inputs():
             stage.close()
 
+    def examined_below(self) -> int:
+        """What this stage and those below it have examined."""
+        total = self.examined
+        for stage in self.inputs():
+            total += stage.examined_below()
+        return total
+
     def set_timed(self) -> None:
         """Has this stage and those below it measure their time."""
         self.timed = True
@@ -164,13 +175,17 @@ def first_batch_size(wanted: int, filtered: bool) -> int:
 
 
 class EofStage(PlanStage):
-    """Nothing: the collection does not exist, or the filter cannot be true."""
+    """Nothing: the collection does not exist, or the filter cannot be true. reason: which, in mongod's word."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self._reason = reason
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         return None
 
     def node(self) -> PlanNode:
-        return PlanNode("EOF", {}, [], self.counters(0))
+        return PlanNode("EOF", {"type": self._reason}, [], self.counters(0))
 
 
 class CollectionScan(PlanStage):
@@ -184,7 +199,6 @@ class CollectionScan(PlanStage):
         self._position: int = 0 if forward else MAX_RECORD_ID
         self._size = first_batch_size(wanted, match is not None)
         self._ended = False
-        self._examined = 0
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         if self._ended:
@@ -195,7 +209,7 @@ class CollectionScan(PlanStage):
         size = self._size
         records = collection.store.scan(self._position, size, self._forward)
         count = len(records)
-        self._examined += count
+        self.examined += count
         if count < size:
             self._ended = True
             if count == 0:
@@ -215,8 +229,8 @@ class CollectionScan(PlanStage):
         if self._match is not None:
             details["filter"] = self._match.describe()
         details["direction"] = "forward" if self._forward else "backward"
-        counters = self.counters(self._examined)
-        counters.extra = {"docsExamined": self._examined}
+        counters = self.counters(self.examined)
+        counters.extra = {"docsExamined": self.examined}
         return PlanNode("COLLSCAN", details, [], counters)
 
 

@@ -1,0 +1,458 @@
+"""From a filter to ranges of index keys.
+
+A filter is a conjunction. Each part of it that says outside which values of one path it cannot be true is a predicate;
+an index takes up the predicates on its leading paths:
+
+    index {a: 1, b: 1, c: 1}     {a: 5, b: {$in: [1, 2]}, c: {$gt: 7}}   ->   (5, 1, >7), (5, 2, >7)
+                                 {a: 5, b: {$gt: 1}, c: 7}               ->   (5, >1); c is left to the filter
+                                 {b: 1}                                  ->   nothing
+
+that is points, as many as there are, then one component with ranges; what follows is unbounded.
+
+Where an index is multikey, a document has one key per array element, and two predicates may hold for two elements. So
+there only one predicate per path is taken, and predicates on paths that run through the same array are combined only if
+one $elemMatch on that array holds them together. (Whether an index is multikey is known for the index as a whole; so
+every one of its paths may run through an array.) A numeric path component then means either an array's element or a
+field of its elements, and the index is left alone.
+
+Predicates that the ranges express exactly need not be tested on the documents again: `covered`.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import IndexEntry
+from mongottl.document.compare import (
+    BRACKET_ARRAY,
+    BRACKET_BINARY,
+    BRACKET_BOOL,
+    BRACKET_CODE,
+    BRACKET_CODE_WITH_SCOPE,
+    BRACKET_DATE,
+    BRACKET_DB_POINTER,
+    BRACKET_MAX_KEY,
+    BRACKET_MIN_KEY,
+    BRACKET_NULL,
+    BRACKET_NUMBER,
+    BRACKET_OBJECT,
+    BRACKET_OBJECT_ID,
+    BRACKET_REGEX,
+    BRACKET_STRING,
+    BRACKET_TIMESTAMP,
+    BRACKET_UNDEFINED,
+)
+from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, bracket_range, encode_value, successor
+from mongottl.document.path import FieldPath
+from mongottl.document.render import render_value
+from mongottl.document.types import MaxKey, MinKey, Value
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.arrays import ElemMatchObjectExpression
+from mongottl.query.match.comparison import ComparisonExpression, InExpression
+from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, intersection, union
+from mongottl.query.match.tree import AndExpression, NotExpression, OrExpression, PathExpression, path_of
+from mongottl.query.sort import SortPattern
+
+# low <= key < high.
+KeyRange = tuple[bytes, bytes]
+
+# Ranges that combining several lists of points may make; beyond that the later components are left to the filter.
+MAX_RANGES: Final = 4096
+
+
+class Predicate:
+    """What one part of a filter says about the values of one path.
+
+    source: the part of the conjunction that it stems from. exact, exact_multikey: whether keys in the ranges prove the
+    source, in an index that is not multikey, and in one that is. exists: whether the source fails where the path is
+    missing. elements: the $elemMatch around it, outermost first, as (serial number, path).
+    """
+
+    def __init__(
+        self,
+        path: str,
+        intervals: list[Interval],
+        source: MatchExpression,
+        exact: bool,
+        exact_multikey: bool,
+        exists: bool,
+        elements: list[tuple[int, str]],
+    ) -> None:
+        self.path = path
+        self.intervals = intervals
+        self.source = source
+        self.exact = exact
+        self.exact_multikey = exact_multikey
+        self.exists = exists
+        self.elements = elements
+        self.points = bool(intervals) and all(interval.is_point for interval in intervals)
+        self.full = len(intervals) == 1 and is_everything(intervals[0])
+
+
+class Filter:
+    """A filter cut into the parts of its conjunction, with the predicates by path."""
+
+    def __init__(self, conjuncts: list[MatchExpression]) -> None:
+        self.conjuncts = conjuncts
+        self.by_path: dict[str, list[Predicate]] = {}
+        self._serial = 0
+        for conjunct in conjuncts:
+            self._collect(conjunct, conjunct, "", [])
+
+    def _add(self, predicate: Predicate) -> None:
+        known = self.by_path.get(predicate.path)
+        if known is None:
+            self.by_path[predicate.path] = [predicate]
+        else:
+            known.append(predicate)
+
+    def _collect(
+        self, part: MatchExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
+    ) -> None:
+        if isinstance(part, ElemMatchObjectExpression):
+            path = prefix + part.path.dotted
+            self._serial += 1
+            within = [*elements, (self._serial, path)]
+            child = part.child
+            inner = child.children if isinstance(child, AndExpression) else [child]
+            for condition in inner:
+                self._collect(condition, source, path + ".", within)
+        elif isinstance(part, PathExpression):
+            intervals = part.intervals()
+            if intervals is None:
+                return
+            exact = not elements and _all_exact(intervals)
+            everywhere = exact and isinstance(part, (ComparisonExpression, InExpression)) and _within_values(intervals)
+            exists = not part.matches_single(b"", 0, -1)
+            self._add(Predicate(prefix + part.path.dotted, intervals, source, exact, everywhere, exists, elements))
+        elif isinstance(part, NotExpression):
+            inner_path = path_of(part.child)
+            intervals = part.intervals() if inner_path is not None else None
+            if intervals is not None and inner_path is not None:
+                exact = not elements and _all_exact(intervals)
+                self._add(Predicate(prefix + inner_path.dotted, intervals, source, exact, False, False, elements))
+        elif isinstance(part, OrExpression):
+            self._collect_or(part, source, prefix, elements)
+
+    def _collect_or(
+        self, part: OrExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
+    ) -> None:
+        """`$or` over leaves on one path is one predicate."""
+        intervals: list[Interval] = []
+        path: FieldPath | None = None
+        everywhere = True
+        exists = True
+        for child in part.children:
+            if not isinstance(child, PathExpression) or isinstance(child, ElemMatchObjectExpression):
+                return
+            if path is None:
+                path = child.path
+            ranges = child.intervals()
+            if ranges is None or path.dotted != child.path.dotted:
+                return
+            intervals.extend(ranges)
+            everywhere = everywhere and isinstance(child, (ComparisonExpression, InExpression))
+            exists = exists and not child.matches_single(b"", 0, -1)
+        if path is None:
+            return
+        everywhere = everywhere and _within_values(intervals) and not elements
+        merged = union(intervals)
+        exact = not elements and _all_exact(merged)
+        self._add(Predicate(prefix + path.dotted, merged, source, exact, exact and everywhere, exists, elements))
+
+
+def conjuncts_of(match: MatchExpression) -> list[MatchExpression]:
+    """The parts of a filter that must all hold."""
+    return match.children if isinstance(match, AndExpression) else [match]
+
+
+def is_everything(interval: Interval) -> bool:
+    """Whether the range is [MinKey, MaxKey]."""
+    return (
+        isinstance(interval.low, MinKey)
+        and interval.low_inclusive
+        and isinstance(interval.high, MaxKey)
+        and interval.high_inclusive
+    )
+
+
+def _all_exact(intervals: list[Interval]) -> bool:
+    return all(interval.exact for interval in intervals)
+
+
+def _within_values(intervals: list[Interval]) -> bool:
+    """Whether no range has a key that stands for something else than a value: null for missing, undefined for []."""
+    for interval in intervals:
+        for end in (interval.low, interval.high):
+            if end is None or isinstance(end, (MinKey, MaxKey)):
+                return False
+            if isinstance(end, (BracketStart, BracketEnd)) and end.bracket in (BRACKET_NULL, BRACKET_UNDEFINED):
+                return False
+    return True
+
+
+class IndexBounds:
+    """The ranges of one index that a filter allows.
+
+    intervals: for each component that the ranges express, in the index's order; those behind are unbounded.
+    ranges: ascending by key. single_points: leading components with one point; points: leading ones with points only.
+    covered: parts of the filter that hold for every document with a key in the ranges. void: nothing can match.
+    """
+
+    def __init__(self, index: IndexEntry) -> None:
+        self.index = index
+        self.intervals: list[list[Interval]] = []
+        self.ranges: list[KeyRange] = [(LOWEST_KEY, HIGHEST_KEY)]
+        self.single_points = 0
+        self.points = 0
+        self.covered: list[MatchExpression] = []
+        self.void = False
+        # What the plan was made for; where the index has become multikey since, nothing counts as covered.
+        self.multikey = index.multikey
+
+    @property
+    def bounded(self) -> bool:
+        return bool(self.intervals)
+
+    @property
+    def at_most_one(self) -> bool:
+        """Whether there is at most one key in the ranges."""
+        data = self.index.data
+        return (
+            data is not None
+            and data.unique
+            and self.single_points == len(self.index.descriptor.paths)
+            and len(self.ranges) == 1
+        )
+
+
+def bounds_of(index: IndexEntry, filter: Filter, complete: bool = True) -> IndexBounds | None:
+    """The bounds of a filter in an index, or None if it must not be used.
+
+    complete: whether a sparse index may be used only if the filter proves that all that matches is in it.
+    """
+    descriptor = index.descriptor
+    if index.multikey and _has_number(descriptor.paths):
+        return None
+    bounds = IndexBounds(index)
+    prefixes: list[bytes] = [b""]
+    chosen: list[Predicate] = []
+    by_path = filter.by_path
+    for i in range(len(descriptor.paths)):
+        predicates = by_path.get(descriptor.paths[i].dotted)
+        if predicates is None:
+            break
+        if index.multikey:
+            predicate = _best_compatible(predicates, chosen)
+            if predicate is None:
+                break
+            taken = [predicate]
+            intervals = predicate.intervals
+        else:
+            taken = predicates
+            intervals = predicates[0].intervals
+            for other in predicates[1:]:
+                intervals = intersection(intervals, other.intervals)
+        if i == 0 and descriptor.sparse and complete and not any(predicate.exists for predicate in taken):
+            return None
+        full = len(intervals) == 1 and is_everything(intervals[0])
+        if full and not (i == 0 and descriptor.sparse):
+            break
+        points = taken[0].points if len(taken) == 1 else all(interval.is_point for interval in intervals)
+        if len(intervals) * len(prefixes) > MAX_RANGES and i > 0:
+            break
+        chosen.extend(taken)
+        bounds.intervals.append(intervals)
+        for predicate in taken:
+            if predicate.exact_multikey or (predicate.exact and not index.multikey):
+                bounds.covered.append(predicate.source)
+        if not intervals:
+            bounds.void = True
+            bounds.ranges = []
+            return bounds
+        descending = descriptor.descending[i]
+        if not points:
+            bounds.ranges = _ranges(prefixes, intervals, descending)
+            return bounds
+        prefixes = _extended(prefixes, intervals, descending)
+        bounds.points += 1
+        if len(intervals) == 1 and bounds.single_points == i:
+            bounds.single_points += 1
+    if bounds.points:
+        bounds.ranges = [(prefix, successor(prefix)) for prefix in prefixes]
+    elif descriptor.sparse and complete:
+        return None
+    return bounds
+
+
+def _has_number(paths: list[FieldPath]) -> bool:
+    for path in paths:
+        for index in path.indexes:
+            if index >= 0:
+                return True
+    return False
+
+
+def _best_compatible(predicates: list[Predicate], chosen: list[Predicate]) -> Predicate | None:
+    """Of predicates on one path of a multikey index the one that narrows most and goes with those chosen already."""
+    best: Predicate | None = None
+    best_rank = 0
+    for predicate in predicates:
+        if not all(_may_combine(predicate, other) for other in chosen):
+            continue
+        rank = 1
+        if predicate.points:
+            rank = 4 if len(predicate.intervals) == 1 else 3
+        elif not predicate.full:
+            rank = 2
+        if rank > best_rank or (rank == best_rank and best is not None and predicate.exists and not best.exists):
+            best = predicate
+            best_rank = rank
+    return best
+
+
+def _may_combine(a: Predicate, b: Predicate) -> bool:
+    """Whether two predicates on different paths must hold for the same key, wherever arrays are."""
+    shared = shared_prefix(a.path, b.path)
+    if not shared:
+        return True
+    return any(path == shared and (serial, path) in b.elements for serial, path in a.elements)
+
+
+def shared_prefix(a: str, b: str) -> str:
+    """The leading components that two paths have in common: "x.y" of "x.y.a" and "x.y.b"."""
+    common: list[str] = []
+    for x, y in zip(a.split("."), b.split("."), strict=False):
+        if x != y:
+            break
+        common.append(x)
+    return ".".join(common)
+
+
+def _cut(end: Value, behind: bool, descending: bool) -> bytes:
+    """The bytes that part the keys before an end from those behind it, in one component."""
+    if isinstance(end, BracketStart):
+        return bracket_range(end.bracket, descending)[1 if descending else 0]
+    if isinstance(end, BracketEnd):
+        return bracket_range(end.bracket, descending)[0 if descending else 1]
+    key = encode_value(end, descending)
+    return successor(key) if behind != descending else key
+
+
+def component_range(interval: Interval, descending: bool) -> KeyRange:
+    """The keys of one component whose value is within the interval."""
+    low = _cut(interval.low, not interval.low_inclusive, descending)
+    high = _cut(interval.high, interval.high_inclusive, descending)
+    return (high, low) if descending else (low, high)
+
+
+def _ranges(prefixes: list[bytes], intervals: list[Interval], descending: bool) -> list[KeyRange]:
+    parts = [component_range(interval, descending) for interval in intervals]
+    if descending:
+        parts.reverse()
+    if len(prefixes) == 1 and not prefixes[0]:
+        return parts
+    return [(prefix + low, prefix + high) for prefix in prefixes for low, high in parts]
+
+
+def _extended(prefixes: list[bytes], points: list[Interval], descending: bool) -> list[bytes]:
+    parts = [encode_value(interval.low, descending) for interval in points]
+    if descending:
+        parts.reverse()
+    if len(prefixes) == 1 and not prefixes[0]:
+        return parts
+    return [prefix + part for prefix in prefixes for part in parts]
+
+
+def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
+    """1 if scanning the index forward gives the sort's order, -1 if backward does, 0 if neither.
+
+    Components bound to one point do not matter to the order, wherever they stand in the index or in the sort. In a
+    multikey index a document sorts by the first of all its keys, not of those within the bounds: there the paths of the
+    sort must be unbounded, and must not share an array with a bounded one.
+    """
+    descriptor = bounds.index.descriptor
+    width = len(descriptor.paths)
+    constant = bounds.single_points
+    fixed = [descriptor.paths[i].dotted for i in range(constant)]
+    if bounds.index.multikey:
+        bounded = [descriptor.paths[i].dotted for i in range(len(bounds.intervals))]
+        for path in sort.paths:
+            for other in bounded:
+                if shared_prefix(path.dotted, other):
+                    return 0
+        fixed = []
+    direction = 0
+    i = 0
+    for j in range(len(sort.paths)):
+        dotted = sort.paths[j].dotted
+        if dotted in fixed:
+            continue
+        while i < constant and descriptor.paths[i].dotted != dotted:
+            i += 1
+        if i == width or descriptor.paths[i].dotted != dotted:
+            return 0
+        wanted = 1 if descriptor.descending[i] == sort.descending[j] else -1
+        if direction not in (0, wanted):
+            return 0
+        direction = wanted
+        i += 1
+    return direction if direction != 0 else 1
+
+
+# How mongod writes the ends of type brackets: the lowest and highest value, or what comes next where there is none.
+_BRACKET_TEXTS: Final[dict[int, tuple[str, bool, str, bool]]] = {
+    BRACKET_MIN_KEY: ("MinKey", True, "MinKey", True),
+    BRACKET_UNDEFINED: ("undefined", True, "undefined", True),
+    BRACKET_NULL: ("null", True, "null", True),
+    BRACKET_NUMBER: ("nan.0", True, "inf.0", True),
+    BRACKET_STRING: ('""', True, "{}", False),
+    BRACKET_OBJECT: ("{}", True, "[]", False),
+    BRACKET_ARRAY: ("[]", True, "BinData(0, )", False),
+    BRACKET_BINARY: ("BinData(0, )", True, "ObjectId('000000000000000000000000')", False),
+    BRACKET_OBJECT_ID: (
+        "ObjectId('000000000000000000000000')", True, "ObjectId('ffffffffffffffffffffffff')", True,
+    ),
+    BRACKET_BOOL: ("false", True, "true", True),
+    BRACKET_DATE: ("new Date(-9223372036854775808)", True, "new Date(9223372036854775807)", True),
+    BRACKET_TIMESTAMP: ("Timestamp(0, 0)", True, "Timestamp(4294967295, 4294967295)", True),
+    BRACKET_REGEX: ("//", True, "DBRef('', 000000000000000000000000)", False),
+    BRACKET_DB_POINTER: ("DBRef('', 000000000000000000000000)", True, "", False),
+    BRACKET_CODE: ("", True, "CodeWScope( , {})", False),
+    BRACKET_CODE_WITH_SCOPE: ("CodeWScope( , {})", True, "MaxKey", False),
+    BRACKET_MAX_KEY: ("MaxKey", True, "MaxKey", True),
+}  # fmt: skip
+
+
+def _end_text(end: Value, inclusive: bool) -> tuple[str, bool]:
+    if isinstance(end, BracketStart):
+        low_text, low_inclusive, _, _ = _BRACKET_TEXTS[end.bracket]
+        return low_text, low_inclusive
+    if isinstance(end, BracketEnd):
+        _, _, high_text, high_inclusive = _BRACKET_TEXTS[end.bracket]
+        return high_text, high_inclusive
+    return render_value(end), inclusive
+
+
+def interval_text(interval: Interval, backward: bool) -> str:
+    """A range as explain shows it, in the direction in which it is scanned: "[1, 5)", backward "(5, 1]"."""
+    low, low_inclusive = _end_text(interval.low, interval.low_inclusive)
+    high, high_inclusive = _end_text(interval.high, interval.high_inclusive)
+    if backward:
+        return f"{'[' if high_inclusive else '('}{high}, {low}{']' if low_inclusive else ')'}"
+    return f"{'[' if low_inclusive else '('}{low}, {high}{']' if high_inclusive else ')'}"
+
+
+def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
+    """`indexBounds`: for each path of the index its ranges, in the order in which they are scanned."""
+    described: dict[str, Value] = {}
+    descriptor = bounds.index.descriptor
+    for i in range(len(descriptor.paths)):
+        backward = descriptor.descending[i] == forward
+        texts: list[Value] = []
+        if i < len(bounds.intervals):
+            texts.extend([interval_text(interval, backward) for interval in bounds.intervals[i]])
+            if backward:
+                texts.reverse()
+        else:
+            texts.append("[MaxKey, MinKey]" if backward else "[MinKey, MaxKey]")
+        described[descriptor.paths[i].dotted] = texts
+    return described

@@ -1,0 +1,293 @@
+"""The stages that read indexes. Each is mongod's FETCH over IXSCAN in one: entries come joined with their records.
+
+Between two calls an index may have become multikey. What was planned to be settled by the ranges is then tested on the
+documents after all, and from then on each record is given once.
+"""
+
+from abc import abstractmethod
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.bounds import IndexBounds, describe_bounds
+from mongottl.exec.context import OperationContext
+from mongottl.exec.stages import (
+    BATCH,
+    MAX_RANGES_PER_CALL,
+    PlanNode,
+    PlanStage,
+    check_alive,
+    first_batch_size,
+    living,
+)
+from mongottl.query.match import MatchExpression
+from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
+from mongottl.ttl.policy import NO_TTL
+
+
+class IndexStage(PlanStage):
+    """Common to scans of one index.
+
+    residual: what the bounds leave open of the filter, or None. match: the whole filter, for when the index has become
+    multikey. trial: whether this is no use of the index that counts.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        bounds: IndexBounds,
+        residual: MatchExpression | None,
+        match: MatchExpression | None,
+        forward: bool,
+        wanted: int,
+        trial: bool,
+    ) -> None:
+        super().__init__()
+        data = bounds.index.data
+        assert data is not None
+        self._collection = collection
+        self._bounds = bounds
+        self._index: IndexEntry = bounds.index
+        self._data: SortedDataInterface = data
+        self._residual = residual
+        self._match = match
+        self._forward = forward
+        self._generation = collection.generation
+        self._size = first_batch_size(wanted, residual is not None)
+        self._seen: set[int] | None = set() if bounds.multikey else None
+        self._used = trial
+        self._seeks = 0
+        self._dropped_duplicates = 0
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        collection = self._collection
+        if collection.generation != self._generation or collection.dropped:
+            self._catch_up()
+        if not self._used:
+            self._used = True
+            self._index.accesses += 1
+        records = self.read()
+        if records is None or collection.default_ttl_s == NO_TTL:
+            return records
+        return living(collection, records, op.now_s)
+
+    @abstractmethod
+    def read(self) -> list[Record] | None:
+        """The next records that pass the filter, living or not."""
+        raise NotImplementedError
+
+    def _catch_up(self) -> None:
+        """Looks at what has changed in the collection's catalogue entry."""
+        collection = self._collection
+        check_alive(collection)
+        if self._index not in collection.indexes:
+            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
+        if self._index.multikey and not self._bounds.multikey:
+            self._residual = self._match
+            if self._seen is None:
+                self._seen = set()
+        self._generation = collection.generation
+
+    def unseen(self, records: list[Record], seen: set[int]) -> list[Record]:
+        """The records that were not given yet; notes that they are now."""
+        fresh: list[Record] = []
+        for record in records:
+            if record[0] not in seen:
+                seen.add(record[0])
+                fresh.append(record)
+        self._dropped_duplicates += len(records) - len(fresh)
+        return fresh
+
+    def node(self) -> PlanNode:
+        index = self._index
+        descriptor = index.descriptor
+        details: dict[str, Value] = {
+            "keyPattern": descriptor.key,
+            "indexName": index.name,
+            "isMultiKey": index.multikey,
+        }
+        if not index.multikey:
+            # Where it is, only the index as a whole is known to be, as with mongod's oldest indexes.
+            nothing: list[Value] = []
+            paths: dict[str, Value] = {}
+            for name, _ in fields(descriptor.key):
+                paths[name] = nothing
+            details["multiKeyPaths"] = paths
+        details["isUnique"] = self._data.unique
+        details["isSparse"] = descriptor.sparse
+        details["isPartial"] = descriptor.partial_filter is not None
+        details["indexVersion"] = 2
+        details["direction"] = "forward" if self._forward else "backward"
+        details["indexBounds"] = describe_bounds(self._bounds, self._forward)
+        scan_counters = self.counters(self.examined)
+        scan_counters.returned = self.examined - self._dropped_duplicates
+        scan_counters.extra = {
+            "keysExamined": self.examined,
+            "seeks": self._seeks,
+            "dupsTested": self.examined if self._seen is not None else 0,
+            "dupsDropped": self._dropped_duplicates,
+        }
+        scan = PlanNode("IXSCAN", details, [], scan_counters)
+        fetch_details: dict[str, Value] = {}
+        if self._residual is not None:
+            fetch_details["filter"] = self._residual.describe()
+        fetch_counters = self.counters(scan_counters.returned)
+        fetch_counters.extra = {"docsExamined": scan_counters.returned, "alreadyHasObj": 0}
+        return PlanNode("FETCH", fetch_details, [scan], fetch_counters)
+
+
+class IndexScan(IndexStage):
+    """The records of the entries within ranges of keys, in the order of the keys, forward or backward."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        bounds: IndexBounds,
+        residual: MatchExpression | None,
+        match: MatchExpression | None,
+        forward: bool,
+        wanted: int,
+        trial: bool,
+    ) -> None:
+        super().__init__(collection, bounds, residual, match, forward, wanted, trial)
+        ranges = bounds.ranges
+        self._ranges = ranges if forward else ranges[::-1]
+        self._place = 0
+        self._after: tuple[bytes, int] | None = None
+
+    def read(self) -> list[Record] | None:
+        ranges = self._ranges
+        place = self._place
+        last = len(ranges)
+        if place >= last:
+            return None
+        store = self._collection.store
+        forward = self._forward
+        size = self._size
+        found: list[FetchedEntry] = []
+        visits = 0
+        while place < last and len(found) < size and visits < MAX_RANGES_PER_CALL:
+            low, high = ranges[place]
+            room = size - len(found)
+            rows = self._data.scan_fetch(store, low, high, self._after, room, forward)
+            visits += 1
+            if len(rows) < room:
+                place += 1
+                self._after = None
+            else:
+                entry = rows[-1]
+                self._after = (entry[0], entry[1])
+            if found:
+                found.extend(rows)
+            else:
+                found = rows
+        self._place = place
+        self._seeks += visits
+        self.examined += len(found)
+        if size < BATCH:
+            self._size = min(size * 2, BATCH)
+        match = self._residual
+        if match is None:
+            records: list[Record] = [row[1:] for row in found]
+        else:
+            records = [row[1:] for row in found if match.matches(row[2])]
+        seen = self._seen
+        return records if seen is None else self.unseen(records, seen)
+
+
+class PointLookup(IndexStage):
+    """The records under single keys of a unique index, in the order of the keys.
+
+    express: whether explain calls it by mongod's name for a lookup by `_id`.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        bounds: IndexBounds,
+        residual: MatchExpression | None,
+        match: MatchExpression | None,
+        forward: bool,
+        wanted: int,
+        trial: bool,
+        express: bool,
+    ) -> None:
+        super().__init__(collection, bounds, residual, match, forward, wanted, trial)
+        keys = [low for low, _ in bounds.ranges]
+        if not forward:
+            keys.reverse()
+        self._keys = keys
+        self._place = 0
+        self._express = express
+
+    def read(self) -> list[Record] | None:
+        place = self._place
+        keys = self._keys
+        if place >= len(keys):
+            return None
+        store = self._collection.store
+        records: list[Record]
+        if len(keys) == 1:
+            self._place = 1
+            record = self._data.fetch_exact(store, keys[0])
+            if record is None:
+                return []
+            records = [record]
+            self._seeks += 1
+        else:
+            size = self._size
+            part = keys[place : place + size]
+            self._place = place + len(part)
+            self._seeks += len(part)
+            records = store.find_records([rid for _, rid in self._data.find_exact(part)])
+            if size < BATCH:
+                self._size = min(size * 2, BATCH)
+        self.examined += len(records)
+        match = self._residual
+        if match is not None:
+            records = [record for record in records if match.matches(record[1])]
+        seen = self._seen
+        return records if seen is None else self.unseen(records, seen)
+
+    def node(self) -> PlanNode:
+        if not self._express:
+            return super().node()
+        counters = self.counters(self.examined)
+        counters.extra = {"keysExamined": self.examined, "docsExamined": self.examined}
+        return PlanNode("EXPRESS_IXSCAN", {"keyPattern": "{ _id: 1 }", "indexName": "_id_"}, [], counters)
+
+
+class OrStage(PlanStage):
+    """One scan after the other; a record that several of them find is given once."""
+
+    def __init__(self, children: list[PlanStage]) -> None:
+        super().__init__()
+        self._children = children
+        self._place = 0
+        self._seen: set[int] = set()
+        self._taken = 0
+
+    def inputs(self) -> list[PlanStage]:
+        return self._children
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        if self._place >= len(self._children):
+            return None
+        batch = self._children[self._place].next_batch(op)
+        if batch is None:
+            self._place += 1
+            return [] if self._place < len(self._children) else None
+        self._taken += len(batch)
+        seen = self._seen
+        fresh: list[Record] = []
+        for record in batch:
+            if record[0] not in seen:
+                seen.add(record[0])
+                fresh.append(record)
+        return fresh
+
+    def node(self) -> PlanNode:
+        counters = self.counters(self._taken)
+        counters.extra = {"dupsTested": self._taken, "dupsDropped": self._taken - self.returned}
+        return PlanNode("OR", {}, [child.node() for child in self._children], counters)
