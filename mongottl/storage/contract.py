@@ -201,6 +201,10 @@ class ContractEngine(StorageEngine):
     def maintenance_due(self) -> bool:
         return self.inner.maintenance_due
 
+    @property
+    def writers_should_wait(self) -> bool:
+        return self.inner.writers_should_wait
+
     def maintain(self) -> None:
         with _Allowed("maintain"):
             self.inner.maintain()

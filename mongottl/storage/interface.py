@@ -387,6 +387,14 @@ class StorageEngine(ABC):
         """Whether `maintain` should be called soon."""
         raise NotImplementedError
 
+    @property
+    def writers_should_wait(self) -> bool:
+        """Whether the next `maintain` will hold up units of work that begin meanwhile.
+
+        A server does well to let none begin until it has returned, so that only writers wait, not the whole thread.
+        """
+        return False
+
     @abstractmethod
     def maintain(self) -> None:
         """Does the engine's background work, if any is due; from any thread but outside units of work when it is the

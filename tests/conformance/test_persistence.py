@@ -186,8 +186,6 @@ def test_flush_and_maintain_run_beside_the_writer(persistent: Opener) -> None:
     with engine.unit_of_work() as unit:
         store.insert_record(b"last", 1, 0)
         unit.commit()
-    # The log has begun anew.
-    assert 0 < engine.statistics()["log_bytes"] < 100_000
     engine.close()
     engine = persistent()
     assert engine.record_store("records").count() == 401

@@ -6,11 +6,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from mongottl.storage.interface import DataDirectoryError, EngineUnavailable, StorageEngine, open_storage_engine
+from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 
 DATABASE = "mongottl.sqlite3"
@@ -263,6 +265,49 @@ def test_a_failed_flush_fails_for_good(filled: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(EngineUnavailable, match="an earlier flush failed"):
         engine.flush()
     engine.close()
+
+
+@pytest.mark.slow
+def test_a_log_that_never_rests_is_ended_by_holding_writers_back(tmp_path: Path) -> None:
+    engine = SqliteEngine(open_data_directory(str(tmp_path)), checkpoint_bytes=100_000, long_log_bytes=400_000)
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        unit.commit()
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                engine.maintain()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    longest = 0
+    try:
+        # Ends when it has happened; the bound only keeps a broken engine from writing for ever.
+        while engine.statistics()["checkpoints_holding_writers"] < 3 and store.count() < 200_000:
+            with engine.unit_of_work() as unit:
+                store.insert_records([(b"x" * 1000, 1, 0)] * 20)
+                unit.commit()
+            longest = max(longest, engine.statistics()["log_bytes"])
+    finally:
+        stop.set()
+        thread.join()
+    assert failures == []
+    assert engine.statistics()["checkpoints_holding_writers"] >= 3
+    # The commit after the end of a log begins it anew.
+    with engine.unit_of_work() as unit:
+        store.insert_record(b"last", 1, 0)
+        unit.commit()
+    assert engine.statistics()["log_bytes"] < longest
+    assert len(store.scan(0, store.count() + 1)) == store.count()
+    engine.close()
+    again = open_directory(tmp_path)
+    assert again.record_store("records").count() == store.count()
+    again.close()
 
 
 def test_every_index_query_uses_its_index(filled: Path) -> None:

@@ -14,9 +14,11 @@ file was synchronised there first, by the checkpoint (synchronous = NORMAL does 
                        └── `flush` waits for the disk here
 
 Checkpoints never run by themselves on the thread of the connection (they wait for the disk): `maintain` runs them on a
-second connection, first as often as needed without disturbing writers, then one that holds writers back just long
-enough to copy the rest. The next commit then begins the log anew over its old pages, which costs half as much as making
-it longer. A log that nobody maintains is copied by the unit of work that finds it too long.
+second connection, where they disturb nobody. When one has copied everything before the next commit comes, that commit
+begins the log anew over its old pages, which costs half as much as making it longer. Under steady writing that moment
+never comes, so a log that has grown long is ended by a checkpoint that holds writers back; the disk is waited for
+before it, so that it has little left to do. `writers_should_wait` says when, for a server that can make writers wait
+while it goes on with everything else. A log that nobody maintains is copied by the unit of work that finds it too long.
 """
 
 import os
@@ -51,17 +53,17 @@ _PAGE_BYTES: Final = 4096
 _CACHE_KIB: Final = 16 * 1024
 # Prepared statements kept, a few KiB each: about ten are in use for each busy collection.
 _CACHED_STATEMENTS: Final = 1024
-# A log of this length is worth a checkpoint: long enough that a page changed often is copied once.
+# Enough that a page changed often is copied once.
 _CHECKPOINT_BYTES: Final = 32 << 20
-# A log that has grown beyond this is cut back when it begins anew.
-_LOG_KEPT_BYTES: Final = 64 << 20
+# Writers wait 5 to 20 ms for the end of a log of any length; this one comes every million or two of small documents.
+_LONG_LOG_BYTES: Final = 256 << 20
 # A log of this length, which nobody maintains, is copied by the unit of work that finds it.
 _LOG_LIMIT_BYTES: Final = 1 << 30
 # After how many commits a unit of work looks at the log's length.
 _COMMITS_PER_LOOK: Final = 1024
-# Pages that the checkpoint may leave to the one that holds writers back: a millisecond or two.
-_PAGES_LEFT: Final = 256
-_CHECKPOINT_ROUNDS: Final = 8
+# A checkpoint is repeated at once, so often at most, while it leaves more than this.
+_CHECKPOINT_ROUNDS: Final = 4
+_BYTES_LEFT: Final = 2 << 20
 # How long a writer waits for that checkpoint, and the checkpoint for a unit of work.
 _BUSY_S: Final = 10.0
 # Places in SQLite's index of the log, -shm, of two numbers of 4 bytes in the machine's order: the committed frames, and
@@ -93,21 +95,38 @@ class _Dropped:
 
 
 class SqliteEngine(StorageEngine):
-    """directory: locked and checked; None keeps everything in memory. Raises DataDirectoryError."""
+    """directory: locked and checked; None keeps everything in memory.
 
-    def __init__(self, directory: DataDirectory | None) -> None:
+    checkpoint_bytes: so much of the log not copied yet makes maintenance due.
+    long_log_bytes: a log of this length is ended even if writers have to wait for it.
+    Raises DataDirectoryError.
+    """
+
+    def __init__(
+        self,
+        directory: DataDirectory | None,
+        checkpoint_bytes: int = _CHECKPOINT_BYTES,
+        long_log_bytes: int = _LONG_LOG_BYTES,
+    ) -> None:
         self.name = "sqlite"
         self._directory = directory
-        # Opened a second time, beside SQLite: the log to wait for the disk, its index to know its length.
+        self._checkpoint_bytes = checkpoint_bytes
+        self._long_log_bytes = long_log_bytes
+        # Opened a second time, beside SQLite: log and database to wait for the disk, the log's index for its length.
         self._wal_file = -1
+        self._database_file = -1
         self._shm_file = -1
         self._closed = False
         self._flush_failed = False
         self._flush_lock = threading.Lock()
         self._maintain_lock = threading.Lock()
+        # Held by `maintain` while it ends the log, which it announces first.
+        self._end_of_log = threading.Lock()
+        self._ending_log = False
         self._checkpointer: sqlite3.Connection | None = None
         self._flush_count = 0
         self._checkpoint_count = 0
+        self._held_up_count = 0
         self._next_look = _COMMITS_PER_LOOK
         self._next_store_id = 1
         self._records: dict[str, SqliteRecordStore] = {}
@@ -124,6 +143,7 @@ class SqliteEngine(StorageEngine):
             try:
                 self._load()
                 self._wal_file = os.open(directory.wal_path, os.O_RDWR)
+                self._database_file = os.open(directory.database_path, os.O_RDWR)
                 self._shm_file = os.open(directory.shm_path, os.O_RDONLY)
                 directory.sync()
             except BaseException as error:
@@ -135,9 +155,13 @@ class SqliteEngine(StorageEngine):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         self._saved = False
+        if self._ending_log:
+            # SQLite would make it wait too, but in steps of up to 100 ms, and may let one unit after the other pass.
+            with self._end_of_log:
+                pass
         if self._connection.commit_count >= self._next_look:
             self._next_look = self._connection.commit_count + _COMMITS_PER_LOOK
-            if self._log_bytes(uncopied=True) > _LOG_LIMIT_BYTES:
+            if self._log_bytes() > _LOG_LIMIT_BYTES:
                 self.maintain()
         return SqliteUnitOfWork(self._connection)
 
@@ -249,25 +273,40 @@ class SqliteEngine(StorageEngine):
 
     @property
     def maintenance_due(self) -> bool:
-        return self._log_bytes(uncopied=True) > _CHECKPOINT_BYTES
+        return self._uncopied_bytes() > self._checkpoint_bytes or self.writers_should_wait
+
+    @property
+    def writers_should_wait(self) -> bool:
+        return self._log_bytes() > self._long_log_bytes and self._uncopied_bytes() > 0
 
     def maintain(self) -> None:
         with self._maintain_lock:
             directory = self._directory
-            if directory is None or not self.maintenance_due:
+            if directory is None or self._closed or not self.maintenance_due:
                 return
             try:
                 if self._checkpointer is None:
                     self._checkpointer = _connect(directory.database_path)
                     self._checkpointer.execute("PRAGMA synchronous = NORMAL")
-                # Passive ones disturb nobody, but writers go on meanwhile; the last has little left to do.
                 for _ in range(_CHECKPOINT_ROUNDS):
-                    _, pages, copied = self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                    if pages - copied <= _PAGES_LEFT:
+                    self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                    # What it returns does not count what was committed while it ran.
+                    if self._uncopied_bytes() <= _BYTES_LEFT:
                         break
-                self._checkpointer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+                if self.writers_should_wait:
+                    _sync_file(self._wal_file)
+                    _sync_file(self._database_file)
+                    # Waits for the open unit of work, and the next one waits for it.
+                    with self._end_of_log:
+                        self._ending_log = True
+                        self._checkpointer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+                        self._held_up_count += 1
             except sqlite3.Error as error:
                 raise engine_error(error) from error
+            except OSError as error:
+                raise EngineUnavailable(f"the database cannot be made durable: {error}") from error
+            finally:
+                self._ending_log = False
             self._checkpoint_count += 1
 
     def statistics(self) -> dict[str, int]:
@@ -277,11 +316,12 @@ class SqliteEngine(StorageEngine):
             "rollbacks": self._connection.rollback_count,
             "flushes": self._flush_count,
             "checkpoints": self._checkpoint_count,
+            "checkpoints_holding_writers": self._held_up_count,
             "idents": len(self._records) + len(self._sorted),
             "dropped_idents": len(self._dropped),
             "database_bytes": int(read("PRAGMA page_count", ())[0]) * _PAGE_BYTES,
             "free_bytes": int(read("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES,
-            "log_bytes": self._log_bytes(uncopied=False),
+            "log_bytes": self._log_bytes(),
         }
 
     def close(self) -> None:
@@ -305,23 +345,27 @@ class SqliteEngine(StorageEngine):
 
     def _close_files(self) -> None:
         """After the connections: closing a file drops the locks that SQLite has on the same one in this process."""
-        if self._wal_file >= 0:
-            os.close(self._wal_file)
-            self._wal_file = -1
-        if self._shm_file >= 0:
-            os.close(self._shm_file)
-            self._shm_file = -1
+        for descriptor in (self._wal_file, self._database_file, self._shm_file):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._wal_file = -1
+        self._database_file = -1
+        self._shm_file = -1
 
-    def _log_bytes(self, uncopied: bool) -> int:
-        """The length of the log in use, which is less than the file's. uncopied: 0 when the database has all of it."""
+    def _log_bytes(self) -> int:
+        """The length of the log in use, which may be less than the file's."""
+        return self._shm_number(_SHM_FRAMES_AT) * _FRAME_BYTES
+
+    def _uncopied_bytes(self) -> int:
+        """How much of the log the database file does not have yet."""
+        return (self._shm_number(_SHM_FRAMES_AT) - self._shm_number(_SHM_COPIED_AT)) * _FRAME_BYTES
+
+    def _shm_number(self, offset: int) -> int:
         if self._shm_file < 0:
             return 0
-        if sys.platform == "win32":  # no pread; a log that seems too long is only looked at more often
-            return os.fstat(self._wal_file).st_size
-        index = os.pread(self._shm_file, _SHM_COPIED_AT + 4, 0)
-        frames = int.from_bytes(index[_SHM_FRAMES_AT : _SHM_FRAMES_AT + 4], sys.byteorder)
-        copied = int.from_bytes(index[_SHM_COPIED_AT : _SHM_COPIED_AT + 4], sys.byteorder)
-        return 0 if uncopied and copied == frames else frames * _FRAME_BYTES
+        if sys.platform == "win32":  # has no pread; the file's length only makes `maintain` look more often
+            return os.fstat(self._wal_file).st_size // _FRAME_BYTES if offset == _SHM_FRAMES_AT else 0
+        return int.from_bytes(os.pread(self._shm_file, 4, offset), sys.byteorder)
 
     def _load(self) -> None:
         """Makes the objects of all idents, and remembers what is still to be dropped."""
@@ -455,7 +499,6 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
     try:
         raw.execute("PRAGMA synchronous = NORMAL")
         raw.execute("PRAGMA wal_autocheckpoint = 0")
-        raw.execute(f"PRAGMA journal_size_limit = {_LOG_KEPT_BYTES}")
         mode = raw.execute("PRAGMA journal_mode").fetchone()[0]
         # Opens the log, which is made when it is not there.
         raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
