@@ -1,17 +1,17 @@
 """Updates: `parse_update(update, ctx)` -> UpdateDriver, applied to raw documents.
 
     driver      the three kinds of update, replacement, the document of an upsert
-    paths       from `{$set: {"a.$[x].b": 1}}` to the tree, conflicts between paths
+    tree, paths from `{$set: {"a.$[x].b": 1}}` to the tree, conflicts between paths
     nodes       the tree, and how it walks and rebuilds a raw document
     arrayfilters, registry, describe
-    fields, arithmetic, arrays, push    the modifiers
+    fields, rename, arithmetic, arrays, push    the modifiers
     stages      pipeline-style updates
 
 Nothing here chooses documents, writes them or maintains indexes.
 """
 
 # The families register their modifiers as they are imported.
-from mongottl.query.update import arithmetic, arrays, fields, push
+from mongottl.query.update import arithmetic, arrays, fields, push, rename
 from mongottl.query.update.driver import (
     UpdateDriver,
     UpdateOutcome,
@@ -32,4 +32,5 @@ __all__ = [
     "new_document_for_upsert",
     "parse_update",
     "push",
+    "rename",
 ]

@@ -33,9 +33,9 @@ from mongottl.query.match.tree import MatchDetails, MatchExpression
 from mongottl.query.update.arrayfilters import parse_array_filters
 from mongottl.query.update.describe import show_element
 from mongottl.query.update.nodes import KEEP, ApplyState, ArrayFilter, ObjectNode, dollar_prefixed
-from mongottl.query.update.paths import TreeBuilder
 from mongottl.query.update.registry import Operand, modifiers
 from mongottl.query.update.stages import UpdatePipeline
+from mongottl.query.update.tree import TreeBuilder
 
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _EMPTY_TIMESTAMP: Final = b"\x00" * 8
@@ -230,7 +230,7 @@ def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes
     while cursor.next():
         name = cursor.name()
         parser = modifiers.get(name)
-        if parser is None and name != "$rename":
+        if parser is None:
             raise CommandError(
                 ErrorCode.FailedToParse,
                 f"Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update specified as an "
@@ -245,10 +245,7 @@ def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes
         entry = ElementCursor(update, cursor.value)
         while entry.next():
             operand = Operand(entry.name(), entry.type_code, update, entry.value, entry.end)
-            if parser is None:
-                builder.add_rename(operand)
-            else:
-                builder.add(operand, parser, ctx)
+            builder.add(operand, parser, ctx)
     for identifier in filters:
         if identifier not in builder.used:
             raise CommandError(

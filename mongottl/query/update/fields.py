@@ -1,4 +1,4 @@
-"""Modifiers of single fields: $set, $setOnInsert, $unset, $min, $max, $currentDate, $rename."""
+"""Modifiers of single fields: $set, $setOnInsert, $unset, $min, $max, $currentDate."""
 
 from librt.strings import BytesWriter, write_i64_le
 from mypy_extensions import i64
@@ -6,7 +6,6 @@ from mypy_extensions import i64
 from mongottl.document.build import encode_value
 from mongottl.document.compare import compare_raw
 from mongottl.document.types import (
-    ARRAY,
     BOOL,
     DATE,
     DOCUMENT,
@@ -15,11 +14,10 @@ from mongottl.document.types import (
     Value,
     type_name,
 )
-from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.update.describe import show_id
-from mongottl.query.update.nodes import KEEP, REMOVE, ApplyState, ModifierNode, update_index
+from mongottl.query.update.nodes import KEEP, REMOVE, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
 
 
@@ -123,117 +121,3 @@ def _current_date(ctx: ParseContext) -> ModifierNode:
     writer = BytesWriter()
     write_i64_le(writer, i64(ctx.now_ms))
     return SetNode(DATE, writer.getvalue())
-
-
-class Found:
-    """Where a rename's source lies in the original document, if it has one."""
-
-    def __init__(self) -> None:
-        self.type_code: i64 = 0
-        self.pos: i64 = 0
-        self.end: i64 = 0
-
-
-def _find(doc: bytes, parts: list[str], found: Found) -> str:
-    """Follows a path through documents and arrays. The name of the first array on the way, or "".
-
-    found: the value, or type code 0 if the document has none. An array that is the value itself is not on the way.
-    PathNotViable (28) where the path leads through a value that can have no fields.
-    """
-    array = ""
-    type_code: i64 = DOCUMENT
-    pos: i64 = 0
-    end: i64 = len(doc)
-    for depth in range(len(parts)):
-        part = parts[depth]
-        cursor = ElementCursor(doc, pos)
-        hit = False
-        if type_code == DOCUMENT:
-            name = part.encode("utf-8")
-            while cursor.next():
-                if cursor.name_is(name):
-                    hit = True
-                    break
-        elif type_code == ARRAY and update_index(part) >= 0:
-            if array == "":
-                array = parts[depth - 1]
-            index: i64 = update_index(part)
-            while cursor.next():
-                if index == 0:
-                    hit = True
-                    break
-                index -= 1
-        else:
-            state = ApplyState(doc, False, "")
-            state.path = parts
-            state.existing = depth
-            state.blocked_buf = doc
-            state.blocked_type = type_code
-            state.blocked_at = pos
-            raise state.cannot_traverse()
-        if not hit:
-            found.type_code = 0
-            return array
-        type_code = cursor.type_code
-        pos = cursor.value
-        end = cursor.end
-    found.type_code = type_code
-    found.pos = pos
-    found.end = end
-    return array
-
-
-def _array_above(doc: bytes, parts: list[str]) -> str:
-    """The name of the first array that a path leads through, or "". The value at its end does not count."""
-    pos: i64 = 0
-    for depth in range(len(parts) - 1):
-        type_code, pos = find_field_at(doc, pos, parts[depth].encode("utf-8"))
-        if type_code == ARRAY:
-            return parts[depth]
-        if type_code != DOCUMENT:
-            return ""
-    return ""
-
-
-class RenameTarget(ModifierNode):
-    """The place that $rename moves a value to. The source is read from the document as it was before the update:
-    no other modifier may touch it, or the paths would conflict."""
-
-    def __init__(self, source: str, target: str) -> None:
-        super().__init__(creates=True)
-        self.source: list[str] = source.split(".")
-        self.source_path = source
-        self.target_path = target
-
-    def _moved(self, state: ApplyState) -> i64:
-        found = Found()
-        array = _find(state.doc, self.source, found)
-        if found.type_code == 0:
-            return KEEP
-        if array != "":
-            raise CommandError(
-                ErrorCode.BadValue,
-                f"The source field cannot be an array element, '{self.source_path}' in doc with {show_id(state.doc)} "
-                f"has an array field called '{array}'",
-            )
-        array = _array_above(state.doc, state.path)
-        if array != "":
-            raise CommandError(
-                ErrorCode.BadValue,
-                f"The destination field cannot be an array element, '{self.target_path}' in doc with "
-                f"{show_id(state.doc)} has an array field called '{array}'",
-            )
-        return state.replace(found.type_code, state.doc[found.pos : found.end])
-
-    def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
-        return self._moved(state)
-
-    def new_value(self, state: ApplyState) -> i64:
-        return self._moved(state)
-
-
-class RenameSource(ModifierNode):
-    """The place that $rename takes a value from."""
-
-    def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
-        return REMOVE

@@ -4,7 +4,7 @@
     def parse_inc(operand: Operand, ctx: ParseContext) -> ModifierNode: …
 
 A parser sees one entry of the modifier's document, `path: value`; paths, positional parts and conflicts are the
-business of `paths`, not of the modifiers.
+business of `paths` and `tree`, not of the modifiers.
 """
 
 from collections.abc import Callable
