@@ -3,12 +3,14 @@
 Source: MongoDB's command reference for each.
 """
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import id_index_spec
+from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
-from mongottl.commands.listing import listing_reply
+from mongottl.commands.listing import clamped, listing_reply
+from mongottl.commands.reads import check_collation
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -25,13 +27,15 @@ from mongottl.commands.request import (
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.compare import compare_values
 from mongottl.document.render import render_document
-from mongottl.document.types import MISSING, Value, integer, type_code_of, type_name
-from mongottl.document.walk import fields, get_value
+from mongottl.document.types import BinData, Value, integer, type_code_of, type_name
+from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.statistics import collection_size, parse_scale
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
+
+MAX_CAPPED_BYTES: Final = 2**50
 
 
 class CreateRequest(NamedTuple):
@@ -80,6 +84,11 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
 
 def check_options(request: CreateRequest) -> None:
     """Refuses what a collection cannot be so far. The parser has refused most of it by name."""
+    if request.size is not None and not 1 <= clamped(request.size) <= MAX_CAPPED_BYTES:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"BSON field 'size' value must be >= 1 and <= {MAX_CAPPED_BYTES}, actual value '{clamped(request.size)}'",
+        )
     if request.capped:
         raise CommandError(ErrorCode.CommandNotSupported, "The option 'create.capped' is not supported yet")
     for option, value in (("size", request.size), ("max", request.max)):
@@ -92,56 +101,11 @@ def check_options(request: CreateRequest) -> None:
     if not request.auto_index_id:
         raise CommandError(ErrorCode.InvalidOptions, "autoIndexId:false is not allowed")
     if request.id_index is not None:
-        check_id_index(request.id_index)
+        check_id_index_spec(request.id_index)
     check_collation(request.collation)
     if get_value(request.pre_and_post_images, "enabled") is True:
         raise CommandError(
             ErrorCode.CommandNotSupported, "The option 'create.changeStreamPreAndPostImages' is not supported yet"
-        )
-
-
-def check_collation(collation: bytes) -> None:
-    """Only the simple collation, which compares bytes, is there so far."""
-    if collation == EMPTY_DOCUMENT:
-        return
-    locale = get_value(collation, "locale")
-    if locale is MISSING:
-        raise CommandError(40414, "BSON field 'collation.locale' is missing but a required field")
-    if locale != "simple":
-        raise CommandError(ErrorCode.CommandNotSupported, f"collation: the locale '{locale}' is not supported yet")
-
-
-def check_id_index(spec: bytes) -> None:
-    """`idIndex` can only be what the `_id` index is anyhow."""
-    known = dict(fields(spec))
-    for option in known:
-        if option not in ("key", "name", "v", "ns", "collation"):
-            raise CommandError(
-                ErrorCode.InvalidIndexSpecificationOption,
-                f"The field '{option}' is not valid for an _id index specification. Specification:"
-                f" {render_document(spec)}",
-            )
-    for option in ("key", "name"):
-        if option not in known:
-            raise CommandError(
-                ErrorCode.FailedToParse, f"The '{option}' field is a required property of an index specification"
-            )
-    key = known["key"]
-    if not isinstance(key, bytes):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"The field 'key' must be an object, but got {type_name(type_code_of(key))}",
-        )
-    pattern = fields(key)
-    if len(pattern) != 1 or pattern[0][0] != "_id" or pattern[0][1] != 1:
-        raise CommandError(
-            ErrorCode.BadValue,
-            f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_document(key)}",
-        )
-    if not isinstance(known["name"], str):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"The field 'name' must be a string, but got {type_name(type_code_of(known['name']))}",
         )
 
 
@@ -156,6 +120,7 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     collection = op.catalog.lookup(op.database, request.collection)
+    check_uuid(op, "drop", request.collection_uuid, op.database, request.collection, collection)
     if collection is None:
         return {}
     indexes = len(collection.indexes)
@@ -169,7 +134,7 @@ class RenameCollectionRequest(NamedTuple):
     source: Annotated[str, Field("renameCollection", TEXT)]
     to: Annotated[str, Field("to", TEXT)]
     drop_target: Annotated[Value, Field("dropTarget", ANY)] = False
-    stay_temp: Annotated[Value, Field("stayTemp", BOOL_FIELD)] = False
+    stay_temp: Annotated[Value, Field("stayTemp", ANY)] = False
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
@@ -187,6 +152,8 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
     to_database, to_name = split_namespace(request.to)
     check_collection_name(database, name)
     source = op.catalog.lookup(database, name)
+    check_uuid(op, "renameCollection", request.collection_uuid, database, name, source)
+    check_strict_bool("renameCollection.stayTemp", request.stay_temp)
     if request.source == request.to:
         raise CommandError(ErrorCode.IllegalOperation, "Can't rename a collection to itself")
     if source is None:
@@ -205,6 +172,47 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
     return {}
 
 
+def check_strict_bool(field: str, value: Value) -> None:
+    """TypeMismatch (14) for anything but a bool or null."""
+    if value is not None and not isinstance(value, bool):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field '{field}' is the wrong type '{type_name(type_code_of(value))}', expected type 'bool'",
+        )
+
+
+def check_uuid(
+    op: OperationContext, command: str, uuid: Value, database: str, name: str, collection: Collection | None
+) -> None:
+    """CollectionUUIDMismatch (361) unless the collection is the one that `collectionUUID` names.
+
+    TypeMismatch (14) or InvalidUUID (207) for what is no UUID.
+    """
+    if uuid is None:
+        return
+    if not isinstance(uuid, BinData) or uuid.subtype != 4:
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field '{command}.collectionUUID' is the wrong type '{type_name(type_code_of(uuid))}',"
+            " expected type 'UUID'",
+        )
+    if len(uuid.data) != 16:
+        raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
+    if collection is None or collection.uuid != uuid:
+        names = [other.name for other in op.catalog.collections(database) if other.uuid == uuid]
+        actual = names[0] if names else None
+        raise CommandError(
+            ErrorCode.CollectionUUIDMismatch,
+            "Collection UUID does not match that specified",
+            {
+                "db": database,
+                "collectionUUID": uuid,
+                "expectedCollection": name,
+                "actualCollection": actual[0] if actual else None,
+            },
+        )
+
+
 def check_no_index_build(collection: Collection) -> None:
     """BackgroundOperationInProgressForNamespace (12587) while an index of the collection is being built."""
     for index in collection.indexes:
@@ -221,13 +229,14 @@ class ListCollectionsRequest(NamedTuple):
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     cursor: Annotated[bytes, Field("cursor", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     name_only: Annotated[bool, Field("nameOnly", BOOL_FIELD)] = False
-    authorized_collections: Annotated[bool, Field("authorizedCollections", BOOL_FIELD)] = False
+    authorized_collections: Annotated[Value, Field("authorizedCollections", ANY)] = None
 
 
 @command("listCollections", ListCollectionsRequest, help="The collections of a database, as a cursor.")
 def list_collections(op: OperationContext, request: ListCollectionsRequest) -> Steps[Reply]:
     """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`."""
     check_database_name(op.database)
+    check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
     match = parse_match(request.filter, ParseContext(op.now_ms))
     documents: list[bytes] = []
     for collection in op.catalog.collections(op.database):

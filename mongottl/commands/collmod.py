@@ -48,6 +48,9 @@ class IndexChange:
         self.key: bytes | None = None
         self.expire_after_seconds: Value = MISSING
         self.hidden: bool | None = None
+        self.unique: bool | None = None
+        # False where given: every index is in that state, since the option is not supported.
+        self.prepare_unique: bool | None = None
         for option, value in fields(change):
             if value is None and option in ("name", "keyPattern", "hidden", "unique", "prepareUnique"):
                 continue
@@ -67,10 +70,14 @@ class IndexChange:
                     raise _wrong_type(option, value, _TRUTH)
                 if option == "hidden":
                     self.hidden = is_true(value)
-                else:
+                elif option == "unique":
+                    self.unique = is_true(value)
+                elif is_true(value):
                     raise CommandError(
-                        ErrorCode.CommandNotSupported, f"The option 'collMod.index.{option}' is not supported yet"
+                        ErrorCode.CommandNotSupported, "The option 'collMod.index.prepareUnique' is not supported yet"
                     )
+                else:
+                    self.prepare_unique = False
             else:
                 raise CommandError(40415, f"BSON field 'collMod.index.{option}' is an unknown field.")
 
@@ -135,6 +142,13 @@ def _change(op: OperationContext, collection: Collection, change: IndexChange | 
             reply["expireAfterSeconds_old"] = Int64(old.expire_after_s)
         reply["expireAfterSeconds_new"] = Int64(seconds)
         new = new.with_option("expireAfterSeconds", seconds)
+    if change.unique is not None:
+        if not change.unique:
+            raise CommandError(ErrorCode.BadValue, "collMod does not support converting an index to non-unique")
+        if not old.unique and not old.is_id:
+            raise CommandError(
+                ErrorCode.InvalidOptions, "Cannot make index unique: it must be prepared with prepareUnique first"
+            )
     if change.hidden is not None:
         if old.is_id:
             raise CommandError(ErrorCode.BadValue, "can't hide _id index")
@@ -144,6 +158,9 @@ def _change(op: OperationContext, collection: Collection, change: IndexChange | 
             new = new.with_option("hidden", True if change.hidden else MISSING)
     if new is not old:
         op.catalog.replace_descriptor(collection, index, new)
+        if new.hidden != old.hidden:
+            index.accesses = 0
+            index.since_ms = op.now_ms
         op.service.note_write()
         if change.expire_after_seconds is not MISSING:
             yield from rearm_collection(op.service, collection.number)
@@ -155,7 +172,12 @@ def _find_index(collection: Collection, change: IndexChange) -> IndexEntry:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot specify both key pattern and name.")
     if change.name is None and change.key is None:
         raise CommandError(ErrorCode.InvalidOptions, "Must specify either index name or key pattern.")
-    if change.expire_after_seconds is MISSING and change.hidden is None:
+    if (
+        change.expire_after_seconds is MISSING
+        and change.hidden is None
+        and change.unique is None
+        and change.prepare_unique is None
+    ):
         raise CommandError(ErrorCode.InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field")
     if change.name is not None:
         index = collection.index_named(change.name)

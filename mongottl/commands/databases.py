@@ -62,14 +62,17 @@ class DropDatabaseRequest(NamedTuple):
 
 @command("dropDatabase", DropDatabaseRequest, help="Drops a database with all its collections.", writes=True)
 def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[Reply]:
-    """`{dropped: name}`, also where there is no such database. Collections go one by one, others run in between."""
+    """`{dropped: name}`, or `{}` where there is no such database. Collections go one by one, others run in between."""
     if isinstance(request.command, bool) or request.command != 1:
         raise CommandError(5255100, "Have to pass 1 as 'drop' parameter")
     name = op.database
     check_database_name(name)
     if name in ("admin", "local"):
         raise CommandError(ErrorCode.IllegalOperation, f"Dropping the '{name}' database is prohibited.")
-    for collection in op.catalog.collections(name):
+    collections = op.catalog.collections(name)
+    if not collections:
+        return {}
+    for collection in collections:
         if not collection.dropped and collection.database == name:
             op.service.cursors.close_where_namespace(collection.namespace)
             op.catalog.drop_collection(collection)

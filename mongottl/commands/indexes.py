@@ -13,7 +13,7 @@ from mongottl.catalog.namespace import check_collection_name, check_database_nam
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
-from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
@@ -193,6 +193,12 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
     if collection is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")
     specs = [index.descriptor.spec for index in collection.indexes]
+    if request.include_index_build_info:
+        if request.include_build_uuids:
+            raise CommandError(
+                ErrorCode.InvalidOptions, "The options includeBuildUUIDs and includeIndexBuildInfo cannot both be set"
+            )
+        specs = [encode({"spec": spec}) for spec in specs]
     return listing_reply(op, "listIndexes", collection.namespace, specs, request.cursor)
 
 
