@@ -5,20 +5,13 @@
 
     base         nodes, evaluation context, scopes, registry       parser       from values to trees
     path         field paths and variables                         numbers      numeric types and conversions
-    arithmetic, boolean, comparison, conditional, literal, variable, …: the operators, by family
+    arithmetic, array, boolean, comparison, conditional, …: the operators, by family
 
 An operator is added where its family lives, by `@expression`, `@unary_expression` or, for a syntax of its own,
 `@expression_parser`.
 """
 
-from mongottl.query.expr import (  # registers the operators
-    arithmetic,
-    boolean,
-    comparison,
-    conditional,
-    literal,
-    variable,
-)
+# Filters and expressions contain each other, so the names that `match` needs are there before the operators are.
 from mongottl.query.expr.base import (
     EXPRESSIONS,
     UNBOUND,
@@ -29,6 +22,29 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.parser import parse_expression
 
+# isort: split
+from mongottl.query.expr import (  # registers the operators
+    accumulation,
+    arithmetic,
+    array,
+    bitwise,
+    boolean,
+    comparison,
+    conditional,
+    conversion,
+    datemath,
+    dateparts,
+    iteration,
+    literal,
+    misc,
+    object,
+    pattern,
+    set,
+    text,
+    trigonometry,
+    variable,
+)
+
 __all__ = [
     "EXPRESSIONS",
     "UNBOUND",
@@ -36,11 +52,24 @@ __all__ = [
     "EvaluationContext",
     "Expression",
     "Scope",
+    "accumulation",
     "arithmetic",
+    "array",
+    "bitwise",
     "boolean",
     "comparison",
     "conditional",
+    "conversion",
+    "datemath",
+    "dateparts",
+    "iteration",
     "literal",
+    "misc",
+    "object",
     "parse_expression",
+    "pattern",
+    "set",
+    "text",
+    "trigonometry",
     "variable",
 ]

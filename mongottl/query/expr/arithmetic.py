@@ -16,6 +16,7 @@ from mongottl.query.expr.base import (
     EvaluationContext,
     Expression,
     Scope,
+    UnaryExpression,
     expression,
     expression_parser,
     is_nullish,
@@ -39,7 +40,7 @@ from mongottl.query.expr.numbers import (
     whole,
     width,
 )
-from mongottl.query.expr.parser import parse_arguments, show, type_of
+from mongottl.query.expr.parser import parse_arguments, parse_operand, show, type_of
 
 _EXACT_IN_DOUBLE: Final = 1 << 53
 
@@ -97,14 +98,12 @@ class Sum:
         return _two_sum(self.high, self.low + float(self.integers - int(top)), top)
 
     def decimal(self) -> decimal.Decimal:
-        """The sum of everything, doubles taken with all their digits."""
+        """The sum of everything; doubles are taken with 15 digits."""
         total = self.decimals
         if self.integers != 0:
             total = DECIMAL_CONTEXT.add(total, decimal.Decimal(self.integers))
         if self.high != 0.0 or self.low != 0.0:
-            total = DECIMAL_CONTEXT.add(total, double_to_decimal_34(self.high))
-            if self.low != 0.0:
-                total = DECIMAL_CONTEXT.add(total, double_to_decimal_34(self.low))
+            total = DECIMAL_CONTEXT.add(total, to_decimal(self.high + self.low))
         return total
 
     def result(self) -> Value:
@@ -468,7 +467,8 @@ def exp(value: Value) -> Value:
     if kind == 0:
         raise _not_numeric("$exp", value)
     if kind == DECIMAL:
-        return from_decimal(DECIMAL_CONTEXT.exp(to_decimal(value)))
+        power = DECIMAL_CONTEXT.exp(to_decimal(value))
+        return from_decimal(decimal.Decimal(1) if power == 1 else power)
     try:
         return math.exp(to_double(value))
     except OverflowError:
@@ -484,7 +484,7 @@ def ln(value: Value) -> Value:
         raise _not_numeric("$ln", value)
     if not _positive_or_nan(value):
         raise CommandError(28766, f"$ln's argument must be a positive number, but is {show(value)}")
-    if kind == DECIMAL:
+    if kind == DECIMAL and not is_nan(value):  # a NaN comes out as a double, in mongod too
         return from_decimal(DECIMAL_CONTEXT.ln(to_decimal(value)))
     return math.log(to_double(value))
 
@@ -506,7 +506,7 @@ def log10(value: Value) -> Value:
         raise _not_numeric("$log10", value)
     if not _positive_or_nan(value):
         raise CommandError(28761, f"$log10's argument must be a positive number, but is {show(value)}")
-    if kind == DECIMAL:
+    if kind == DECIMAL and not is_nan(value):
         return from_decimal(DECIMAL_CONTEXT.log10(to_decimal(value)))
     return math.log10(to_double(value))
 
@@ -602,7 +602,12 @@ def _decimal_power(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.
     return DECIMAL_CONTEXT.power(base, exponent)
 
 
-@unary_expression("$sigmoid")
+@expression_parser("$sigmoid")
+def parse_sigmoid(name: str, argument: Value, scope: Scope) -> Expression:
+    """One expression; an array is a value here, and so refused, not a list of arguments."""
+    return UnaryExpression(name, sigmoid, parse_operand(argument, scope))
+
+
 def sigmoid(value: Value) -> Value:
     """1 / (1 + e**-x)."""
     if is_nullish(value):

@@ -18,7 +18,6 @@ from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
-from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.registry import Registry
 
@@ -281,7 +280,11 @@ _NO_DOCUMENT: Final = EvaluationContext()
 
 
 def fold(node: Expression) -> Expression:
-    """A Constant instead of an operator on constants. An error in evaluating waits for the first document."""
+    """A Constant instead of an operator on constants.
+
+    An operator that cannot take its constants is an error at once, also where no document would ever reach it: that is
+    how mongod's optimiser behaves.
+    """
     if not node.foldable():
         return node
     operands = node.operands()
@@ -290,10 +293,7 @@ def fold(node: Expression) -> Expression:
     for operand in operands:
         if not isinstance(operand, Constant):
             return node
-    try:
-        return Constant(node.evaluate(_NO_DOCUMENT))
-    except CommandError:
-        return node
+    return Constant(node.evaluate(_NO_DOCUMENT))
 
 
 for _name in ("$function", "$accumulator"):

@@ -137,7 +137,30 @@ def parse_switch(name: str, argument: Value, scope: Scope) -> Expression:
             raise CommandError(40067, f"$switch found an unknown argument: {key}")
     if not cases:
         raise CommandError(40068, "$switch requires at least one branch.")
-    return SwitchExpression(cases, thens, default)
+    return _simplified_switch(cases, thens, default)
+
+
+def _simplified_switch(cases: list[Expression], thens: list[Expression], default: Expression | None) -> Expression:
+    """Without the branches that are never taken; 40069 if nothing is left."""
+    open_cases: list[Expression] = []
+    open_thens: list[Expression] = []
+    for i in range(len(cases)):
+        case = cases[i]
+        if isinstance(case, Constant):
+            if is_true(case.value):
+                default = thens[i]
+                break
+            continue
+        open_cases.append(case)
+        open_thens.append(thens[i])
+    if open_cases:
+        return SwitchExpression(open_cases, open_thens, default)
+    if default is None:
+        raise CommandError(
+            40069,
+            "One cannot execute a switch statement where all the cases evaluate to false without a default.",
+        )
+    return default
 
 
 def _parse_branch(branch: Value, scope: Scope) -> tuple[Expression, Expression]:

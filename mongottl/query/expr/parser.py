@@ -85,7 +85,7 @@ def parse_operand(value: Value, scope: Scope) -> Expression:
     if isinstance(value, str):
         if value.startswith("$"):
             return parse_path(value, scope)
-        return Constant(value)
+        return Constant(check_string(value))
     if isinstance(value, bytes):
         return _parse_object(value, scope)
     if isinstance(value, list):
@@ -176,6 +176,19 @@ def parse_arguments(name: str, argument: Value, scope: Scope, minimum: int, maxi
             f"Expression {name} takes at least {minimum} arguments, and at most {maximum}, but {count} were passed in.",
         )
     return arguments
+
+
+MAX_STRING_BYTES: Final = 16 << 20
+
+
+def check_string(text: str) -> str:
+    """The text itself; 16493 if it is longer than a document may be."""
+    size = len(text)
+    if size * 4 >= MAX_STRING_BYTES and (not text.isascii() or size >= MAX_STRING_BYTES):
+        size = len(text.encode("utf-8"))
+        if size >= MAX_STRING_BYTES:
+            raise CommandError(16493, "Tried to create string longer than 16MB")
+    return text
 
 
 def type_of(value: Value) -> str:

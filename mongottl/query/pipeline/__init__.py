@@ -11,7 +11,7 @@
 A stage is added where its family lives, by `@stage`, an accumulator by `@accumulator`.
 """
 
-from mongottl.query.pipeline import basic, group, sort  # registers the stages
+from mongottl.query.pipeline import basic, documents, group, project, reshape, sort, unwind  # registers the stages
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.optimise import optimise
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, ListSource, RunContext, drain
@@ -26,11 +26,15 @@ __all__ = [
     "RunContext",
     "StageSpec",
     "basic",
+    "documents",
     "drain",
     "group",
     "open_pipeline",
     "optimise",
     "parse_pipeline",
     "parse_stage",
+    "project",
+    "reshape",
     "sort",
+    "unwind",
 ]

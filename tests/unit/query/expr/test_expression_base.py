@@ -136,11 +136,10 @@ def test_constants_are_folded() -> None:
     assert tree.value == 7
 
 
-def test_an_error_in_folding_waits_for_a_document() -> None:
-    tree = parse_expression(_parse({"$cond": ["$c", {"$divide": [1, 0]}, 2]}), ParseContext())
-    assert tree.evaluate(EvaluationContext(bson.encode({"c": False}))) == 2
-    with pytest.raises(CommandError):
-        tree.evaluate(EvaluationContext(bson.encode({"c": True})))
+def test_an_error_in_folding_is_raised_while_parsing() -> None:
+    with pytest.raises(CommandError) as caught:
+        parse_expression(_parse({"$cond": ["$c", {"$divide": [1, 0]}, 2]}), ParseContext())
+    assert caught.value.code == ErrorCode.BadValue
 
 
 @pytest.mark.parametrize(

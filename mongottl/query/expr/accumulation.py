@@ -1,0 +1,111 @@
+"""Accumulators as operators on their arguments: `$sum $avg $min $max $stdDevPop $stdDevSamp $firstN $lastN …`.
+
+With one argument that is an array, of its elements; with several, of their values.
+"""
+
+from typing import Final
+
+from mongottl.document.types import Missing, Value
+from mongottl.errors import CommandError
+from mongottl.query.expr.accumulators import AccumulatorState, AvgState, ExtremeState, StdDevState, SumState
+from mongottl.query.expr.base import Expression, Scope, ValueFunction, expression, expression_parser, is_nullish
+from mongottl.query.expr.named import Syntax
+from mongottl.query.expr.numbers import whole, width
+from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.ranking import smallest
+
+
+def _fed(state: AccumulatorState, values: list[Value]) -> Value:
+    only = values[0] if len(values) == 1 else None
+    for value in only if isinstance(only, list) else values:
+        state.add(value)
+    return state.result()
+
+
+@expression("$sum", 0, -1)
+def sum_(values: list[Value]) -> Value:
+    return _fed(SumState(), values)
+
+
+@expression("$avg", 0, -1)
+def avg(values: list[Value]) -> Value:
+    return _fed(AvgState(), values)
+
+
+@expression("$min", 0, -1)
+def min_(values: list[Value]) -> Value:
+    return _fed(ExtremeState(-1), values)
+
+
+@expression("$max", 0, -1)
+def max_(values: list[Value]) -> Value:
+    return _fed(ExtremeState(1), values)
+
+
+@expression("$stdDevPop", 0, -1)
+def std_dev_pop(values: list[Value]) -> Value:
+    return _fed(StdDevState(False), values)
+
+
+@expression("$stdDevSamp", 0, -1)
+def std_dev_samp(values: list[Value]) -> Value:
+    return _fed(StdDevState(True), values)
+
+
+_N_OF: Final = Syntax(5787801, 5787901, [("n", 5787906), ("input", 5787907)])
+
+
+def check_count(name: str, n: Value) -> int:
+    """The `n` of `$firstN` and its like: a positive integer. 5787902 to 5787908 otherwise."""
+    if width(n) == 0:
+        raise CommandError(5787902, f"Value for 'n' must be of integral type, but found {show(n)}")
+    number = whole(n)
+    if number is None:
+        raise CommandError(5787903, f"Value for 'n' must be of integral type, but found {show(n)}")
+    if number <= 0:
+        raise CommandError(5787908, f"'n' must be greater than 0, found {number} for {name}")
+    return number
+
+
+class ArrayOfN:
+    """`$firstN`, `$lastN`, `$minN`, `$maxN` of an array: the function of (n, array)."""
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+
+    def apply(self, values: list[Value]) -> Value:
+        array = values[1]
+        count = check_count(self.name, values[0])
+        if is_nullish(array):
+            return None
+        if not isinstance(array, list):
+            raise CommandError(5788200, f"Input must be an array, found {type_of(array)}")
+        if self.name == "$firstN":
+            return array[:count]
+        if self.name == "$lastN":
+            return array[-count:]
+        known: list[Value] = []
+        for value in array:
+            if not is_nullish(value) and not isinstance(value, Missing):
+                known.append(value)
+        return smallest(known, count, self.name == "$maxN")
+
+
+def _bound(name: str) -> ValueFunction:
+    return ArrayOfN(name).apply
+
+
+_FUNCTIONS: Final[dict[str, ValueFunction]] = {
+    "$firstN": _bound("$firstN"),
+    "$lastN": _bound("$lastN"),
+    "$minN": _bound("$minN"),
+    "$maxN": _bound("$maxN"),
+}
+
+
+def _parse_n(name: str, argument: Value, scope: Scope) -> Expression:
+    return _N_OF.node(name, argument, scope, _FUNCTIONS[name])
+
+
+for _name in _FUNCTIONS:
+    expression_parser(_name)(_parse_n)

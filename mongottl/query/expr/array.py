@@ -1,0 +1,304 @@
+"""Operators on arrays: `$arrayElemAt $concatArrays $first $in $indexOfArray $isArray $last $range $reverseArray $size
+$slice $sortArray $zip`. Those that bind variables are in `iteration`."""
+
+from typing import Final
+
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.compare import compare_values
+from mongottl.document.keystring import encode_value
+from mongottl.document.types import MISSING, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.expr.base import (
+    Expression,
+    Scope,
+    expression,
+    expression_parser,
+    is_nullish,
+    unary_expression,
+)
+from mongottl.query.expr.named import ABSENT, Syntax, given
+from mongottl.query.expr.numbers import whole_int32, width
+from mongottl.query.expr.parser import show, type_of
+from mongottl.query.sort import SortPattern, parse_sort
+
+MAX_RANGE_BYTES: Final = 100 << 20  # mongod's limit for what $range may build
+
+
+@expression("$arrayElemAt", 2)
+def array_elem_at(values: list[Value]) -> Value:
+    """`[array, index]`: from the end if negative; no value outside the array."""
+    array = values[0]
+    index = values[1]
+    if is_nullish(array) or is_nullish(index):
+        return None
+    if not isinstance(array, list):
+        raise CommandError(28689, f"$arrayElemAt's first argument must be an array, but is {type_of(array)}")
+    if width(index) == 0:
+        raise CommandError(28690, f"$arrayElemAt's second argument must be a numeric value, but is {type_of(index)}")
+    place = whole_int32(index)
+    if place is None:
+        raise CommandError(
+            28691, f"$arrayElemAt's second argument must be representable as a 32-bit integer: {show(index)}"
+        )
+    if place < 0:
+        place += len(array)
+    return array[place] if 0 <= place < len(array) else MISSING
+
+
+def _end_element(name: str, value: Value, place: int) -> Value:
+    if is_nullish(value):
+        return None
+    if not isinstance(value, list):
+        raise CommandError(28689, f"{name}'s argument must be an array, but is {type_of(value)}")
+    return value[place] if value else MISSING
+
+
+@unary_expression("$first")
+def first(value: Value) -> Value:
+    return _end_element("$first", value, 0)
+
+
+@unary_expression("$last")
+def last(value: Value) -> Value:
+    return _end_element("$last", value, -1)
+
+
+@expression("$concatArrays", 0, -1)
+def concat_arrays(values: list[Value]) -> Value:
+    joined: list[Value] = []
+    for value in values:
+        if is_nullish(value):
+            return None
+        if not isinstance(value, list):
+            raise CommandError(28664, f"$concatArrays only supports arrays, not {type_of(value)}")
+        joined.extend(value)
+    return joined
+
+
+@expression("$in", 2)
+def in_(values: list[Value]) -> Value:
+    """`[value, array]`."""
+    array = values[1]
+    if not isinstance(array, list):
+        raise CommandError(40081, f"$in requires an array as a second argument, found: {type_of(array)}")
+    wanted = values[0]
+    return any(compare_values(item, wanted) == 0 for item in array)
+
+
+@expression("$indexOfArray", 2, 4)
+def index_of_array(values: list[Value]) -> Value:
+    """`[array, value, start, end]`: the first place from `start` to before `end`, or -1."""
+    array = values[0]
+    if is_nullish(array):
+        return None
+    if not isinstance(array, list):
+        raise CommandError(40090, f"$indexOfArray requires an array as a first argument, found: {type_of(array)}")
+    start = _place(values[2], "starting") if len(values) > 2 else 0
+    end = _place(values[3], "ending") if len(values) > 3 else len(array)
+    wanted = values[1]
+    for i in range(start, min(end, len(array))):
+        if compare_values(array[i], wanted) == 0:
+            return i
+    return -1
+
+
+def _place(value: Value, which: str) -> int:
+    place = whole_int32(value)
+    if place is None:
+        raise CommandError(
+            9711600 if width(value) else 40096,
+            f"$indexOfArray requires an integral {which} index, found a value of type: {type_of(value)}, "
+            f"with value: {show(value)}",
+        )
+    if place < 0:
+        raise CommandError(9711601, f"$indexOfArray requires a nonnegative {which} index, found: {place}")
+    return place
+
+
+@unary_expression("$isArray")
+def is_array(value: Value) -> Value:
+    return isinstance(value, list)
+
+
+@expression("$range", 2, 3)
+def range_(values: list[Value]) -> Value:
+    """`[start, end, step]`: int32 numbers from start to before end. Codes 34443 to 34449."""
+    start = _range_number(values[0], "starting value", 34443, 34444)
+    end = _range_number(values[1], "ending value", 34445, 34446)
+    step = _range_number(values[2], "step value", 34447, 34448) if len(values) > 2 else 1
+    if step == 0:
+        raise CommandError(34449, "$range requires a non-zero step value")
+    numbers = range(start, end, step)
+    if len(numbers) * 8 > MAX_RANGE_BYTES:
+        raise CommandError(
+            ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
+            f"$range would use too much memory ({len(numbers) * 8} bytes) and cannot spill to disk. "
+            f"Memory limit: {MAX_RANGE_BYTES} bytes",
+        )
+    result: list[Value] = list(numbers)
+    return result
+
+
+def _range_number(value: Value, which: str, not_number: int, not_int32: int) -> int:
+    if width(value) == 0:
+        raise CommandError(not_number, f"$range requires a numeric {which}, found value of type: {type_of(value)}")
+    number = whole_int32(value)
+    if number is None:
+        raise CommandError(
+            not_int32,
+            f"$range requires a {which} that can be represented as a 32-bit integer, found value: {show(value)}",
+        )
+    return number
+
+
+@unary_expression("$reverseArray")
+def reverse_array(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    if not isinstance(value, list):
+        raise CommandError(34435, f"The argument to $reverseArray must be an array, but was of type: {type_of(value)}")
+    return value[::-1]
+
+
+@unary_expression("$size")
+def size(value: Value) -> Value:
+    if not isinstance(value, list):
+        raise CommandError(17124, f"The argument to $size must be an array, but was of type: {type_of(value)}")
+    return len(value)
+
+
+@expression("$slice", 2, 3)
+def slice_(values: list[Value]) -> Value:
+    """`[array, n]`, or `[array, position, n]`. Codes 28724 to 28729."""
+    array = values[0]
+    second = values[1]
+    if is_nullish(array) or is_nullish(second):
+        return None
+    if not isinstance(array, list):
+        raise CommandError(28724, f"First argument to $slice must be an array, but is of type: {type_of(array)}")
+    count = _slice_number(second, "Second", 28725, 28726)
+    if len(values) == 2:
+        return array[:count] if count >= 0 else array[count:]
+    third = values[2]
+    if is_nullish(third):
+        return None
+    position = count if count >= 0 else max(len(array) + count, 0)
+    count = _slice_number(third, "Third", 28727, 28728)
+    if count <= 0:
+        raise CommandError(28729, f"Third argument to $slice must be positive: {show(third)}")
+    return array[position : position + count]
+
+
+def _slice_number(value: Value, which: str, not_number: int, not_int32: int) -> int:
+    if width(value) == 0:
+        raise CommandError(not_number, f"{which} argument to $slice must be numeric, but is of type: {type_of(value)}")
+    number = whole_int32(value)
+    if number is None:
+        raise CommandError(
+            not_int32, f"{which} argument to $slice can't be represented as a 32-bit integer: {show(value)}"
+        )
+    return number
+
+
+_SORT_ARRAY: Final = Syntax(2942500, 2942501, [("input", 2942502), ("sortBy", 2942503)])
+
+
+@expression_parser("$sortArray")
+def parse_sort_array(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{input, sortBy}`: sortBy is a sort document, or 1 or -1 for whole values. Codes 2942500 to 2942507."""
+    written = _SORT_ARRAY.read(name, argument)
+    sort_by = written["sortBy"]
+    return _SORT_ARRAY.node(name, argument, scope, SortArray(sort_by).__call__)
+
+
+class SortArray:
+    def __init__(self, sort_by: Value) -> None:
+        self.pattern: SortPattern | None = None
+        self.descending: bool = False
+        if isinstance(sort_by, bytes):
+            if len(sort_by) == 5:
+                raise CommandError(2942505, "$sortArray sortBy must not be empty")
+            self.pattern = _sort_pattern(sort_by)
+        elif width(sort_by):
+            direction = whole_int32(sort_by)
+            if direction not in (1, -1):
+                raise CommandError(2942506, f"The $sort element value must be either 1 or -1, found {show(sort_by)}")
+            self.descending = direction == -1
+        else:
+            raise CommandError(2942507, f"The $sortArray sortBy must be an object or a number, not {type_of(sort_by)}")
+
+    def __call__(self, values: list[Value]) -> Value:
+        array = values[0]
+        if is_nullish(array):
+            return None
+        if not isinstance(array, list):
+            raise CommandError(
+                2942504, f"The input argument to $sortArray must be an array, but was of type: {type_of(array)}"
+            )
+        keyed: list[tuple[bytes, int]] = []
+        for i in range(len(array)):
+            keyed.append((self._key(array[i]), i))
+        keyed.sort()
+        return [array[i] for _, i in keyed]
+
+    def _key(self, value: Value) -> bytes:
+        pattern = self.pattern
+        if pattern is None:
+            return encode_value(value, self.descending)
+        return pattern.sort_key(value if isinstance(value, bytes) else EMPTY_DOCUMENT)
+
+
+def _sort_pattern(sort_by: bytes) -> SortPattern:
+    return parse_sort(sort_by)
+
+
+_ZIP: Final = Syntax(34460, 34464, [("inputs", 34465)], ["useLongestLength", "defaults"])
+
+
+@expression_parser("$zip")
+def parse_zip(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{inputs: [array, …], useLongestLength, defaults: [value, …]}`. Codes 34460 to 34468."""
+    written = _ZIP.read(name, argument)
+    inputs = written["inputs"]
+    if not isinstance(inputs, list):
+        raise CommandError(34461, f"inputs must be an array of expressions, found {type_of(inputs)}")
+    if not inputs:
+        raise CommandError(34465, "$zip requires at least one input array")
+    longest = written.get("useLongestLength", False)
+    if not isinstance(longest, bool):
+        raise CommandError(34463, f"useLongestLength must be a bool, found {type_of(longest)}")
+    defaults = written.get("defaults", ABSENT)
+    if given(defaults):
+        if not isinstance(defaults, list):
+            raise CommandError(34462, f"defaults must be an array of expressions, found {type_of(defaults)}")
+        if not longest:
+            raise CommandError(34466, "cannot specify defaults unless useLongestLength is true")
+        if len(defaults) != len(inputs):
+            raise CommandError(34467, "defaults and inputs must have the same length")
+    return _ZIP.node(name, argument, scope, zip_)
+
+
+def zip_(values: list[Value]) -> Value:
+    arrays: list[list[Value]] = []
+    inputs = values[0]
+    if not isinstance(inputs, list):
+        return None
+    for item in inputs:
+        if is_nullish(item):
+            return None
+        if not isinstance(item, list):
+            raise CommandError(34468, f"$zip found a non-array expression in input: {show(item)}")
+        arrays.append(item)
+    lengths = [len(array) for array in arrays]
+    count = max(lengths) if values[1] is True else min(lengths)
+    defaults = values[2] if isinstance(values[2], list) else []
+    rows: list[Value] = []
+    for i in range(count):
+        row: list[Value] = []
+        for j in range(len(arrays)):
+            if i < len(arrays[j]):
+                row.append(arrays[j][i])
+            else:
+                row.append(defaults[j] if j < len(defaults) else None)
+        rows.append(row)
+    return rows

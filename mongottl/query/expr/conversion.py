@@ -1,0 +1,563 @@
+"""`$type $isNumber $convert`, and `$toBool $toDate $toInt …`, which are `$convert` to a fixed type."""
+
+import base64
+import binascii
+import decimal
+import math
+import re
+import struct
+from typing import Final
+
+from mongottl.document.types import (
+    ARRAY,
+    BINARY,
+    BOOL,
+    DATE,
+    DECIMAL128,
+    DOCUMENT,
+    DOUBLE,
+    INT32,
+    INT64,
+    INT_MAX,
+    INT_MIN,
+    MAX_KEY,
+    MIN_KEY,
+    NULL,
+    OBJECT_ID,
+    STRING,
+    TIMESTAMP,
+    UNDEFINED,
+    BinData,
+    Date,
+    Decimal128,
+    Int64,
+    ObjectId,
+    Timestamp,
+    Value,
+    type_name,
+)
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.expr.base import (
+    EvaluationContext,
+    Expression,
+    NamedExpression,
+    Scope,
+    UnaryExpression,
+    UnaryFunction,
+    expression_parser,
+    is_nullish,
+    unary_expression,
+)
+from mongottl.query.expr.calendar import iso_text
+from mongottl.query.expr.datetext import TextError, parse_date_text
+from mongottl.query.expr.named import Syntax
+from mongottl.query.expr.numbers import (
+    DECIMAL_CONTEXT,
+    fits_long,
+    from_decimal,
+    to_decimal,
+    to_double,
+    whole,
+    whole_int32,
+    width,
+)
+from mongottl.query.expr.parser import parse_operand, show, type_of
+
+_CODES: Final[dict[str, int]] = {
+    type_name(code): code
+    for code in (
+        DOUBLE, STRING, DOCUMENT, ARRAY, BINARY, UNDEFINED, OBJECT_ID, BOOL, DATE, NULL, 11, 12, 13, 14, 15, INT32,
+        TIMESTAMP, INT64, DECIMAL128, MIN_KEY, MAX_KEY,
+    )
+}  # fmt: skip
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)$")
+_SPECIAL: Final[dict[str, float]] = {
+    "nan": math.nan,
+    "-nan": math.nan,
+    "inf": math.inf,
+    "infinity": math.inf,
+    "-inf": -math.inf,
+    "-infinity": -math.inf,
+    "+inf": math.inf,
+    "+infinity": math.inf,
+}
+
+
+class ConversionError(Exception):
+    """A value that does not convert; what `onError` is for."""
+
+
+@unary_expression("$type")
+def type_(value: Value) -> Value:
+    return type_of(value)
+
+
+@unary_expression("$isNumber")
+def is_number(value: Value) -> Value:
+    return width(value) != 0
+
+
+def _unsupported(value: Value, target: int) -> ConversionError:
+    return ConversionError(f"Unsupported conversion from {type_of(value)} to {type_name(target)}")
+
+
+def double_text(number: float) -> str:
+    """A double as `$toString` writes it: the shortest digits that give it back, "1e+16", "NaN"."""
+    if number != number:
+        return "NaN"
+    if math.isinf(number):
+        return "-Infinity" if number < 0 else "Infinity"
+    text = repr(number)
+    return text[:-2] if text.endswith(".0") else text
+
+
+def convert(value: Value, target: int, subtype: int, format: str, big_endian: bool) -> Value:
+    """A value, not null, as one of another type. ConversionError where that is not possible."""
+    if target == STRING:
+        return _to_string(value, format)
+    if target == BOOL:
+        return _to_bool(value)
+    if target == INT32 or target == INT64:
+        return _to_integer(value, target, big_endian)
+    if target == DOUBLE:
+        return _to_double(value, big_endian)
+    if target == DECIMAL128:
+        return _to_decimal(value)
+    if target == DATE:
+        return _to_date(value)
+    if target == OBJECT_ID:
+        return _to_object_id(value)
+    if target == BINARY:
+        return _to_binary(value, subtype, format, big_endian)
+    raise _unsupported(value, target)
+
+
+def _to_string(value: Value, format: str) -> Value:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return double_text(value)
+    if isinstance(value, Decimal128):
+        return decimal_text(value.to_decimal())
+    if isinstance(value, Date):
+        return iso_text(value.ms)
+    if isinstance(value, ObjectId):
+        return str(value)
+    if isinstance(value, BinData):
+        return _binary_text(value, format)
+    raise _unsupported(value, STRING)
+
+
+def decimal_text(number: decimal.Decimal) -> str:
+    if number.is_nan():
+        return "NaN"
+    return str(number)
+
+
+def _binary_text(value: BinData, format: str) -> str:
+    data = value.data
+    if format == "auto":
+        format = "uuid" if value.subtype == 4 and len(data) == 16 else "base64"
+    if format == "base64":
+        return base64.b64encode(data).decode("ascii")
+    if format == "base64url":
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+    if format == "hex":
+        return data.hex().upper()
+    if format == "uuid":
+        if value.subtype != 4 or len(data) != 16:
+            raise ConversionError("Only UUIDs can be converted with the format 'uuid'")
+        text = data.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConversionError("BinData does not represent a valid UTF-8 string") from None
+
+
+def _to_bool(value: Value) -> Value:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)):
+        return value != 0
+    if isinstance(value, Decimal128):
+        number = value.to_decimal()
+        return number.is_nan() or number != 0
+    if isinstance(value, (str, Date, ObjectId, BinData)):
+        return True
+    if isinstance(value, (bytes, list)) or not is_nullish(value):
+        return True
+    raise _unsupported(value, BOOL)
+
+
+def _to_integer(value: Value, target: int, big_endian: bool) -> Value:
+    if isinstance(value, bool):
+        number = 1 if value else 0
+    elif isinstance(value, int):
+        number = int(value)
+    elif isinstance(value, (float, Decimal128)):
+        number = _truncated(value)
+    elif isinstance(value, str):
+        number = _integer_in(value)
+    elif isinstance(value, Date) and target == INT64:
+        number = value.ms
+    elif isinstance(value, BinData):
+        number = _integer_of_binary(value, target, big_endian)
+    else:
+        raise _unsupported(value, target)
+    if target == INT32:
+        if not INT_MIN <= number <= INT_MAX:
+            raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+        return number
+    if not fits_long(number):
+        raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+    return Int64(number)
+
+
+def _truncated(value: Value) -> int:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ConversionError("Attempt to convert NaN or infinity value to integer type")
+        return math.trunc(value)
+    number = to_decimal(value)
+    if not number.is_finite():
+        raise ConversionError("Attempt to convert NaN or infinity value to integer type")
+    if number and number.adjusted() > 20:
+        raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+    return int(number)
+
+
+def _integer_in(text: str) -> int:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit():
+        raise ConversionError(f"Failed to parse number '{text}' in $convert: Did not consume whole string.")
+    if len(digits.lstrip("0")) > 19:
+        raise ConversionError(f"Failed to parse number '{text}' in $convert: Overflow")
+    return int(text)
+
+
+def _integer_of_binary(value: BinData, target: int, big_endian: bool) -> int:
+    size = len(value.data)
+    if size not in (1, 2, 4, 8) or (target == INT32 and size > 4) or value.subtype != 0:
+        raise ConversionError(f"Failed to convert '{show(value)}' to {type_name(target)} because of its length {size}")
+    return int.from_bytes(value.data, "big" if big_endian else "little", signed=True)
+
+
+def _to_double(value: Value, big_endian: bool) -> Value:
+    if isinstance(value, bool):
+        return 1.0 if value else 0.0
+    if isinstance(value, Decimal128):
+        number = to_double(value)
+        if math.isinf(number) and value.to_decimal().is_finite():
+            raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+        return number
+    if width(value):
+        return to_double(value)
+    if isinstance(value, Date):
+        return float(value.ms)
+    if isinstance(value, str):
+        return _double_in(value)
+    if isinstance(value, BinData):
+        if len(value.data) not in (4, 8) or value.subtype != 0:
+            raise ConversionError(f"Failed to convert '{show(value)}' to double because of its length")
+        code = ("f" if len(value.data) == 4 else "d") if len(value.data) else "d"
+        result: float = struct.unpack((">" if big_endian else "<") + code, value.data)[0]
+        return result
+    raise _unsupported(value, DOUBLE)
+
+
+def _double_in(text: str) -> float:
+    special = _SPECIAL.get(text.lower())
+    if special is not None:
+        return special
+    if _NUMBER.match(text) is None:
+        if re.match(r"[+-]?0[xX][0-9a-fA-F]", text):
+            raise ConversionError(f"Illegal hexadecimal input in $convert: {text}")
+        raise ConversionError(f"Failed to parse number '{text}' in $convert: Did not consume whole string.")
+    number = float(text)
+    if math.isinf(number):
+        raise ConversionError(f"Failed to parse number '{text}' in $convert: Out of range")
+    return number
+
+
+def _to_decimal(value: Value) -> Value:
+    if isinstance(value, bool):
+        return from_decimal(decimal.Decimal(1 if value else 0))
+    if isinstance(value, Decimal128):
+        return value
+    if width(value):
+        return from_decimal(to_decimal(value))
+    if isinstance(value, Date):
+        return from_decimal(decimal.Decimal(value.ms))
+    if isinstance(value, str):
+        return _decimal_in(value)
+    raise _unsupported(value, DECIMAL128)
+
+
+def _decimal_in(text: str) -> Value:
+    special = _SPECIAL.get(text.lower())
+    if special is not None:
+        return from_decimal(decimal.Decimal(special))
+    if _NUMBER.match(text) is None:
+        raise ConversionError(f"Failed to parse number '{text}' in $convert: Failed to parse string to decimal")
+    number = DECIMAL_CONTEXT.create_decimal(text)
+    if not number.is_finite():
+        raise ConversionError(
+            f"Failed to parse number '{text}' in $convert: Conversion from string to decimal would overflow"
+        )
+    return from_decimal(number)
+
+
+def _to_date(value: Value) -> Value:
+    if isinstance(value, Date):
+        return value
+    if isinstance(value, Int64):
+        return Date(int(value))
+    if isinstance(value, (float, Decimal128)):
+        number = _truncated(value)
+        if not fits_long(number):
+            raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+        return Date(number)
+    if isinstance(value, str):
+        try:
+            return Date(parse_date_text(value, None))
+        except TextError as error:
+            raise ConversionError(f"Error parsing date string '{value}'; {error}") from None
+    if isinstance(value, ObjectId):
+        return Date(int.from_bytes(value.binary[:4], "big") * 1000)
+    if isinstance(value, Timestamp):
+        return Date(value.time * 1000)
+    raise _unsupported(value, DATE)
+
+
+def _to_object_id(value: Value) -> Value:
+    if isinstance(value, ObjectId):
+        return value
+    if isinstance(value, str):
+        if len(value) != 24:
+            raise ConversionError(
+                f"Failed to parse objectId '{value}' in $convert: Invalid string length for parsing to OID, expected "
+                f"24 but found {len(value)}"
+            )
+        if re.fullmatch("[0-9a-fA-F]{24}", value) is None:
+            raise ConversionError(
+                f"Failed to parse objectId '{value}' in $convert: Invalid character found in hex string"
+            )
+        return ObjectId(value)
+    raise _unsupported(value, OBJECT_ID)
+
+
+def _to_binary(value: Value, subtype: int, format: str, big_endian: bool) -> Value:
+    order = ">" if big_endian else "<"
+    if isinstance(value, BinData):
+        if value.subtype != subtype:
+            raise ConversionError("Conversions between different binary subtypes are not supported")
+        return value
+    if isinstance(value, str):
+        return BinData(_bytes_in(value, subtype, format), subtype)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _unsupported(value, BINARY)
+    if isinstance(value, float):
+        return BinData(struct.pack(order + "d", value), subtype)
+    return BinData(struct.pack(order + ("q" if isinstance(value, Int64) else "i"), value), subtype)
+
+
+def _bytes_in(text: str, subtype: int, format: str) -> bytes:
+    if (format == "uuid") != (subtype == 4):
+        raise ConversionError("Can only convert to UUID with the format 'uuid', and to nothing else with it")
+    try:
+        if format == "base64":
+            return base64.b64decode(text, validate=True)
+        if format == "base64url":
+            if not re.fullmatch("[A-Za-z0-9_-]*=*", text):
+                raise ConversionError(f"Input is not a valid base64url string: {text}")
+            return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        if format == "hex":
+            if not re.fullmatch("[0-9a-fA-F]*", text):
+                raise ConversionError(f"Input is not a valid hex string: {text}")
+            return bytes.fromhex(text)
+        if format == "uuid":
+            if re.fullmatch("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text) is None:
+                raise ConversionError(f"Input is not a valid UUID string: {text}")
+            return bytes.fromhex(text.replace("-", ""))
+    except (binascii.Error, ValueError):
+        raise ConversionError(f"Input is not a valid {format} string: {text}") from None
+    if format == "utf8":
+        return text.encode("utf-8")
+    raise ConversionError(f"the format '{format}' cannot be used to convert a string to binData")
+
+
+_FORMATS: Final = frozenset({"auto", "base64", "base64url", "hex", "utf8", "uuid"})
+
+
+class ConvertExpression(NamedExpression):
+    """`$convert`. on_error, on_null: None where not given."""
+
+    def __init__(self, parameters: dict[str, Expression]) -> None:
+        super().__init__("$convert", parameters)
+        self.input: Final = parameters["input"]
+        self.to: Final = parameters["to"]
+        self.on_error: Final = parameters.get("onError")
+        self.on_null: Final = parameters.get("onNull")
+        self.format: Final = parameters.get("format")
+        self.byte_order: Final = parameters.get("byteOrder")
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        value = self.input.evaluate(ev)
+        to = self.to.evaluate(ev)
+        target, subtype = _target_of(to)
+        format = self._format(ev)
+        big_endian = self._big_endian(ev)
+        if is_nullish(value):
+            return None if self.on_null is None else self.on_null.evaluate(ev)
+        if target < 0:
+            return None
+        if format is None:
+            needs_format = (isinstance(value, str) and target == BINARY) or (
+                isinstance(value, BinData) and target == STRING
+            )
+            if needs_format:
+                raise CommandError(4341115, "Format must be specified when converting from 'string' to 'binData'")
+            format = "auto"
+        try:
+            return convert(value, target, subtype, format, big_endian)
+        except ConversionError as error:
+            if self.on_error is not None:
+                return self.on_error.evaluate(ev)
+            raise CommandError(ErrorCode.ConversionFailure, f"{error} in $convert with no onError value") from None
+
+    def _format(self, ev: EvaluationContext) -> str | None:
+        if self.format is None:
+            return None
+        format = self.format.evaluate(ev)
+        if is_nullish(format):
+            return None
+        if not isinstance(format, str):
+            raise CommandError(4341114, f"$convert requires that 'format' be a string, found: {type_of(format)}")
+        if format not in _FORMATS:
+            raise CommandError(4341125, f"Invalid 'format' argument for $convert: {format}")
+        return format
+
+    def _big_endian(self, ev: EvaluationContext) -> bool:
+        if self.byte_order is None:
+            return False
+        order = self.byte_order.evaluate(ev)
+        if is_nullish(order):
+            return False
+        if not isinstance(order, str):
+            raise CommandError(9130001, f"$convert requires that 'byteOrder' be a string, found: {type_of(order)}")
+        if order not in ("little", "big"):
+            raise CommandError(9130002, f"Invalid 'byteOrder' argument for $convert: {order}")
+        return order == "big"
+
+
+def _target_of(to: Value) -> tuple[int, int]:
+    """(type code, binary subtype) of a `to`; -1 for null."""
+    subtype = 0
+    if isinstance(to, bytes):
+        members = dict(fields(to))
+        for key in members:
+            if key not in ("type", "subtype"):
+                raise CommandError(ErrorCode.FailedToParse, f"$convert found an unknown argument in 'to': {key}")
+        if "type" not in members:
+            raise CommandError(ErrorCode.FailedToParse, "Missing 'type' parameter to $convert's 'to'")
+        if "subtype" in members:
+            subtype = _subtype(members["subtype"])
+        to = members["type"]
+    if is_nullish(to):
+        return -1, 0
+    if isinstance(to, str):
+        code = _CODES.get(to, 0)
+        if code == 0:
+            raise CommandError(ErrorCode.BadValue, f"Unknown type name: {to}")
+        return code, subtype
+    if width(to) == 0:
+        raise CommandError(
+            ErrorCode.FailedToParse, f"$convert's 'to' argument must be a string or number, but is {type_of(to)}"
+        )
+    number = whole_int32(to)
+    if number is None:
+        raise CommandError(ErrorCode.FailedToParse, f"In $convert, numeric 'to' argument is not an integer: {show(to)}")
+    if number == -1:
+        number = MIN_KEY
+    if number not in _CODES.values():
+        raise CommandError(
+            ErrorCode.FailedToParse, f"In $convert, numeric value for 'to' does not correspond to a BSON type: {number}"
+        )
+    return number, subtype
+
+
+def _subtype(value: Value) -> int:
+    if width(value) == 0:
+        raise CommandError(4341108, f"$convert requires that 'subtype' be a number, found: {type_of(value)}")
+    number = whole(value)
+    if number is None:
+        raise CommandError(4341106, f"In $convert, numeric 'subtype' argument is not an integer: {show(value)}")
+    if not (0 <= number <= 8 or 128 <= number <= 255):
+        raise CommandError(
+            4341107, f"In $convert, numeric value for 'subtype' does not correspond to a binary subtype: {number}"
+        )
+    return number
+
+
+_CONVERT: Final = Syntax(9, 9, [("input", 9), ("to", 9)], ["onError", "onNull", "format", "byteOrder"])
+
+
+@expression_parser("$convert")
+def parse_convert(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{input, to, onError, onNull, format, byteOrder}`. FailedToParse for the shape, ConversionFailure (241)."""
+    return ConvertExpression(_CONVERT.parse(name, argument, scope))
+
+
+class ConversionFunction:
+    """`$toInt` and its like: `$convert` to a fixed type; null stays null."""
+
+    def __init__(self, name: str, target: int, subtype: int, format: str) -> None:
+        self.name: Final = name
+        self.target: Final = target
+        self.subtype: Final = subtype
+        self.format: Final = format
+
+    def apply(self, value: Value) -> Value:
+        if is_nullish(value):
+            return None
+        try:
+            return convert(value, self.target, self.subtype, self.format, False)
+        except ConversionError as error:
+            raise CommandError(ErrorCode.ConversionFailure, f"{error} in $convert with no onError value") from None
+
+
+def _shorthand(target: int, subtype: int = 0, format: str = "auto") -> UnaryFunction:
+    return ConversionFunction("", target, subtype, format).apply
+
+
+_SHORTHANDS: Final[dict[str, UnaryFunction]] = {
+    "$toBool": _shorthand(BOOL),
+    "$toDate": _shorthand(DATE),
+    "$toDecimal": _shorthand(DECIMAL128),
+    "$toDouble": _shorthand(DOUBLE),
+    "$toInt": _shorthand(INT32),
+    "$toLong": _shorthand(INT64),
+    "$toObjectId": _shorthand(OBJECT_ID),
+    "$toString": _shorthand(STRING),
+    "$toUUID": _shorthand(BINARY, 4, "uuid"),
+}
+
+
+def _parse_shorthand(name: str, argument: Value, scope: Scope) -> Expression:
+    """One expression, or an array of exactly one. 50723 for another number."""
+    if isinstance(argument, list):
+        if len(argument) != 1:
+            raise CommandError(50723, f"{name} requires a single argument, got {len(argument)}")
+        argument = argument[0]
+    return UnaryExpression(name, _SHORTHANDS[name], parse_operand(argument, scope))
+
+
+for _name in _SHORTHANDS:
+    expression_parser(_name)(_parse_shorthand)

@@ -1,0 +1,260 @@
+"""Dates from text: what `$dateFromString`, `$toDate` and `$convert` read.
+
+Without a format: `year-month-day` with an optional time (`T` or a space before it), fraction and zone;
+`month/day/year`; compact forms (`20240131`, `20240131T120000`); names of months in English (`January 31, 2024`, `31 Jan
+2024`); and RFC 822 forms with a day of the week. With one: its conversion specifiers, as `$dateToString` writes them.
+"""
+
+import re
+from typing import Final
+
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.expr.calendar import (
+    MONTH_NAMES,
+    MS_PER_DAY,
+    MS_PER_MINUTE,
+    UTC,
+    TimeZone,
+    civil_ms,
+    days_from_civil,
+    days_in_month,
+    is_leap,
+    time_zone,
+    weekday,
+)
+
+
+class TextError(Exception):
+    """The text is no date; the reason is for the message."""
+
+
+_TIME: Final = (
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,:](?P<fraction>\d{1,9}))?)?"
+    r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?"
+)
+_ZONE: Final = r"(?: ?(?:GMT|UTC)?(?P<offset>[+-]\d{1,2}(?::?\d{2})?)| ?(?P<zone>[A-Za-z]+(?:/[A-Za-z_+-]+[0-9]*)*))?"
+_MONTH: Final = r"(?P<name>[A-Za-z]{3,9})\.?"
+_DAY_NAME: Final = r"(?:(?:[A-Za-z]{3,9}),? +)?"
+
+_FORMS: Final[list[re.Pattern[str]]] = [
+    re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d{{1,2}})-(?P<day>\d{{1,2}})(?:(?:[Tt]| +){_TIME}{_ZONE})?$"),
+    re.compile(rf"(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?:(?:[Tt]| +){_TIME}{_ZONE})?$"),
+    re.compile(rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})/(?P<year>\d{{4}})(?: +{_TIME}{_ZONE})?$"),
+    re.compile(rf"(?P<day>\d{{1,2}})[-.](?P<month>\d{{1,2}})[-.](?P<year>\d{{4}})(?: +{_TIME}{_ZONE})?$"),
+    re.compile(
+        r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})(?:[Tt](?P<hour>\d{2}):?(?P<minute>\d{2})(?::?(?P<second>\d{2})"
+        rf"(?:[.,](?P<fraction>\d{{1,9}}))?)?{_ZONE})?$"
+    ),
+    re.compile(
+        rf"{_DAY_NAME}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]+{_MONTH},?[ -]+(?P<year>\d{{4}})(?:,? +{_TIME}{_ZONE})?$"
+    ),
+    re.compile(
+        rf"{_DAY_NAME}{_MONTH} +(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<year>\d{{4}})(?:,? +{_TIME}{_ZONE})?$"
+    ),
+    re.compile(rf"(?P<year>\d{{4}})-(?P<ordinal>\d{{3}})(?:[Tt]{_TIME}{_ZONE})?$"),
+    re.compile(rf"(?P<year>\d{{4}})-?W(?P<week>\d{{2}})-?(?P<weekday>\d)(?:[Tt]{_TIME}{_ZONE})?$"),
+    re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d{{2}})(?:[Tt]{_TIME}{_ZONE})?$"),
+]
+
+_ABBREVIATIONS: Final[dict[str, int]] = {
+    "EST": -300,
+    "EDT": -240,
+    "CST": -360,
+    "CDT": -300,
+    "MST": -420,
+    "MDT": -360,
+    "PST": -480,
+    "PDT": -420,
+    "CET": 60,
+    "CEST": 120,
+    "BST": 60,
+    "JST": 540,
+}
+
+
+def _month_number(name: str) -> int:
+    lowered = name.lower()
+    for i in range(12):
+        full = MONTH_NAMES[i].lower()
+        if lowered in (full, full[:3]) or (lowered == "sept" and i == 8):
+            return i + 1
+    raise TextError(f"unknown month '{name}'")
+
+
+def parse_date_text(text: str, zone: TimeZone | None) -> int:
+    """The instant that a text names, in milliseconds. TextError if it names none.
+
+    zone: for a text without one of its own; given and in the text too, it is an error.
+    """
+    trimmed = text.strip()
+    for form in _FORMS:
+        found = form.match(trimmed)
+        if found is not None:
+            return _instant(found.groupdict(), zone)
+    raise TextError("an incomplete date/time string has been found, with elements missing")
+
+
+def _instant(parts: dict[str, str | None], zone: TimeZone | None) -> int:
+    year = _number(parts, "year", 0)
+    if parts.get("name") is not None:
+        month = _month_number(parts["name"] or "")
+    else:
+        month = _number(parts, "month", 1)
+    day = _number(parts, "day", 1)
+    hour = _number(parts, "hour", 0)
+    minute = _number(parts, "minute", 0)
+    second = _number(parts, "second", 0)
+    half = parts.get("half")
+    if half is not None:
+        if not 1 <= hour <= 12:
+            raise TextError("unexpected character")
+        hour = hour % 12 + (12 if half in "Pp" else 0)
+    if not 1 <= month <= 12 or not 1 <= day <= 31 or hour > 24 or minute > 59 or second > 60:
+        raise TextError("unexpected character")
+    if day > days_in_month(year, month):
+        raise TextError("The parsed date was invalid")
+    fraction = parts.get("fraction")
+    millisecond = 0 if fraction is None else int((fraction + "00")[:3])
+    local = civil_ms(year, month, day, hour, minute, second, millisecond)
+    if parts.get("ordinal") is not None:
+        ordinal = _number(parts, "ordinal", 1)
+        if not 1 <= ordinal <= (366 if is_leap(year) else 365):
+            raise TextError("unexpected character")
+        local += (ordinal - 1) * MS_PER_DAY
+    if parts.get("week") is not None:
+        week = _number(parts, "week", 1)
+        week_day = _number(parts, "weekday", 1)
+        local += (iso_day(year, week, week_day) - days_from_civil(year, 1, 1)) * MS_PER_DAY
+    return _zoned(local, parts, zone)
+
+
+def iso_day(year: int, week: int, day: int) -> int:
+    """The day number of an ISO week date."""
+    fourth = days_from_civil(year, 1, 4)
+    return fourth - weekday(fourth) + (week - 1) * 7 + day - 1
+
+
+def _number(parts: dict[str, str | None], key: str, default: int) -> int:
+    value = parts.get(key)
+    return default if value is None else int(value)
+
+
+def _zoned(local: int, parts: dict[str, str | None], zone: TimeZone | None) -> int:
+    offset = parts.get("offset")
+    name = parts.get("zone")
+    if offset is None and name is None:
+        return (UTC if zone is None else zone).to_utc(local)
+    if zone is not None:
+        raise TextError(
+            f"you cannot pass in a date/time string with time zone information ('{offset or name}') together with a "
+            "timezone argument"
+        )
+    if offset is not None:
+        return local - _offset_ms(offset)
+    return _named(name or "").to_utc(local)
+
+
+def _offset_ms(offset: str) -> int:
+    digits = offset[1:].replace(":", "")
+    if len(digits) <= 2:
+        minutes = int(digits) * 60
+    else:
+        minutes = int(digits[:-2]) * 60 + int(digits[-2:])
+    return (-minutes if offset[0] == "-" else minutes) * MS_PER_MINUTE
+
+
+def _named(name: str) -> TimeZone:
+    if name in ("Z", "z"):
+        return UTC
+    minutes = _ABBREVIATIONS.get(name.upper())
+    if minutes is not None:
+        return TimeZone(minutes * MS_PER_MINUTE, None, name)
+    if len(name) == 1:  # a military zone
+        letter = name.upper()
+        if letter in "ABCDEFGHI":
+            return TimeZone((ord(letter) - ord("A") + 1) * 60 * MS_PER_MINUTE, None, name)
+        if letter in "KLM":
+            return TimeZone((ord(letter) - ord("A")) * 60 * MS_PER_MINUTE, None, name)
+        if "N" <= letter <= "Y":
+            return TimeZone(-(ord(letter) - ord("N") + 1) * 60 * MS_PER_MINUTE, None, name)
+    try:
+        return time_zone(name)
+    except CommandError:
+        raise TextError("The timezone could not be found in the database") from None
+
+
+# Conversion specifier to the part it reads, and how many digits at most.
+_SPECIFIERS: Final[dict[str, tuple[str, str]]] = {
+    "d": ("day", r"\d{1,2}"),
+    "G": ("iso_year", r"\d{4}"),
+    "H": ("hour", r"\d{1,2}"),
+    "L": ("fraction", r"\d{1,3}"),
+    "m": ("month", r"\d{1,2}"),
+    "M": ("minute", r"\d{1,2}"),
+    "S": ("second", r"\d{1,2}"),
+    "u": ("weekday", r"\d"),
+    "V": ("week", r"\d{1,2}"),
+    "Y": ("year", r"\d{4}"),
+    "j": ("ordinal", r"\d{1,3}"),
+    "b": ("name", r"[A-Za-z]{3}"),
+    "B": ("name", r"[A-Za-z]{3,9}"),
+    "z": ("offset", r"[+-]\d{2}:?\d{2}"),
+    "Z": ("minutes", r"[+-]?\d+"),
+}
+
+
+def check_parse_format(format: str) -> None:
+    """18535 and 18536 for a format that `$dateFromString` does not take."""
+    i = 0
+    while i < len(format):
+        if format[i] == "%":
+            i += 1
+            if i >= len(format):
+                raise CommandError(18535, "Unmatched '%' at end of format string")
+            if format[i] not in _SPECIFIERS and format[i] != "%":
+                raise CommandError(18536, f"Invalid format character '%{format[i]}' in format string")
+        i += 1
+
+
+def parse_formatted(text: str, format: str, zone: TimeZone | None) -> int:
+    """The instant that a text names under a format. TextError if it does not fit."""
+    check_parse_format(format)
+    pattern = ""
+    seen: list[str] = []
+    i = 0
+    while i < len(format):
+        char = format[i]
+        if char != "%":
+            pattern += re.escape(char)
+        else:
+            i += 1
+            char = format[i]
+            if char == "%":
+                pattern += "%"
+            else:
+                part, digits = _SPECIFIERS[char]
+                if part in seen:
+                    raise TextError(f"two values for '%{char}'")
+                seen.append(part)
+                pattern += f"(?P<{part}>{digits})"
+        i += 1
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise TextError(f"the text does not fit the format '{format}'")
+    parts: dict[str, str | None] = dict(found.groupdict())
+    if "iso_year" in parts:
+        parts["year"] = parts["iso_year"]
+        parts.setdefault("week", "1")
+        parts.setdefault("weekday", "1")
+    if "year" not in parts:
+        raise TextError("an incomplete date/time string has been found, with elements missing")
+    minutes = parts.get("minutes")
+    if minutes is not None:
+        sign = "-" if minutes.startswith("-") else "+"
+        total = abs(int(minutes))
+        parts["offset"] = f"{sign}{total // 60:02d}{total % 60:02d}"
+    return _instant(parts, zone)
+
+
+def conversion_error(text: str, reason: str) -> CommandError:
+    return CommandError(ErrorCode.ConversionFailure, f"Error parsing date string '{text}'; {reason}")

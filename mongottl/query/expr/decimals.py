@@ -1,0 +1,208 @@
+"""Trigonometric functions of decimals, to the 34 digits of Decimal128.
+
+Power series after the argument is brought near zero, computed with 50 digits and rounded once by who stores the result.
+"""
+
+import decimal
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+_CONTEXT: Final = decimal.Context(prec=50, rounding=decimal.ROUND_HALF_EVEN, Emin=-99999, Emax=99999, traps=[])
+PI: Final = Decimal("3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986280348253421")
+_NAN: Final = Decimal("NaN")
+_ONE: Final = Decimal(1)
+_TWO: Final = Decimal(2)
+_EPSILON: Final = Decimal("1E-60")
+
+
+def _series(first: Decimal, factor: Decimal, start: int) -> Decimal:
+    """first * (1 + f/((s)(s+1)) + f²/((s)…(s+3)) + …), the common shape of sine and cosine."""
+    total = first
+    term = first
+    n = start
+    while term and abs(term) > _EPSILON * abs(total):
+        term = _CONTEXT.divide(_CONTEXT.multiply(term, factor), Decimal(n * (n + 1)))
+        total = _CONTEXT.add(total, term)
+        n += 2
+    return total
+
+
+def _reduced(x: Decimal) -> Decimal:
+    """The argument in [-π, π]: with as many digits of π as its size asks for."""
+    if abs(x) <= PI:
+        return x
+    digits = max(x.adjusted(), 0) + 60
+    wide = decimal.Context(prec=min(digits + 60, 12600), Emin=-99999, Emax=99999, traps=[])
+    turn = wide.multiply(_TWO, _pi(digits + 10))
+    turns = wide.divide(x, turn).to_integral_value(decimal.ROUND_HALF_EVEN)
+    return _CONTEXT.plus(wide.subtract(x, wide.multiply(turns, turn)))
+
+
+def _pi(digits: int) -> Decimal:
+    """π to a number of digits, by Machin's formula in integers."""
+    unit = 10 ** (digits + 10)
+    return Decimal(4 * (4 * _arccot(5, unit) - _arccot(239, unit))).scaleb(
+        -(digits + 10), decimal.Context(prec=digits + 20, Emin=-99999, Emax=99999)
+    )
+
+
+def _arccot(x: int, unit: int) -> int:
+    total = term = unit // x
+    n = 3
+    sign = -1
+    square = x * x
+    while term:
+        term //= square
+        total += sign * (term // n)
+        sign = -sign
+        n += 2
+    return total
+
+
+def sine(x: Decimal) -> Decimal:
+    if not x.is_finite():
+        return _NAN
+    if not x:
+        return x
+    r = _reduced(x)
+    return _series(r, -_CONTEXT.multiply(r, r), 2)
+
+
+def cosine(x: Decimal) -> Decimal:
+    if not x.is_finite():
+        return _NAN
+    if not x:
+        return _ONE
+    r = _reduced(x)
+    return _series(_ONE, -_CONTEXT.multiply(r, r), 1)
+
+
+def tangent(x: Decimal) -> Decimal:
+    if not x.is_finite():
+        return _NAN
+    if not x:
+        return x
+    return _CONTEXT.divide(sine(x), cosine(x))
+
+
+def arc_tangent(x: Decimal) -> Decimal:
+    if x.is_nan():
+        return _NAN
+    if x.is_infinite():
+        return _CONTEXT.divide(PI, _TWO).copy_sign(x)
+    if not x:
+        return x
+    # atan x = 2 atan (x / (1 + sqrt(1 + x²))): thrice brings the argument under 0.2.
+    for _ in range(3):
+        x = _CONTEXT.divide(x, _CONTEXT.add(_ONE, _CONTEXT.sqrt(_CONTEXT.add(_ONE, _CONTEXT.multiply(x, x)))))
+    square = -_CONTEXT.multiply(x, x)
+    total = term = x
+    n = 3
+    while term and abs(term) > _EPSILON * abs(total):
+        term = _CONTEXT.multiply(term, square)
+        total = _CONTEXT.add(total, _CONTEXT.divide(term, Decimal(n)))
+        n += 2
+    return _CONTEXT.multiply(total, Decimal(8))
+
+
+def arc_tangent_2(y: Decimal, x: Decimal) -> Decimal:
+    if y.is_nan() or x.is_nan():
+        return _NAN
+    if not y:
+        return PI.copy_sign(y) if x.is_signed() else Decimal(0).copy_sign(y)
+    half = _CONTEXT.divide(PI, _TWO)
+    if not x:
+        return half.copy_sign(y)
+    if y.is_infinite():
+        if x.is_infinite():
+            quarter = _CONTEXT.divide(PI, Decimal(4))
+            return (_CONTEXT.multiply(quarter, Decimal(3)) if x.is_signed() else quarter).copy_sign(y)
+        return half.copy_sign(y)
+    if x.is_infinite():
+        return PI.copy_sign(y) if x.is_signed() else Decimal(0).copy_sign(y)
+    angle = arc_tangent(_CONTEXT.divide(abs(y), abs(x)))
+    if x.is_signed():
+        angle = _CONTEXT.subtract(PI, angle)
+    return angle.copy_sign(y)
+
+
+def arc_sine(x: Decimal) -> Decimal:
+    if x.is_nan() or not x:
+        return x
+    if abs(x) == 1:
+        return _CONTEXT.divide(PI, _TWO).copy_sign(x)
+    return arc_tangent(_CONTEXT.divide(x, _CONTEXT.sqrt(_CONTEXT.subtract(_ONE, _CONTEXT.multiply(x, x)))))
+
+
+def arc_cosine(x: Decimal) -> Decimal:
+    if x.is_nan():
+        return x
+    if x == 1:
+        return Decimal(0)
+    return _CONTEXT.subtract(_CONTEXT.divide(PI, _TWO), arc_sine(x))
+
+
+def hyperbolic_sine(x: Decimal) -> Decimal:
+    if not x.is_finite() or not x:
+        return x
+    if abs(x) < 1:
+        return _series(x, _CONTEXT.multiply(x, x), 2)
+    power = _CONTEXT.exp(x)
+    return _CONTEXT.divide(_CONTEXT.subtract(power, _CONTEXT.divide(_ONE, power)), _TWO)
+
+
+def hyperbolic_cosine(x: Decimal) -> Decimal:
+    if not x.is_finite():
+        return abs(x)
+    if not x:
+        return _ONE
+    power = _CONTEXT.exp(x)
+    return _CONTEXT.divide(_CONTEXT.add(power, _CONTEXT.divide(_ONE, power)), _TWO)
+
+
+def hyperbolic_tangent(x: Decimal) -> Decimal:
+    if x.is_nan() or not x:
+        return x
+    if x.is_infinite() or abs(x) > 60:
+        return _ONE.copy_sign(x)
+    return _CONTEXT.divide(hyperbolic_sine(x), hyperbolic_cosine(x))
+
+
+def inverse_hyperbolic_sine(x: Decimal) -> Decimal:
+    if not x.is_finite() or not x:
+        return x
+    wide = decimal.Context(prec=100, Emin=-99999, Emax=99999, traps=[])
+    size = abs(x)
+    return wide.ln(wide.add(size, wide.sqrt(wide.add(wide.multiply(size, size), _ONE)))).copy_sign(x)
+
+
+def inverse_hyperbolic_cosine(x: Decimal) -> Decimal:
+    if not x.is_finite():
+        return x
+    return _CONTEXT.ln(_CONTEXT.add(x, _CONTEXT.sqrt(_CONTEXT.subtract(_CONTEXT.multiply(x, x), _ONE))))
+
+
+def inverse_hyperbolic_tangent(x: Decimal) -> Decimal:
+    if x.is_nan() or not x:
+        return x
+    if abs(x) == 1:
+        return Decimal("Infinity").copy_sign(x)
+    wide = decimal.Context(prec=100, Emin=-99999, Emax=99999, traps=[])
+    return wide.divide(wide.ln(wide.divide(wide.add(_ONE, x), wide.subtract(_ONE, x))), _TWO)
+
+
+DECIMAL_FUNCTIONS: Final[dict[str, Callable[[Decimal], Decimal]]] = {
+    "$sin": sine,
+    "$cos": cosine,
+    "$tan": tangent,
+    "$asin": arc_sine,
+    "$acos": arc_cosine,
+    "$atan": arc_tangent,
+    "$sinh": hyperbolic_sine,
+    "$cosh": hyperbolic_cosine,
+    "$tanh": hyperbolic_tangent,
+    "$asinh": inverse_hyperbolic_sine,
+    "$acosh": inverse_hyperbolic_cosine,
+    "$atanh": inverse_hyperbolic_tangent,
+}

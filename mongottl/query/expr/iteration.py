@@ -1,0 +1,195 @@
+"""`$map $filter $reduce`: an expression for each element of an array, with variables bound to it."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.types import Missing, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.expr.base import (
+    EvaluationContext,
+    Expression,
+    NamedExpression,
+    Scope,
+    expression_parser,
+    is_nullish,
+)
+from mongottl.query.expr.boolean import is_true
+from mongottl.query.expr.named import Syntax
+from mongottl.query.expr.numbers import whole_int32
+from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.path import check_user_name
+
+
+class MapExpression(NamedExpression):
+    """index_slot: of the variable that counts, -1 if there is none."""
+
+    def __init__(
+        self, parameters: dict[str, Expression], input: Expression, slot: int, index_slot: int, body: Expression
+    ) -> None:
+        super().__init__("$map", parameters)
+        self.input: Final = input
+        self.slot: Final[i64] = slot
+        self.index_slot: Final[i64] = index_slot
+        self.body: Final = body
+
+    def foldable(self) -> bool:
+        return False
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        array = self.input.evaluate(ev)
+        if is_nullish(array):
+            return None
+        if not isinstance(array, list):
+            raise CommandError(16883, f"input to $map must be an array not {type_of(array)}")
+        results: list[Value] = []
+        index = 0
+        for item in array:
+            ev.bind(self.slot, item)
+            if self.index_slot >= 0:
+                ev.bind(self.index_slot, index)
+                index += 1
+            value = self.body.evaluate(ev)
+            results.append(None if isinstance(value, Missing) else value)
+        return results
+
+
+_MAP: Final = Syntax(16878, 16879, [("input", 16880), ("in", 16882)], ["as", "arrayIndexAs"])
+
+
+@expression_parser("$map")
+def parse_map(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{input, as, arrayIndexAs, in}`; the variable is `this` by default."""
+    written = _MAP.read(name, argument)
+    names = [_variable_name(written.get("as", "this"))]
+    if "arrayIndexAs" in written:
+        names.append(_variable_name(written["arrayIndexAs"]))
+    source = parse_operand(written["input"], scope)
+    inner = scope.bind(names)
+    body = parse_operand(written["in"], inner)
+    index_slot = inner.slots[names[1]] if len(names) > 1 else -1
+    return MapExpression({"input": source, "in": body}, source, inner.slots[names[0]], index_slot, body)
+
+
+def _variable_name(value: Value) -> str:
+    if not isinstance(value, str):
+        raise CommandError(ErrorCode.FailedToParse, "empty variable names are not allowed")
+    check_user_name(value)
+    return value
+
+
+class FilterExpression(NamedExpression):
+    """limit: how many elements at most; None for all."""
+
+    def __init__(
+        self,
+        parameters: dict[str, Expression],
+        input: Expression,
+        slot: int,
+        cond: Expression,
+        limit: Expression | None,
+    ) -> None:
+        super().__init__("$filter", parameters)
+        self.input: Final = input
+        self.slot: Final[i64] = slot
+        self.cond: Final = cond
+        self.limit: Final = limit
+
+    def foldable(self) -> bool:
+        return False
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        array = self.input.evaluate(ev)
+        if is_nullish(array):
+            return None
+        if not isinstance(array, list):
+            raise CommandError(28651, f"input to $filter must be an array not {type_of(array)}")
+        left = len(array)
+        limit = self.limit
+        if limit is not None:
+            most = limit.evaluate(ev)
+            if not is_nullish(most):
+                left = _limit(most)
+        kept: list[Value] = []
+        for item in array:
+            ev.bind(self.slot, item)
+            if is_true(self.cond.evaluate(ev)):
+                kept.append(item)
+                left -= 1
+                if left == 0:
+                    break
+        return kept
+
+
+def _limit(value: Value) -> int:
+    number = whole_int32(value)
+    if number is None:
+        raise CommandError(
+            327391,
+            f"$filter: limit must be represented as a 32-bit integral value: {show(value)}",
+        )
+    if number < 1:
+        raise CommandError(327392, f"$filter: limit must be greater than 0: {number}")
+    return number
+
+
+_FILTER: Final = Syntax(28646, 28647, [("input", 28648), ("cond", 28650)], ["as", "limit"])
+
+
+@expression_parser("$filter")
+def parse_filter(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{input, as, cond, limit}`; the variable is `this` by default."""
+    written = _FILTER.read(name, argument)
+    variable = _variable_name(written.get("as", "this"))
+    source = parse_operand(written["input"], scope)
+    inner = scope.bind([variable])
+    cond = parse_operand(written["cond"], inner)
+    parameters: dict[str, Expression] = {"input": source, "cond": cond}
+    limit: Expression | None = None
+    if "limit" in written:
+        limit = parse_operand(written["limit"], scope)
+        parameters["limit"] = limit
+    return FilterExpression(parameters, source, inner.slots[variable], cond, limit)
+
+
+class ReduceExpression(NamedExpression):
+    def __init__(
+        self, parameters: dict[str, Expression], input: Expression, initial: Expression, this: int, body: Expression
+    ) -> None:
+        super().__init__("$reduce", parameters)
+        self.input: Final = input
+        self.initial: Final = initial
+        self.this: Final[i64] = this
+        self.value: Final[i64] = this + 1
+        self.body: Final = body
+
+    def foldable(self) -> bool:
+        return False
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        array = self.input.evaluate(ev)
+        if is_nullish(array):
+            return None
+        if not isinstance(array, list):
+            raise CommandError(40080, f"$reduce requires that 'input' be an array, found: {show(array)}")
+        value = self.initial.evaluate(ev)
+        for item in array:
+            ev.bind(self.this, item)
+            ev.bind(self.value, value)
+            value = self.body.evaluate(ev)
+        return value
+
+
+_REDUCE: Final = Syntax(40075, 40076, [("input", 40077), ("initialValue", 40078), ("in", 40079)])
+
+
+@expression_parser("$reduce")
+def parse_reduce(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{input, initialValue, in}`, with `$$value` and `$$this`."""
+    written = _REDUCE.read(name, argument)
+    source = parse_operand(written["input"], scope)
+    initial = parse_operand(written["initialValue"], scope)
+    inner = scope.bind(["this", "value"])
+    body = parse_operand(written["in"], inner)
+    parameters: dict[str, Expression] = {"input": source, "initialValue": initial, "in": body}
+    return ReduceExpression(parameters, source, initial, inner.slots["this"], body)

@@ -1,0 +1,142 @@
+"""`$rand $meta $binarySize $bsonSize $tsSecond $tsIncrement`, and what is refused by name."""
+
+import random
+from typing import Final
+
+from mongottl.document.build import encode
+from mongottl.document.types import MISSING, BinData, Int64, Timestamp, Value
+from mongottl.errors import CommandError
+from mongottl.query.expr.base import (
+    EXPRESSIONS,
+    EvaluationContext,
+    Expression,
+    Scope,
+    expression_parser,
+    is_nullish,
+    unary_expression,
+)
+from mongottl.query.expr.parser import type_of
+
+# A generator of its own, so that who needs a repeatable run can seed it.
+RANDOM: Final = random.Random()
+
+
+class RandExpression(Expression):
+    """A number from [0, 1), another one for each document."""
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        return RANDOM.random()
+
+    def describe(self) -> Value:
+        return encode({"$rand": {}})
+
+    def foldable(self) -> bool:
+        return False
+
+
+@expression_parser("$rand")
+def parse_rand(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{}`. 10065 for another type, 3040501 for anything in it."""
+    if isinstance(argument, list):
+        if argument:
+            raise CommandError(3040501, "$rand does not currently accept arguments")
+    elif not isinstance(argument, bytes):
+        raise CommandError(10065, f"invalid parameter: expected an object ({name})")
+    elif len(argument) > 5:
+        raise CommandError(3040501, "$rand does not currently accept arguments")
+    return RandExpression()
+
+
+_META: Final = frozenset(
+    {
+        "textScore",
+        "randVal",
+        "searchScore",
+        "searchHighlights",
+        "geoNearDistance",
+        "geoNearPoint",
+        "recordId",
+        "indexKey",
+        "sortKey",
+        "searchScoreDetails",
+        "searchSequenceToken",
+        "timeseriesBucketMinTime",
+        "timeseriesBucketMaxTime",
+        "vectorSearchScore",
+        "score",
+        "scoreDetails",
+        "stream",
+    }
+)
+
+
+class MetaExpression(Expression):
+    def __init__(self, keyword: str) -> None:
+        self.keyword: Final = keyword
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        return ev.metadata.get(self.keyword, MISSING)
+
+    def describe(self) -> Value:
+        return encode({"$meta": self.keyword})
+
+    def foldable(self) -> bool:
+        return False
+
+
+@expression_parser("$meta")
+def parse_meta(name: str, argument: Value, scope: Scope) -> Expression:
+    """`<keyword>`. 17307 if it is no string, 17308 for an unknown one."""
+    if not isinstance(argument, str):
+        raise CommandError(17307, "$meta only supports string arguments")
+    if argument not in _META:
+        raise CommandError(17308, f"Unsupported argument to $meta: {argument}")
+    return MetaExpression(argument)
+
+
+@unary_expression("$binarySize")
+def binary_size(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    if isinstance(value, str):
+        return len(value.encode("utf-8"))
+    if isinstance(value, BinData):
+        return len(value.data)
+    raise CommandError(51276, f"$binarySize requires a string or BinData argument, found: {type_of(value)}")
+
+
+@unary_expression("$bsonSize")
+def bson_size(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    if isinstance(value, bytes):
+        return len(value)
+    raise CommandError(31393, f"$bsonSize requires a document input, found: {type_of(value)}")
+
+
+@unary_expression("$tsSecond")
+def ts_second(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    if isinstance(value, Timestamp):
+        return Int64(value.time)
+    raise CommandError(5687301, f"$tsSecond requires argument of type timestamp, not {type_of(value)}")
+
+
+@unary_expression("$tsIncrement")
+def ts_increment(value: Value) -> Value:
+    if is_nullish(value):
+        return None
+    if isinstance(value, Timestamp):
+        return Int64(value.inc)
+    raise CommandError(5687302, f"$tsIncrement requires argument of type timestamp, not {type_of(value)}")
+
+
+for _name, _reason in (
+    ("$toHashedIndexKey", "hashed indexes are not there yet"),
+    ("$encStrContains", "queryable encryption is not available"),
+    ("$encStrStartsWith", "queryable encryption is not available"),
+    ("$encStrEndsWith", "queryable encryption is not available"),
+    ("$encStrNormalizedEq", "queryable encryption is not available"),
+):
+    EXPRESSIONS.add_unsupported(_name, _reason)

@@ -1,0 +1,21 @@
+"""The n smallest or greatest of values, and percentiles of numbers."""
+
+import math
+
+from mongottl.document.keystring import encode_value
+from mongottl.document.types import Value
+
+
+def smallest(values: list[Value], count: int, greatest: bool = False) -> list[Value]:
+    """The `count` smallest values in order (or the greatest, descending); equal ones as they came."""
+    keyed: list[tuple[bytes, int]] = []
+    for i in range(len(values)):
+        keyed.append((encode_value(values[i], greatest), i))
+    keyed.sort()
+    return [values[i] for _, i in keyed[:count]]
+
+
+def percentile(ordered: list[float], p: float) -> float:
+    """The discrete percentile of sorted numbers: the smallest of which at least the share p are no greater."""
+    place = math.ceil(p * len(ordered)) - 1
+    return ordered[max(place, 0)]

@@ -1,0 +1,137 @@
+"""Operators on arrays taken as sets: equal values count once, and order does not matter."""
+
+from mongottl.document.keystring import encode_value
+from mongottl.document.types import Value
+from mongottl.errors import CommandError
+from mongottl.query.expr.base import (
+    Constant,
+    Expression,
+    FunctionExpression,
+    Scope,
+    expression,
+    expression_parser,
+    is_nullish,
+)
+from mongottl.query.expr.boolean import is_true
+from mongottl.query.expr.parser import parse_arguments, type_of
+
+
+def _distinct(array: list[Value]) -> dict[bytes, Value]:
+    """The values by their canonical keys, in order of KeyString, which is the order of values."""
+    found: dict[bytes, Value] = {}
+    for value in array:
+        key = encode_value(value)
+        if key not in found:
+            found[key] = value
+    return found
+
+
+def _ordered(values: dict[bytes, Value]) -> list[Value]:
+    return [values[key] for key in sorted(values)]
+
+
+@expression("$setUnion", 0, -1)
+def set_union(values: list[Value]) -> Value:
+    found: dict[bytes, Value] = {}
+    for array in values:
+        if is_nullish(array):
+            return None
+        if not isinstance(array, list):
+            raise CommandError(
+                17043, f"All operands of $setUnion must be arrays. One argument is of type: {type_of(array)}"
+            )
+        for key, value in _distinct(array).items():
+            found.setdefault(key, value)
+    return _ordered(found)
+
+
+@expression("$setIntersection", 0, -1)
+def set_intersection(values: list[Value]) -> Value:
+    common: dict[bytes, Value] | None = None
+    for array in values:
+        if is_nullish(array):
+            return None
+        if not isinstance(array, list):
+            raise CommandError(
+                17047, f"All operands of $setIntersection must be arrays. One argument is of type: {type_of(array)}"
+            )
+        these = _distinct(array)
+        common = these if common is None else {key: common[key] for key in common if key in these}
+    return [] if common is None else _ordered(common)
+
+
+@expression("$setDifference", 2)
+def set_difference(values: list[Value]) -> Value:
+    """`[a, b]`: what is in a alone, in the order of a."""
+    if is_nullish(values[0]) or is_nullish(values[1]):
+        return None
+    left = values[0]
+    right = values[1]
+    if not isinstance(left, list):
+        raise CommandError(
+            17048, f"both operands of $setDifference must be arrays. First argument is of type: {type_of(left)}"
+        )
+    if not isinstance(right, list):
+        raise CommandError(
+            17049, f"both operands of $setDifference must be arrays. Second argument is of type: {type_of(right)}"
+        )
+    without = _distinct(right)
+    return [value for key, value in _distinct(left).items() if key not in without]
+
+
+@expression("$setIsSubset", 2)
+def set_is_subset(values: list[Value]) -> Value:
+    left = values[0]
+    right = values[1]
+    if not isinstance(left, list):
+        raise CommandError(
+            17046, f"both operands of $setIsSubset must be arrays. First argument is of type: {type_of(left)}"
+        )
+    if not isinstance(right, list):
+        raise CommandError(
+            17042, f"both operands of $setIsSubset must be arrays. Second argument is of type: {type_of(right)}"
+        )
+    whole = _distinct(right)
+    return all(key in whole for key in _distinct(left))
+
+
+@expression_parser("$setEquals")
+def parse_set_equals(name: str, argument: Value, scope: Scope) -> Expression:
+    """`[a, b, …]`. 17045 for fewer than two, 5887502 for a constant that is no array."""
+    arguments = parse_arguments(name, argument, scope, 0, -1)
+    if len(arguments) < 2:
+        raise CommandError(17045, f"$setEquals needs at least two arguments had: {len(arguments)}")
+    for node in arguments:
+        if isinstance(node, Constant) and not isinstance(node.value, list):
+            raise CommandError(
+                5887502, f"All operands of $setEquals must be arrays. One argument is of type: {type_of(node.value)}"
+            )
+    return FunctionExpression(name, set_equals, arguments)
+
+
+def set_equals(values: list[Value]) -> Value:
+    sets: list[dict[bytes, Value]] = []
+    for array in values:
+        if not isinstance(array, list):
+            raise CommandError(
+                17044, f"All operands of $setEquals must be arrays. One argument is of type: {type_of(array)}"
+            )
+        sets.append(_distinct(array))
+    return all(one.keys() == sets[0].keys() for one in sets)
+
+
+def _elements(name: str, code: int, values: list[Value]) -> list[Value]:
+    array = values[0]
+    if not isinstance(array, list):
+        raise CommandError(code, f"{name}'s argument must be an array, but is {type_of(array)}")
+    return array
+
+
+@expression("$allElementsTrue", 1)
+def all_elements_true(values: list[Value]) -> Value:
+    return all(is_true(value) for value in _elements("$allElementsTrue", 17040, values))
+
+
+@expression("$anyElementTrue", 1)
+def any_element_true(values: list[Value]) -> Value:
+    return any(is_true(value) for value in _elements("$anyElementTrue", 17041, values))

@@ -1,0 +1,338 @@
+"""Operators on strings: `$concat $indexOfBytes $indexOfCP $ltrim $replaceAll $replaceOne $rtrim $split $strcasecmp
+$strLenBytes $strLenCP $substr $substrBytes $substrCP $toLower $toUpper $trim`. Those with patterns are in `pattern`."""
+
+from typing import Final
+
+from mongottl.document.types import (
+    INT64_MIN,
+    Date,
+    Decimal128,
+    JavaScript,
+    Symbol,
+    Timestamp,
+    Value,
+)
+from mongottl.errors import CommandError
+from mongottl.query.expr.base import Expression, Scope, expression, expression_parser, is_nullish, unary_expression
+from mongottl.query.expr.calendar import MONTH_NAMES, LocalTime, iso_text
+from mongottl.query.expr.named import Syntax, given
+from mongottl.query.expr.numbers import TWO_63, clamp_to_long, fits_long, whole_int32, width
+from mongottl.query.expr.parser import check_string, show, type_of
+
+
+def coerce_to_string(value: Value) -> str:
+    """What operators take for a string: null is empty, numbers and dates are written out. 16007 for other types."""
+    if isinstance(value, str):
+        return value
+    if is_nullish(value):
+        return ""
+    if isinstance(value, bool):
+        raise CommandError(16007, "can't convert from BSON type bool to String")
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Decimal128):
+        return str(value)
+    if isinstance(value, Date):
+        return iso_text(value.ms)
+    if isinstance(value, Symbol):
+        return value.text
+    if isinstance(value, Timestamp):
+        time = LocalTime(value.time * 1000)
+        return (
+            f"{MONTH_NAMES[time.month - 1][:3]} {time.day:2d} {time.hour():02d}:{time.minute():02d}:{time.second():02d}"
+            f":{value.inc}"
+        )
+    if isinstance(value, JavaScript) and value.scope is None:
+        return value.code
+    raise CommandError(16007, f"can't convert from BSON type {type_of(value)} to String")
+
+
+@expression("$concat", 0, -1)
+def concat(values: list[Value]) -> Value:
+    parts: list[str] = []
+    for value in values:
+        if isinstance(value, str):
+            parts.append(value)
+        elif is_nullish(value):
+            return None
+        else:
+            raise CommandError(16702, f"$concat only supports strings, not {type_of(value)}")
+    return check_string("".join(parts))
+
+
+def _ascii_lower(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    return "".join([char.lower() if char.isascii() else char for char in text])
+
+
+def _ascii_upper(text: str) -> str:
+    if text.isascii():
+        return text.upper()
+    return "".join([char.upper() if char.isascii() else char for char in text])
+
+
+@unary_expression("$toLower")
+def to_lower(value: Value) -> Value:
+    """ASCII letters alone."""
+    return _ascii_lower(coerce_to_string(value))
+
+
+@unary_expression("$toUpper")
+def to_upper(value: Value) -> Value:
+    """ASCII letters alone."""
+    return _ascii_upper(coerce_to_string(value))
+
+
+@expression("$strcasecmp", 2)
+def strcasecmp(values: list[Value]) -> Value:
+    left = _ascii_upper(coerce_to_string(values[0]))
+    right = _ascii_upper(coerce_to_string(values[1]))
+    return (left > right) - (left < right)
+
+
+@unary_expression("$strLenBytes")
+def str_len_bytes(value: Value) -> Value:
+    if not isinstance(value, str):
+        raise CommandError(34473, f"$strLenBytes requires a string argument, found: {type_of(value)}")
+    return len(value.encode("utf-8"))
+
+
+@unary_expression("$strLenCP")
+def str_len_cp(value: Value) -> Value:
+    if not isinstance(value, str):
+        raise CommandError(34471, f"$strLenCP requires a string argument, found: {type_of(value)}")
+    return len(value)
+
+
+def _index_bounds(name: str, values: list[Value], size: int) -> tuple[int, int]:
+    """(start, end) of a search; end at most `size`."""
+    start = _search_index(name, values[2], "starting") if len(values) > 2 else 0
+    end = _search_index(name, values[3], "ending") if len(values) > 3 else size
+    return start, min(end, size)
+
+
+def _search_index(name: str, value: Value, which: str) -> int:
+    place = whole_int32(value)
+    if place is None:
+        raise CommandError(
+            40096,
+            f"{name} requires an integral {which} index, found a value of type: {type_of(value)}, "
+            f"with value: {show(value)}",
+        )
+    if place < 0:
+        raise CommandError(40097, f"{name} requires a nonnegative {which} index, found: {place}")
+    return place
+
+
+@expression("$indexOfBytes", 2, 4)
+def index_of_bytes(values: list[Value]) -> Value:
+    """`[string, substring, start, end]` in UTF-8 bytes, or -1."""
+    text = values[0]
+    if is_nullish(text):
+        return None
+    if not isinstance(text, str):
+        raise CommandError(40091, f"$indexOfBytes requires a string as the first argument, found: {type_of(text)}")
+    wanted = values[1]
+    if not isinstance(wanted, str):
+        raise CommandError(40092, f"$indexOfBytes requires a string as the second argument, found: {type_of(wanted)}")
+    data = text.encode("utf-8")
+    start, end = _index_bounds("$indexOfBytes", values, len(data))
+    return data.find(wanted.encode("utf-8"), start, end) if start <= end else -1
+
+
+@expression("$indexOfCP", 2, 4)
+def index_of_cp(values: list[Value]) -> Value:
+    """`[string, substring, start, end]` in code points, or -1."""
+    text = values[0]
+    if is_nullish(text):
+        return None
+    if not isinstance(text, str):
+        raise CommandError(40093, f"$indexOfCP requires a string as the first argument, found: {type_of(text)}")
+    wanted = values[1]
+    if not isinstance(wanted, str):
+        raise CommandError(40094, f"$indexOfCP requires a string as the second argument, found: {type_of(wanted)}")
+    start, end = _index_bounds("$indexOfCP", values, len(text))
+    return text.find(wanted, start, end) if start <= end else -1
+
+
+def _substr_number(value: Value, code: int, which: str) -> int:
+    if width(value) == 0:
+        raise CommandError(code, f"$substrBytes: {which} must be a numeric type (is BSON type {type_of(value)})")
+    if isinstance(value, float) and not (-TWO_63 <= value < TWO_63):
+        raise CommandError(31109, f"Can't coerce out of range value {show(value)} to long")
+    if isinstance(value, Decimal128):
+        number = value.to_decimal()
+        if not number.is_finite() or number.adjusted() > 19 or not fits_long(int(number.to_integral_value())):
+            return INT64_MIN
+        return int(number.to_integral_value())
+    return clamp_to_long(value)
+
+
+def _is_continuation(data: bytes, place: int) -> bool:
+    return place < len(data) and data[place] & 0xC0 == 0x80
+
+
+def _substr_bytes(values: list[Value]) -> Value:
+    """`[string, start, count]` in UTF-8 bytes; a negative count means to the end."""
+    data = coerce_to_string(values[0]).encode("utf-8")
+    start = _substr_number(values[1], 16034, "starting index")
+    count = _substr_number(values[2], 16035, "length")
+    if start < 0:
+        raise CommandError(50752, f"$substrBytes: starting index must be non-negative (got: {start})")
+    if _is_continuation(data, start):
+        raise CommandError(28656, "$substrBytes:  Invalid range, starting index is a UTF-8 continuation byte.")
+    if start >= len(data):
+        return ""
+    end = len(data) if count < 0 else min(start + count, len(data))
+    if _is_continuation(data, end):
+        raise CommandError(28657, "$substrBytes:  Invalid range, ending index is in the middle of a UTF-8 character.")
+    return check_string(data[start:end].decode("utf-8"))
+
+
+for _name in ("$substrBytes", "$substr"):
+    expression(_name, 3)(_substr_bytes)
+
+
+@expression("$substrCP", 3)
+def substr_cp(values: list[Value]) -> Value:
+    """`[string, start, count]` in code points."""
+    text = coerce_to_string(values[0])
+    start = _code_points(values[1], "starting index", 34450, 34451)
+    count = _code_points(values[2], "length", 34452, 34453)
+    if count < 0:
+        raise CommandError(34454, "$substrCP: length must be a nonnegative integer.")
+    if start < 0:
+        raise CommandError(34455, "$substrCP: the starting index must be nonnegative integer.")
+    return check_string(text[start : start + count])
+
+
+def _code_points(value: Value, which: str, not_number: int, not_int32: int) -> int:
+    if width(value) == 0:
+        raise CommandError(not_number, f"$substrCP: {which} must be a numeric type (is BSON type {type_of(value)})")
+    number = whole_int32(value)
+    if number is None:
+        raise CommandError(
+            not_int32, f"$substrCP: {which} cannot be represented as a 32-bit integral value: {show(value)}"
+        )
+    return number
+
+
+@expression("$split", 2)
+def split(values: list[Value]) -> Value:
+    """`[string, delimiter]`."""
+    text = values[0]
+    delimiter = values[1]
+    if is_nullish(text) or is_nullish(delimiter):
+        return None
+    if not isinstance(text, str):
+        raise CommandError(
+            40085,
+            f"$split requires an expression that evaluates to a string as a first argument, found: {type_of(text)}",
+        )
+    if not isinstance(delimiter, str):
+        raise CommandError(
+            10503900,
+            "$split requires an expression that evaluates to a string as a second argument, found: "
+            f"{type_of(delimiter)}",
+        )
+    if delimiter == "":
+        raise CommandError(40087, "$split requires a non-empty separator")
+    parts: list[Value] = []
+    parts.extend(text.split(delimiter))
+    return parts
+
+
+_WHITESPACE: Final = "\0 \t\n\v\f\r\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+_TRIM: Final = Syntax(50696, 50694, [("input", 50695)], ["chars"])
+
+
+def _trimmed(name: str, values: list[Value], left: bool, right: bool) -> Value:
+    text = values[0]
+    if is_nullish(text):
+        return None
+    if not isinstance(text, str):
+        raise CommandError(
+            50699, f"{name} requires its input to be a string, got {show(text)} (of type {type_of(text)})"
+        )
+    chars: Value = _WHITESPACE
+    if given(values[1]):
+        chars = values[1]
+        if is_nullish(chars):
+            return None
+    if not isinstance(chars, str):
+        raise CommandError(
+            50700, f"{name} requires 'chars' to be a string, got {show(chars)} (of type {type_of(chars)})"
+        )
+    if chars == "":
+        return text
+    if left:
+        text = text.lstrip(chars)
+    return text.rstrip(chars) if right else text
+
+
+def _trim(values: list[Value]) -> Value:
+    return _trimmed("$trim", values, True, True)
+
+
+def _ltrim(values: list[Value]) -> Value:
+    return _trimmed("$ltrim", values, True, False)
+
+
+def _rtrim(values: list[Value]) -> Value:
+    return _trimmed("$rtrim", values, False, True)
+
+
+@expression_parser("$trim")
+def parse_trim(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{input, chars}`: without the characters at both ends; whitespace by default. Codes 50694 to 50700."""
+    return _TRIM.node(name, argument, scope, _trim)
+
+
+@expression_parser("$ltrim")
+def parse_ltrim(name: str, argument: Value, scope: Scope) -> Expression:
+    return _TRIM.node(name, argument, scope, _ltrim)
+
+
+@expression_parser("$rtrim")
+def parse_rtrim(name: str, argument: Value, scope: Scope) -> Expression:
+    return _TRIM.node(name, argument, scope, _rtrim)
+
+
+_REPLACE: Final = Syntax(51751, 51750, [("input", 51749), ("find", 51748), ("replacement", 51747)])
+
+
+def _replaced(name: str, values: list[Value], count: int) -> Value:
+    text = values[0]
+    find = values[1]
+    replacement = values[2]
+    if not isinstance(text, str) and not is_nullish(text):
+        raise CommandError(10503904, f"{name} requires that 'input' be a string, found: {show(text)}")
+    if not isinstance(find, str) and not is_nullish(find):
+        raise CommandError(10503901, f"{name} requires that 'find' be a string, found: {show(find)}")
+    if not isinstance(replacement, str) and not is_nullish(replacement):
+        raise CommandError(10503902, f"{name} requires that 'replacement' be a string, found: {show(replacement)}")
+    if not isinstance(text, str) or not isinstance(find, str) or not isinstance(replacement, str):
+        return None
+    return check_string(text.replace(find, replacement, count))
+
+
+def _replace_one(values: list[Value]) -> Value:
+    return _replaced("$replaceOne", values, 1)
+
+
+def _replace_all(values: list[Value]) -> Value:
+    return _replaced("$replaceAll", values, -1)
+
+
+@expression_parser("$replaceOne")
+def parse_replace_one(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{input, find, replacement}`. Codes 51747 to 51751 for the shape."""
+    return _REPLACE.node(name, argument, scope, _replace_one)
+
+
+@expression_parser("$replaceAll")
+def parse_replace_all(name: str, argument: Value, scope: Scope) -> Expression:
+    return _REPLACE.node(name, argument, scope, _replace_all)

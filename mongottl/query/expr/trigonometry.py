@@ -1,0 +1,119 @@
+"""`$sin $cos $tan $asin $acos $atan $atan2 $sinh … $degreesToRadians $radiansToDegrees`.
+
+Doubles by the C library, decimals by `decimals`.
+"""
+
+import decimal
+import math
+from collections.abc import Callable
+from typing import Final
+
+from mongottl.document.types import Value
+from mongottl.errors import CommandError
+from mongottl.query.expr.base import UnaryFunction, expression, is_nullish, unary_expression
+from mongottl.query.expr.decimals import DECIMAL_FUNCTIONS, PI, arc_tangent_2
+from mongottl.query.expr.numbers import DECIMAL, DECIMAL_CONTEXT, from_decimal, to_decimal, to_double, width
+from mongottl.query.expr.parser import show, type_of
+
+
+class TrigonometricFunction:
+    """lowest, highest: the closed interval of arguments it takes; 50989 outside of it."""
+
+    def __init__(self, name: str, function: Callable[[float], float], lowest: float, highest: float) -> None:
+        self.name: Final = name
+        self.function: Final = function
+        self.lowest: Final = lowest
+        self.highest: Final = highest
+
+    def apply(self, value: Value) -> Value:
+        if is_nullish(value):
+            return None
+        kind = width(value)
+        if kind == 0:
+            raise CommandError(28765, f"{self.name} only supports numeric types, not {type_of(value)}")
+        number = to_double(value)
+        if number == number and not self.lowest <= number <= self.highest:
+            raise CommandError(
+                50989,
+                f"cannot apply {self.name} to {show(value)}, value must be in [{self.lowest:g},{self.highest:g}]",
+            )
+        if kind == DECIMAL:
+            return from_decimal(DECIMAL_FUNCTIONS[self.name](to_decimal(value)))
+        try:
+            return self.function(number)
+        except OverflowError:
+            return -math.inf if number < 0 and self.name == "$sinh" else math.inf
+        except ValueError:
+            return math.nan
+
+
+def _atanh(number: float) -> float:
+    if abs(number) == 1.0:
+        return math.copysign(math.inf, number)
+    return math.atanh(number)
+
+
+_LARGEST: Final = 1.7976931348623157e308
+_FUNCTIONS: Final[list[tuple[str, Callable[[float], float], float, float]]] = [
+    ("$sin", math.sin, -_LARGEST, _LARGEST),
+    ("$cos", math.cos, -_LARGEST, _LARGEST),
+    ("$tan", math.tan, -_LARGEST, _LARGEST),
+    ("$asin", math.asin, -1.0, 1.0),
+    ("$acos", math.acos, -1.0, 1.0),
+    ("$atan", math.atan, -math.inf, math.inf),
+    ("$sinh", math.sinh, -math.inf, math.inf),
+    ("$cosh", math.cosh, -math.inf, math.inf),
+    ("$tanh", math.tanh, -math.inf, math.inf),
+    ("$asinh", math.asinh, -math.inf, math.inf),
+    ("$acosh", math.acosh, 1.0, math.inf),
+    ("$atanh", _atanh, -1.0, 1.0),
+]
+
+
+def _bound(function: TrigonometricFunction) -> UnaryFunction:
+    return function.apply
+
+
+for _name, _function, _lowest, _highest in _FUNCTIONS:
+    unary_expression(_name)(_bound(TrigonometricFunction(_name, _function, _lowest, _highest)))
+
+
+@expression("$atan2", 2)
+def atan2(values: list[Value]) -> Value:
+    """`[y, x]`."""
+    y = values[0]
+    x = values[1]
+    if is_nullish(y) or is_nullish(x):
+        return None
+    if width(y) == 0:
+        raise CommandError(51044, f"$atan2 only supports numeric types, not {type_of(y)}")
+    if width(x) == 0:
+        raise CommandError(51045, f"$atan2 only supports numeric types, not {type_of(x)}")
+    if width(y) == DECIMAL or width(x) == DECIMAL:
+        return from_decimal(arc_tangent_2(to_decimal(y), to_decimal(x)))
+    return math.atan2(to_double(y), to_double(x))
+
+
+def _scaled(name: str, value: Value, to_radians: bool) -> Value:
+    if is_nullish(value):
+        return None
+    if width(value) == 0:
+        raise CommandError(28765, f"{name} only supports numeric types, not {type_of(value)}")
+    if width(value) == DECIMAL:
+        number = to_decimal(value)
+        half_turn = decimal.Decimal(180)
+        if to_radians:
+            return from_decimal(DECIMAL_CONTEXT.multiply(number, DECIMAL_CONTEXT.divide(PI, half_turn)))
+        return from_decimal(DECIMAL_CONTEXT.multiply(number, DECIMAL_CONTEXT.divide(half_turn, PI)))
+    double = to_double(value)
+    return double * (math.pi / 180.0) if to_radians else double * (180.0 / math.pi)
+
+
+@unary_expression("$degreesToRadians")
+def degrees_to_radians(value: Value) -> Value:
+    return _scaled("$degreesToRadians", value, True)
+
+
+@unary_expression("$radiansToDegrees")
+def radians_to_degrees(value: Value) -> Value:
+    return _scaled("$radiansToDegrees", value, False)

@@ -1,0 +1,259 @@
+"""`$addFields $set $replaceRoot $replaceWith`: documents with computed values in them, or computed altogether."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
+from mongottl.document.path import check_field_path
+from mongottl.document.types import ARRAY, DOCUMENT, Value
+from mongottl.document.walk import ElementCursor, fields
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import EvaluationContext, Expression, parse_expression
+from mongottl.query.expr.parser import show, type_of
+from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.stage import StageSpec, stage
+
+
+class FieldTree:
+    """Computed fields of one level of a document: each is an expression or a tree for the level below.
+
+    `{"a.b": x, c: y}` is {a: {b: x}, c: y}. A tree is applied to each element of an array, and to a value that is no
+    document it gives a new one.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.name_bytes: list[bytes] = []
+        self.expressions: list[Expression | None] = []
+        self.trees: list[FieldTree | None] = []
+        self._index: dict[bytes, int] = {}
+
+    def position(self, name: str) -> int:
+        """The place of a name, -1 if it is new."""
+        return self._index.get(name.encode("utf-8"), -1)
+
+    def add(self, name: str, expression: Expression | None, tree: "FieldTree | None") -> None:
+        encoded = name.encode("utf-8")
+        self._index[encoded] = len(self.names)
+        self.names.append(name)
+        self.name_bytes.append(encoded)
+        self.expressions.append(expression)
+        self.trees.append(tree)
+
+    def apply(self, buf: bytes, start: i64, ev: EvaluationContext) -> bytes:
+        """The document at `start` with the fields computed: existing ones in their place, new ones behind."""
+        builder = DocumentBuilder()
+        index = self._index
+        seen = [False] * len(self.names)
+        cursor = ElementCursor(buf, start)
+        while cursor.next():
+            i = index.get(cursor.name_bytes(), -1)
+            if i < 0:
+                builder.append_raw_element(cursor.raw_element())
+            elif not seen[i]:
+                seen[i] = True
+                builder.append_named(self.name_bytes[i], self._computed(i, buf, cursor.type_code, cursor.value, ev))
+        for i in range(len(seen)):
+            if not seen[i]:
+                builder.append_named(self.name_bytes[i], self._computed(i, buf, 0, 0, ev))
+        return builder.finish()
+
+    def _computed(self, i: int, buf: bytes, type_code: i64, pos: i64, ev: EvaluationContext) -> Value:
+        expression = self.expressions[i]
+        if expression is not None:
+            return expression.evaluate(ev)
+        tree = self.trees[i]
+        if tree is None:
+            raise AssertionError("a field has neither an expression nor fields of its own")
+        return tree._applied(buf, type_code, pos, ev)
+
+    def _applied(self, buf: bytes, type_code: i64, pos: i64, ev: EvaluationContext) -> Value:
+        if type_code == DOCUMENT:
+            return self.apply(buf, pos, ev)
+        if type_code == ARRAY:
+            values: list[Value] = []
+            cursor = ElementCursor(buf, pos)
+            while cursor.next():
+                values.append(self._applied(buf, cursor.type_code, cursor.value, ev))
+            return values
+        return self.apply(EMPTY_DOCUMENT, 0, ev)
+
+    def describe(self) -> Value:
+        described: list[tuple[str, Value]] = []
+        for i in range(len(self.names)):
+            expression = self.expressions[i]
+            tree = self.trees[i]
+            if expression is not None:
+                described.append((self.names[i], expression.describe()))
+            elif tree is not None:
+                described.append((self.names[i], tree.describe()))
+        return encode_fields(described)
+
+    def collect_fields(self, needed: set[str]) -> bool:
+        """Adds the root fields that the expressions read; False if they need the whole document."""
+        for expression in self.expressions:
+            if expression is not None and not expression.collect_fields(needed):
+                return False
+        return all(tree is None or tree.collect_fields(needed) for tree in self.trees)
+
+
+def parse_field_tree(specification: bytes, ctx: ParseContext) -> FieldTree:
+    """The computed fields of `$addFields`. 40176 for two conflicting paths, and the errors of paths and expressions."""
+    tree = FieldTree()
+    _add_fields(tree, specification, "", ctx)
+    return tree
+
+
+def _add_fields(tree: FieldTree, specification: bytes, prefix: str, ctx: ParseContext) -> None:
+    for name, value in fields(specification):
+        if prefix and "." in name:
+            raise CommandError(
+                40183, f"FieldPath field names may not contain '.' in a sub-object, found '{name}' at '{prefix}'"
+            )
+        path = name if not prefix else f"{prefix}.{name}"
+        check_field_path(name)
+        _add_field(tree, name.split("."), value, path, ctx)
+
+
+def _add_field(tree: FieldTree, parts: list[str], value: Value, path: str, ctx: ParseContext) -> None:
+    for part in parts[:-1]:
+        tree = _subtree(tree, part, path)
+    last = parts[-1]
+    if isinstance(value, bytes) and len(value) > 5 and not fields(value)[0][0].startswith("$"):
+        _add_fields(_subtree(tree, last, path), value, path, ctx)
+        return
+    if tree.position(last) >= 0:
+        raise _conflict(path)
+    tree.add(last, parse_expression(value, ctx), None)
+
+
+def _subtree(tree: FieldTree, name: str, path: str) -> FieldTree:
+    position = tree.position(name)
+    if position < 0:
+        inner = FieldTree()
+        tree.add(name, None, inner)
+        return inner
+    existing = tree.trees[position]
+    if existing is None:
+        raise _conflict(path)
+    return existing
+
+
+def _conflict(path: str) -> CommandError:
+    return CommandError(
+        40176, f"Invalid $addFields :: caused by :: specification contains two conflicting paths: '{path}'"
+    )
+
+
+class AddFieldsSpec(StageSpec):
+    def __init__(self, name: str, tree: FieldTree) -> None:
+        self.name = name
+        self.tree: Final = tree
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return AddFieldsSource(source, self.tree, run)
+
+    def describe(self) -> Value:
+        return encode({self.name: self.tree.describe()})
+
+
+class AddFieldsSource(TransformSource):
+    def __init__(self, source: DocumentSource, tree: FieldTree, run: RunContext) -> None:
+        super().__init__(source)
+        self._tree: Final = tree
+        self._ev: Final = run.evaluation()
+
+    def next_batch(self) -> list[bytes] | None:
+        batch = self.source.next_batch()
+        if batch is None:
+            return None
+        tree = self._tree
+        ev = self._ev
+        changed: list[bytes] = []
+        for doc in batch:
+            ev.root = doc
+            changed.append(tree.apply(doc, 0, ev))
+        return changed
+
+
+def _parse_add_fields(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    if not isinstance(argument, bytes):
+        raise CommandError(40272, f"{name} specification stage must be an object, got {type_of(argument)}")
+    if len(argument) == 5:
+        raise CommandError(40177, f"Invalid {name} :: caused by :: specification must have at least one field")
+    return [AddFieldsSpec(name, parse_field_tree(argument, ctx))]
+
+
+@stage("$addFields")
+def parse_add_fields(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{$addFields: {<path>: <expression>, …}}`. 40272 if it is no document, 40177 if it is empty."""
+    return _parse_add_fields("$addFields", argument, ctx)
+
+
+@stage("$set")
+def parse_set(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """Another name of `$addFields`."""
+    return _parse_add_fields("$set", argument, ctx)
+
+
+class ReplaceRootSpec(StageSpec):
+    def __init__(self, expression: Expression) -> None:
+        self.name = "$replaceRoot"
+        self.expression: Final = expression
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return ReplaceRootSource(source, self.expression, run)
+
+    def describe(self) -> Value:
+        return encode({"$replaceRoot": {"newRoot": self.expression.describe()}})
+
+
+class ReplaceRootSource(TransformSource):
+    def __init__(self, source: DocumentSource, expression: Expression, run: RunContext) -> None:
+        super().__init__(source)
+        self._expression: Final = expression
+        self._ev: Final = run.evaluation()
+
+    def next_batch(self) -> list[bytes] | None:
+        batch = self.source.next_batch()
+        if batch is None:
+            return None
+        expression = self._expression
+        ev = self._ev
+        replaced: list[bytes] = []
+        for doc in batch:
+            ev.root = doc
+            value = expression.evaluate(ev)
+            if not isinstance(value, bytes):
+                raise CommandError(
+                    40228,
+                    "'newRoot' expression must evaluate to an object, but resulting value was: "
+                    f"{show(value)}. Type of resulting value: '{type_of(value)}'.",
+                )
+            replaced.append(value)
+        return replaced
+
+
+@stage("$replaceRoot")
+def parse_replace_root(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{$replaceRoot: {newRoot: <expression>}}`. 40229 if it is no document; 40415, 40414 for its fields."""
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            40229, f"expected an object as specification for $replaceRoot stage, got {type_of(argument)}"
+        )
+    root: Expression | None = None
+    for name, value in fields(argument):
+        if name != "newRoot":
+            raise CommandError(40415, f"BSON field '$replaceRoot.{name}' is an unknown field.")
+        root = parse_expression(value, ctx)
+    if root is None:
+        raise CommandError(40414, "BSON field '$replaceRoot.newRoot' is missing but a required field")
+    return [ReplaceRootSpec(root)]
+
+
+@stage("$replaceWith")
+def parse_replace_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{$replaceWith: <expression>}`."""
+    return [ReplaceRootSpec(parse_expression(argument, ctx))]

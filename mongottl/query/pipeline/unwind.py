@@ -1,0 +1,228 @@
+"""`$unwind`: one document per element of an array, spliced together from the raw bytes."""
+
+from typing import Final
+
+from librt.strings import read_i32_le
+from mypy_extensions import i64
+
+from mongottl.document.build import DocumentBuilder, encode, encode_value
+from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.types import (
+    ARRAY,
+    DOCUMENT,
+    MISSING,
+    NULL,
+    UNDEFINED,
+    Int64,
+    Missing,
+    Value,
+)
+from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.parser import show, type_of
+from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.stage import StageSpec, stage
+
+MAX_OUTPUT: Final = 1024  # documents per call, besides those of the last document read
+
+
+class UnwindSpec(StageSpec):
+    """path: of the array. preserve: keep documents without elements. index_path: where the element's place goes."""
+
+    def __init__(self, path: FieldPath, preserve: bool, index_path: FieldPath | None) -> None:
+        self.name = "$unwind"
+        self.path: Final = path
+        self.preserve: Final = preserve
+        self.index_path: Final = index_path
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return UnwindSource(source, self.path, self.preserve, self.index_path)
+
+    def describe(self) -> Value:
+        described: dict[str, Value] = {"path": "$" + self.path.dotted}
+        if self.preserve:
+            described["preserveNullAndEmptyArrays"] = True
+        if self.index_path is not None:
+            described["includeArrayIndex"] = self.index_path.dotted
+        return encode({"$unwind": described})
+
+
+class UnwindSource(TransformSource):
+    def __init__(self, source: DocumentSource, path: FieldPath, preserve: bool, index_path: FieldPath | None) -> None:
+        super().__init__(source)
+        self._path: Final = path
+        self._preserve: Final = preserve
+        self._index_path: Final = index_path
+        self._batch: list[bytes] = []
+        self._position: i64 = 0
+
+    def next_batch(self) -> list[bytes] | None:
+        if self._position >= len(self._batch):
+            batch = self.source.next_batch()
+            if batch is None:
+                return None
+            self._batch = batch
+            self._position = 0
+        found: list[bytes] = []
+        batch = self._batch
+        position = self._position
+        while position < len(batch) and len(found) < MAX_OUTPUT:
+            self._unwind(batch[position], found)
+            position += 1
+        self._position = position
+        return found
+
+    def _unwind(self, doc: bytes, into: list[bytes]) -> None:
+        path = self._path
+        type_code: i64 = DOCUMENT
+        pos: i64 = 0
+        for part in path.part_bytes:
+            if type_code != DOCUMENT:
+                type_code = 0
+                break
+            type_code, pos = find_field_at(doc, pos, part)
+        if type_code == ARRAY:
+            self._elements(doc, pos, into)
+        elif type_code == 0 or type_code == NULL or type_code == UNDEFINED:
+            if self._preserve:
+                into.append(self._with_index(doc, None))
+        else:
+            into.append(self._with_index(doc, None))
+
+    def _elements(self, doc: bytes, array_at: i64, into: list[bytes]) -> None:
+        cursor = ElementCursor(doc, array_at)
+        if not cursor.next():
+            if self._preserve:
+                into.append(self._with_index(set_path(doc, 0, self._path.part_bytes, 0, 0, b""), None))
+            return
+        if self._path.depth == 1:
+            self._splice(doc, array_at, cursor, into)
+            return
+        index = 0
+        more = True
+        while more:
+            raw = doc[cursor.value : cursor.end]
+            changed = set_path(doc, 0, self._path.part_bytes, 0, cursor.type_code, raw)
+            into.append(self._with_index(changed, index))
+            index += 1
+            more = cursor.next()
+
+    def _splice(self, doc: bytes, array_at: i64, cursor: ElementCursor, into: list[bytes]) -> None:
+        """The same for a root field: what stands before and behind it is cut out once."""
+        name = self._path.part_bytes[0]
+        before = doc[4 : array_at - len(name) - 2]
+        behind = doc[array_at + i64(read_i32_le(doc, array_at)) :]
+        named = name + b"\0"
+        index = 0
+        more = True
+        while more:
+            value = doc[cursor.value : cursor.end]
+            size = 4 + len(before) + 1 + len(named) + len(value) + len(behind)
+            changed = b"".join(
+                [size.to_bytes(4, "little"), before, _TYPE_BYTES[cursor.type_code], named, value, behind]
+            )
+            into.append(self._with_index(changed, index))
+            index += 1
+            more = cursor.next()
+
+    def _with_index(self, doc: bytes, index: int | None) -> bytes:
+        path = self._index_path
+        if path is None:
+            return doc
+        value: Value = None if index is None else Int64(index)
+        type_code, raw = encode_value(value)
+        return set_path(doc, 0, path.part_bytes, 0, type_code, raw)
+
+
+_TYPE_BYTES: Final[list[bytes]] = [bytes([code]) for code in range(256)]
+
+
+def set_path(buf: bytes, start: i64, parts: list[bytes], depth: i64, type_code: i64, raw: bytes) -> bytes:
+    """The document at `start` with the value (type, bytes) at a path through documents; type 0 takes the field out.
+
+    What is on the way and no document is replaced by one.
+    """
+    builder = DocumentBuilder()
+    name = parts[depth]
+    last = depth + 1 == len(parts)
+    seen = False
+    cursor = ElementCursor(buf, start)
+    while cursor.next():
+        if seen or not cursor.name_is(name):
+            builder.append_raw_element(cursor.raw_element())
+            continue
+        seen = True
+        if last:
+            if type_code != 0:
+                builder.append_raw(name, type_code, raw, 0, len(raw))
+        elif cursor.type_code == DOCUMENT:
+            builder.append_named(name, set_path(buf, cursor.value, parts, depth + 1, type_code, raw))
+        else:
+            builder.append_named(name, _nested(parts, depth + 1, type_code, raw))
+    if not seen and type_code != 0:
+        if last:
+            builder.append_raw(name, type_code, raw, 0, len(raw))
+        else:
+            builder.append_named(name, _nested(parts, depth + 1, type_code, raw))
+    return builder.finish()
+
+
+def _nested(parts: list[bytes], depth: i64, type_code: i64, raw: bytes) -> bytes:
+    builder = DocumentBuilder()
+    if depth + 1 == len(parts):
+        if type_code != 0:
+            builder.append_raw(parts[depth], type_code, raw, 0, len(raw))
+    else:
+        builder.append_named(parts[depth], _nested(parts, depth + 1, type_code, raw))
+    return builder.finish()
+
+
+@stage("$unwind")
+def parse_unwind(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`"$path"` or `{path, preserveNullAndEmptyArrays, includeArrayIndex}`. Codes 15981 and 28808 to 28822."""
+    path: Value = MISSING
+    preserve = False
+    index: str | None = None
+    if isinstance(argument, bytes):
+        for name, value in fields(argument):
+            if name == "path":
+                if not isinstance(value, str):
+                    raise CommandError(28808, f"expected a string as the path for $unwind stage, got {type_of(value)}")
+                path = value
+            elif name == "preserveNullAndEmptyArrays":
+                if not isinstance(value, bool):
+                    raise CommandError(
+                        28809,
+                        "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got "
+                        f"{type_of(value)}",
+                    )
+                preserve = value
+            elif name == "includeArrayIndex":
+                if not isinstance(value, str) or value == "":
+                    raise CommandError(
+                        28810,
+                        "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got "
+                        f"{type_of(value)}",
+                    )
+                if value.startswith("$"):
+                    raise CommandError(
+                        28822, f"includeArrayIndex option to $unwind stage should not be prefixed with a '$': {value}"
+                    )
+                index = value
+            else:
+                raise CommandError(28811, f"unrecognized option to $unwind stage: {name}")
+        if isinstance(path, Missing):
+            raise CommandError(28812, "no path specified to $unwind stage")
+    elif isinstance(argument, str):
+        path = argument
+    else:
+        raise CommandError(
+            15981, f"expected either a string or an object as specification for $unwind stage, got {type_of(argument)}"
+        )
+    if not isinstance(path, str) or not path.startswith("$"):
+        raise CommandError(28818, f"path option to $unwind stage should be prefixed with a '$': {show(path)}")
+    check_field_path(path[1:])
+    if index is not None:
+        check_field_path(index)
+    return [UnwindSpec(FieldPath(path[1:]), preserve, None if index is None else FieldPath(index))]
