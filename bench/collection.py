@@ -1,0 +1,109 @@
+"""The few commands on a whole collection that the workloads need, by raw socket or by a driver's interface.
+
+By raw socket, because drivers refuse servers that are older than they like, and so as to measure the server and not the
+driver; by a driver's interface for a library that has no socket.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pymongo.collection import Collection
+
+from bench.load import Connection, Document
+
+Documents = list[dict[str, Any]]
+DriverCollection = Collection[dict[str, Any]]
+
+
+class BulkCollection(ABC):
+    """One collection. Counts are of documents; what a server reports otherwise than asked raises an error."""
+
+    @abstractmethod
+    def find(self, query: Document, sort: Mapping[str, int] | None = None, limit: int = 0) -> Documents: ...
+
+    @abstractmethod
+    def aggregate(self, pipeline: Sequence[Document]) -> Documents: ...
+
+    @abstractmethod
+    def update_many(self, query: Document, update: Document) -> int:
+        """How many were modified."""
+
+    @abstractmethod
+    def delete_many(self, query: Document) -> int: ...
+
+    @abstractmethod
+    def create_index(self, field: str) -> None: ...
+
+    def count(self, query: Document) -> int:
+        """By the pipeline that drivers send for count_documents."""
+        groups = self.aggregate([{"$match": query}, {"$group": {"_id": 1, "n": {"$sum": 1}}}])
+        return int(groups[0]["n"]) if groups else 0
+
+
+class WireCollection(BulkCollection):
+    """By raw socket, on a connection that the caller closes."""
+
+    def __init__(self, connection: Connection, database: str, name: str) -> None:
+        self._connection = connection
+        self._database = database
+        self._name = name
+
+    def _run(self, body: dict[str, Any]) -> dict[str, Any]:
+        return self._connection.command({**body, "$db": self._database})
+
+    def _all(self, reply: dict[str, Any]) -> Documents:
+        cursor = reply["cursor"]
+        documents: Documents = cursor["firstBatch"]
+        while cursor["id"]:
+            cursor = self._run({"getMore": cursor["id"], "collection": self._name})["cursor"]
+            documents += cursor["nextBatch"]
+        return documents
+
+    def find(self, query: Document, sort: Mapping[str, int] | None = None, limit: int = 0) -> Documents:
+        body: dict[str, Any] = {"find": self._name, "filter": query}
+        if sort:
+            body["sort"] = sort
+        if limit:
+            body["limit"] = limit
+        return self._all(self._run(body))
+
+    def aggregate(self, pipeline: Sequence[Document]) -> Documents:
+        return self._all(self._run({"aggregate": self._name, "pipeline": pipeline, "cursor": {}}))
+
+    def update_many(self, query: Document, update: Document) -> int:
+        updates = [{"q": query, "u": update, "multi": True}]
+        return int(self._run({"update": self._name, "updates": updates})["nModified"])
+
+    def delete_many(self, query: Document) -> int:
+        return int(self._run({"delete": self._name, "deletes": [{"q": query, "limit": 0}]})["n"])
+
+    def create_index(self, field: str) -> None:
+        self._run({"createIndexes": self._name, "indexes": [{"key": {field: 1}, "name": f"{field}_1"}]})
+
+
+class LibraryCollection(BulkCollection):
+    """By a driver's interface."""
+
+    def __init__(self, collection: DriverCollection) -> None:
+        self._collection = collection
+
+    def find(self, query: Document, sort: Mapping[str, int] | None = None, limit: int = 0) -> Documents:
+        cursor = self._collection.find(query)
+        if sort:
+            cursor = cursor.sort(list(sort.items()))
+        return list(cursor.limit(limit) if limit else cursor)
+
+    def aggregate(self, pipeline: Sequence[Document]) -> Documents:
+        return list(self._collection.aggregate(list(pipeline)))
+
+    def update_many(self, query: Document, update: Document) -> int:
+        return self._collection.update_many(query, update).modified_count
+
+    def delete_many(self, query: Document) -> int:
+        return self._collection.delete_many(query).deleted_count
+
+    def create_index(self, field: str) -> None:
+        self._collection.create_index(field)

@@ -1,0 +1,117 @@
+"""Runs the chosen workloads on each server in turn, and keeps one server's trouble from ending the others' turns."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from pymongo.errors import ConfigurationError
+
+from bench.load import Connection
+from bench.measure import Result
+from bench.targets import DATABASE, Launcher, Target
+from bench.workloads import WORKLOADS, Context, Workload
+
+Report = Callable[[Result], None]
+
+
+def groups(workloads: Sequence[Workload]) -> Iterator[list[Workload]]:
+    """Neighbours that share a fixture share a server; every other workload has one of its own."""
+    group: list[Workload] = []
+    for workload in workloads:
+        if group and (workload.fixture is None or workload.fixture is not group[0].fixture):
+            yield group
+            group = []
+        group.append(workload)
+    if group:
+        yield group
+
+
+def run(
+    launchers: Sequence[Launcher], workloads: Sequence[Workload], seconds: float, scale: float, report: Report
+) -> list[Result]:
+    """All results; each is reported as soon as it is there. The servers take turns within each group of workloads."""
+    results: list[Result] = []
+    for group in groups(workloads):
+        for launcher in launchers:
+            names = [workload.name for workload in group]
+            if launcher.listens:
+                for result in run_group(launcher, names, seconds, scale):
+                    report(result)
+                    results.append(result)
+                continue
+            # A library is measured in a process of its own, whose CPU and memory then are its and its caller's.
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                for result in pool.apply(_run_group_here, (launcher, names, seconds, scale)):
+                    report(result)
+                    results.append(result)
+    return results
+
+
+def _run_group_here(launcher: Launcher, names: list[str], seconds: float, scale: float) -> list[Result]:
+    return list(run_group(launcher, names, seconds, scale))
+
+
+def run_group(launcher: Launcher, names: Sequence[str], seconds: float, scale: float) -> Iterator[Result]:
+    """One group on one server."""
+    fit: list[Workload] = []
+    for name in names:
+        reason = WORKLOADS[name].unfit_reason(launcher)
+        if reason is None:
+            fit.append(WORKLOADS[name])
+        else:
+            yield Result(name, launcher.name, problem=f"skipped: {reason}")
+    while fit:
+        done = 0
+        with closing(_run_from_start(launcher, fit, seconds, scale)) as results:
+            for result in results:
+                yield result
+                done += 1
+                if result.problem and result.problem.startswith("failed") and launcher.spawns:
+                    break  # The server may still be busy with what it failed at: the rest gets a new one.
+        fit = fit[done:]
+
+
+def _run_from_start(
+    launcher: Launcher, workloads: Sequence[Workload], seconds: float, scale: float
+) -> Generator[Result, None, None]:
+    """The workloads on one server, started and filled for them; a result for each, whatever happens."""
+    with tempfile.TemporaryDirectory(prefix="mongottl-bench-") as scratch, ExitStack() as stack:
+        running: Target | None = None
+        try:
+            # What owns its process has no other.
+            if not workloads[0].owns_process:
+                running = stack.enter_context(launcher.start())
+            ctx = Context(launcher, running, seconds, scale, Path(scratch))
+            if not launcher.spawns:
+                stack.callback(_drop_documents, ctx)
+            fixture = workloads[0].fixture
+            if fixture is not None:
+                fixture(ctx)
+        except Exception as error:
+            for workload in workloads:
+                yield _problem("not run", workload, launcher, error, running)
+            return
+        for workload in workloads:
+            try:
+                yield workload.run(ctx)
+            except ConfigurationError as error:
+                yield _problem(
+                    "skipped", workload, launcher, error, running
+                )  # This driver does not speak to that server.
+            except Exception as error:
+                yield _problem("failed", workload, launcher, error, running)
+
+
+def _drop_documents(ctx: Context) -> None:
+    """Leaves somebody else's server as it was found."""
+    with Connection(ctx.target.address()) as connection:
+        connection.command({"dropDatabase": 1, "$db": DATABASE})
+
+
+def _problem(outcome: str, workload: Workload, launcher: Launcher, error: Exception, running: Target | None) -> Result:
+    end = running.obituary() if running is not None else ""
+    return Result(workload.name, launcher.name, problem=f"{outcome}: {type(error).__name__}: {str(error)[:400]}{end}")
