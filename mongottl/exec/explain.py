@@ -12,8 +12,9 @@ from typing import Final
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.planner import QueryPlan
-from mongottl.exec.stages import PlanNode, StageCounters
+from mongottl.exec.counting import count_scan_of
+from mongottl.exec.planner import QueryPlan, is_trivial
+from mongottl.exec.stages import PlanNode, PlanStage, StageCounters
 
 QUERY_PLANNER: Final = "queryPlanner"
 EXECUTION_STATS: Final = "executionStats"
@@ -56,6 +57,7 @@ def projection_wrapper(simple: bool, description: Value) -> Wrapper:
 
 
 def count_wrapper() -> Wrapper:
+    """COUNT. Where `counting` does not look at documents, it also changes what stands below."""
     return Wrapper("COUNT", {}, counters=("nCounted",))
 
 
@@ -86,7 +88,7 @@ def explain_plan(
         raise CommandError(ErrorCode.BadValue, f"verbosity string must be one of {', '.join(VERBOSITIES)}")
     stage = plan.open()
     winning: dict[str, Value] = {"isCached": False}
-    winning.update(_planned(_wrapped(stage.node(), wrappers)))
+    winning.update(_planned(_wrapped(_shown(plan, stage, wrappers), wrappers)))
     rejected: list[Value] = [_rejected(_wrapped(node, wrappers)) for node in plan.rejected]
     reply: dict[str, Value] = {
         "explainVersion": "1",
@@ -116,10 +118,26 @@ def explain_plan(
             op.check_interrupt()
             yield None
         elapsed_s = clock.monotonic_s() - start_s
-        reply["executionStats"] = _execution_stats(_wrapped(stage.node(), wrappers), elapsed_s)
+        reply["executionStats"] = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s)
         stage.close()
     reply["command"] = command
     return reply
+
+
+def _shown(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> PlanNode:
+    """The plan's stages, or what a count does instead of running them. (explain runs them all the same.)"""
+    node = stage.node()
+    if not wrappers or wrappers[0].stage != "COUNT" or plan.collection is None or plan.skip or plan.limit:
+        return node
+    if plan.path is not None and is_trivial(plan.match) and node.stage == "COLLSCAN":
+        counters = StageCounters()
+        counters.returned = stage.returned
+        return PlanNode("RECORD_STORE_FAST_COUNT", {}, [], counters)
+    if node.stage == "FETCH" and count_scan_of(plan) is not None:
+        scan = node.inputs[0]
+        scan.stage = "COUNT_SCAN"
+        return scan
+    return node
 
 
 def _rejected(node: PlanNode) -> Value:
@@ -130,6 +148,8 @@ def _rejected(node: PlanNode) -> Value:
 
 def _wrapped(node: PlanNode, wrappers: tuple[Wrapper, ...]) -> PlanNode:
     for wrapper in wrappers:
+        if wrapper.most and node.stage == "LIMIT":
+            node = node.inputs[0]  # the wrapper itself takes no more
         if wrapper.below_limit and node.stage == "LIMIT":
             node = PlanNode(node.stage, node.details, [_around(node.inputs[0], wrapper)], node.counters)
         else:
