@@ -101,10 +101,14 @@ def serve(config: ServerConfig) -> int:
     """Serves until SIGINT or SIGTERM; the process's exit status."""
     import trio
 
+    from mongottl.server.limits import raise_file_limit
     from mongottl.server.log import Log
     from mongottl.storage.interface import DataDirectoryError
 
     log = Log(config.log_format, config.quiet)
+    limited = raise_file_limit(config.max_connections)
+    if limited is not None:
+        log.startup_warning("control", "Connections are limited", reason=limited)
     status = 0
     try:
         trio.run(_serve, config, log)
@@ -138,6 +142,8 @@ async def _serve(config: ServerConfig, log: "Log") -> None:
             clock = ", clock can be moved" if config.enable_test_commands else ""
             speed = "" if is_compiled() else ", interpreted (slow: no C compiler at installation)"
             print(f"mongottl accepts connections ({where}{clock}{speed}): {server.uri}", flush=True)
+            log.info("network", "Waiting for connections", address=server.config.host, port=server.port)
             async for number in signals:
                 log.info("control", "Stopping", signal=signal.Signals(number).name)
                 break
+    log.info("control", "Stopped")

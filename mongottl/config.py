@@ -50,6 +50,7 @@ class Setting:
 
     field: the attribute of `ServerConfig`. value: "text", "number" or "switch" (present or absent).
     choices: the values allowed, or none. parameter: the name under which `getParameter` shows it ("" if it does not).
+    most: the greatest number allowed, or None.
     """
 
     field: str
@@ -57,6 +58,7 @@ class Setting:
     help: str
     choices: tuple[str, ...] = ()
     parameter: str = ""
+    most: int | None = None
 
     @property
     def option(self) -> str:
@@ -71,12 +73,15 @@ class Setting:
     def parse(self, text: str) -> str | int | bool:
         """The value of an option's or variable's text. ValueError says what would have been right."""
         if self.value == "number":
-            if not text.isdigit():
+            if not (text.isascii() and text.isdigit()):
                 raise ValueError(f"{self.option}: a whole number is needed, not {text!r}")
-            return int(text)
+            number = int(text)
+            if self.most is not None and number > self.most:
+                raise ValueError(f"{self.option}: {text} is more than {self.most}")
+            return number
         if self.value == "switch":
             if text.lower() not in ("1", "0", "true", "false", "yes", "no"):
-                raise ValueError(f"{self.variable}: true or false is needed, not {text!r}")
+                raise ValueError(f"{self.option}: true or false is needed, not {text!r}")
             return text.lower() in ("1", "true", "yes")
         if self.choices and text not in self.choices:
             raise ValueError(f"{self.option}: one of {', '.join(self.choices)} is needed, not {text!r}")
@@ -85,7 +90,7 @@ class Setting:
 
 SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("host", "text", "Address to listen on."),
-    Setting("port", "number", "TCP port to listen on; 0 picks a free one."),
+    Setting("port", "number", "TCP port to listen on; 0 picks a free one.", most=65_535),
     Setting("data_dir", "text", "Folder for the data; without it everything is kept in memory and lost at the end."),
     Setting(
         "dialect", "text", "Whose rules apply beyond TTL: MongoDB's, or the refusals and codes of Cosmos DB.", DIALECTS
@@ -111,8 +116,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Whether an update that matches a document but changes nothing restarts its lifetime.",
     ),
     Setting("ttl_monitor_enabled", "switch", "Whether expired documents are purged.", (), "ttlMonitorEnabled"),
-    Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns"),
-    Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed."),
+    Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns", most=1_000_000),
+    Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed.", most=2_000_000),
     Setting("log_format", "text", "Form of the log on standard error: readable lines, or mongod's JSON.", LOG_FORMATS),
     Setting("quiet", "switch", "Log only warnings and errors."),
 )

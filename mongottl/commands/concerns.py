@@ -1,14 +1,15 @@
-"""Read and write concerns of a server with one member.
+"""Read and write concerns of a server with one member, and the version of the API that a client wants.
 
 Everything committed here is committed by a majority of one, so the levels differ only in whether the reply waits for
 the disk (`j: true`). What one member cannot promise is refused.
 
-Source: MongoDB's "Read Concern" and "Write Concern" pages.
+Source: MongoDB's "Read Concern", "Write Concern" and "Stable API" pages.
 """
 
 from typing import Final
 
-from mongottl.commands.registry import CommandSpec
+from mongottl.commands.registry import STABLE_API, CommandSpec
+from mongottl.commands.request import GenericArguments
 from mongottl.document.types import Date, Timestamp, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -17,8 +18,26 @@ _LEVELS: Final = ("local", "available", "majority", "linearizable", "snapshot")
 _READERS: Final = ("find", "aggregate", "count", "distinct", "insert", "update", "delete", "findAndModify", "explain")
 
 
+def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
+    """APIVersionError (322) for a version other than 1, APIStrictError (323) for what is no part of it.
+
+    Location4886600 where one of the other two fields stands without `apiVersion`.
+    """
+    if not generic.api_version:
+        if generic.api_strict or generic.api_deprecation_errors:
+            raise CommandError(4886600, "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion")
+        return
+    if generic.api_version != "1":
+        raise CommandError(ErrorCode.APIVersionError, 'API version must be "1"')
+    if generic.api_strict and spec.name not in STABLE_API:
+        raise CommandError(
+            ErrorCode.APIStrictError,
+            f"Provided apiStrict:true, but the command {spec.name} is not in API Version 1.",
+        )
+
+
 def check_read_concern(command: str, concern: bytes) -> None:
-    """InvalidOptions (72) or BadValue (2) for a read concern that cannot be honoured, FailedToParse (9) for nonsense."""
+    """BadValue (2), TypeMismatch (14) or 40415 for nonsense, CommandNotSupported (115) for what is not supported yet."""
     for option, value in fields(concern):
         if option == "level":
             if not isinstance(value, str) or value not in _LEVELS:

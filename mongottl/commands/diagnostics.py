@@ -5,7 +5,7 @@ import sys
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.build_info import is_compiled
-from mongottl.commands.registry import COMMANDS, Reply, command
+from mongottl.commands.registry import COMMANDS, STABLE_API, Reply, command
 from mongottl.commands.request import ANY, ONE, Field
 from mongottl.config import SETTINGS, VERSION
 from mongottl.document.types import Date, Decimal128, Int64, Value
@@ -304,7 +304,7 @@ def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
                 "requiresAuth": False,
                 "secondaryOk": not spec.writes,
                 "adminOnly": spec.admin_only,
-                "apiVersions": [],
+                "apiVersions": ["1"] if name in STABLE_API else [],
                 "deprecatedApiVersions": [],
             }
     return {"commands": described}

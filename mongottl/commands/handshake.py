@@ -57,9 +57,12 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
         raise CommandError(
             31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS', and the other way round"
         )
-    if request.topology_version is not None and request.max_await_time_ms:
-        if get_value(request.topology_version, "processId") == op.service.process_id:
-            return _wait_for_change(op, request, primary_field, request.max_await_time_ms / 1000)
+    if (
+        request.topology_version is not None
+        and request.max_await_time_ms
+        and get_value(request.topology_version, "processId") == op.service.process_id
+    ):
+        return _wait_for_change(op, request, primary_field, request.max_await_time_ms / 1000)
     return _describe(op, request, primary_field)
 
 

@@ -52,6 +52,15 @@ class CommandSpec:
 
 COMMANDS: Final[dict[str, CommandSpec]] = {}
 
+# The commands of MongoDB's Stable API, version 1, under which `apiStrict` allows no others.
+STABLE_API: Final = frozenset(
+    """
+    abortTransaction aggregate authenticate bulkWrite collMod commitTransaction count create createIndexes delete drop
+    dropDatabase dropIndexes endSessions explain find findAndModify getMore hello insert killCursors listCollections
+    listDatabases listIndexes ping refreshSessions update
+    """.split()
+)
+
 
 def command(
     name: str,
@@ -78,6 +87,16 @@ def command(
 
     return register
 
+
+_NO_USERS: Final = "this server runs without users; connect without user name and password"
+# What is said beyond "not supported" where there is something that helps.
+UNSUPPORTED_REASONS: Final = {
+    "authenticate": _NO_USERS,
+    "createUser": _NO_USERS,
+    "getnonce": _NO_USERS,
+    "saslContinue": _NO_USERS,
+    "saslStart": _NO_USERS,
+}
 
 # Commands of MongoDB 8.2 that mongottl knows by name and refuses, with CommandNotSupported (115).
 UNSUPPORTED_COMMANDS: Final = frozenset(

@@ -107,6 +107,7 @@ class GenericArguments:
         self.read_preference: bytes | None = None
         self.api_version = ""
         self.api_strict = False
+        self.api_deprecation_errors = False
         # Names of fields that are no part of the request, where the command takes any.
         self.extra_fields: list[str] = []
 
@@ -125,7 +126,7 @@ _GENERIC: Final[dict[bytes, int]] = {
     b"$readPreference": 10,
     b"apiVersion": 11,
     b"apiStrict": 12,
-    b"apiDeprecationErrors": 0,
+    b"apiDeprecationErrors": 13,
     b"$audit": 0,
     b"$client": 0,
     b"$configServerState": 0,
@@ -252,6 +253,9 @@ class RequestParser:
         elif which == 12:
             self._expect(cursor, type_code == BOOL, "bool")
             generic.api_strict = body[cursor.value] != 0
+        elif which == 13:
+            self._expect(cursor, type_code == BOOL, "bool")
+            generic.api_deprecation_errors = body[cursor.value] != 0
 
     def _max_time_ms(self, body: bytes, cursor: ElementCursor) -> int:
         number = self._integral(cursor, cursor.decoded())

@@ -1,18 +1,19 @@
 """From a message to a command, and from its outcome to the reply. The one place where errors become replies.
 
-A command's function answers at once, or returns a generator of steps; so does `Dispatcher.handle`: the reply's bytes, or
-steps that end with them. Whatever goes wrong in between becomes an error reply: a `CommandError` with its own code, any
-other exception as InternalError (1), logged with its trace.
+A command's function answers at once, or returns a generator of steps; so does `Dispatcher.handle`: the reply's bytes,
+or steps that end with them. Whatever goes wrong in between becomes an error reply: a `CommandError` with its own code,
+any other exception as InternalError (1), logged with its trace.
 """
 
 from collections.abc import Generator
 from typing import Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
-from mongottl.commands.concerns import check_read_concern, check_write_concern
+from mongottl.commands.concerns import check_api_version, check_read_concern, check_write_concern
+from mongottl.commands.registry import UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments, session_key
 from mongottl.document.build import encode
-from mongottl.document.types import DOCUMENT, MISSING, Value
+from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MISSING, Value
 from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
 from mongottl.document.walk import find_field_at, first_field_name
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
@@ -26,6 +27,12 @@ from mongottl.wire.messages import OpMsg, OpQuery
 
 _OK: Final = 1.0
 _HANDSHAKES: Final = ("hello", "isMaster", "ismaster")
+# Commands that only read, or only wait.
+_READERS: Final = ("find", "getMore", "aggregate", "count", "distinct", "explain", *_HANDSHAKES)
+# A document may have 16 MiB, the message or reply around it 16 KiB more.
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024 + 16 * 1024
+# Under this name serverStatus counts the failures of what is no command of ours: clients choose such names at will.
+_UNKNOWN: Final = "<UNKNOWN>"
 
 
 class Dispatcher:
@@ -46,6 +53,7 @@ class Dispatcher:
         try:
             body = message.body if isinstance(message, OpMsg) else _query_body(message)
             sequences = message.sequences if isinstance(message, OpMsg) else []
+            _check_size(body)
             validate_document(body, MAX_MESSAGE_DEPTH)
             name = first_field_name(body)
             if isinstance(message, OpQuery) and name not in _HANDSHAKES:
@@ -54,6 +62,7 @@ class Dispatcher:
                     f"Unsupported OP_QUERY command: {name}. The client driver may require an upgrade.",
                 )
             spec = self._find(name)
+            name = spec.name
             generic = GenericArguments()
             if isinstance(message, OpQuery):
                 generic.database = message.namespace.partition(".")[0]
@@ -65,13 +74,34 @@ class Dispatcher:
         except Exception as error:
             return self._failed(name, error)
 
-    def may_stream(self, message: OpMsg) -> bool:
-        """Whether a request that allows several replies gets them: only a `hello` that waits for changes does."""
+    def has_more(self, message: OpMsg, reply: bytes) -> bool:
+        """Whether a request that allows several replies gets another after `reply`.
+
+        A `hello` that waits for changes does for ever, a `getMore` until its cursor is exhausted; errors end both.
+        """
+        if _is_error(reply):
+            return False
+        name = first_field_name(message.body)
+        if name == "getMore":
+            return _open_cursor(reply) != 0
         return (
-            first_field_name(message.body) in _HANDSHAKES
+            name in _HANDSHAKES
             and find_field_at(message.body, 0, b"topologyVersion")[0] == DOCUMENT
             and find_field_at(message.body, 0, b"maxAwaitTimeMS")[0] != 0
         )
+
+    def may_abandon(self, message: OpMsg | OpQuery) -> bool:
+        """Whether the command changes nothing, so that it need not go on for a client that has left."""
+        return isinstance(message, OpMsg) and first_field_name(message.body) in _READERS
+
+    def abandon(self, message: OpMsg) -> None:
+        """The client left in the middle of a stream of replies: its cursor is of no use to anybody."""
+        if first_field_name(message.body) == "getMore":
+            type_code, pos = find_field_at(message.body, 0, b"getMore")
+            if type_code == INT64:
+                cursor = self.service.cursors.find(int.from_bytes(message.body[pos : pos + 8], "little", signed=True))
+                if cursor is not None and not cursor.in_use:
+                    self.service.cursors.close(cursor)
 
     def _find(self, name: str) -> CommandSpec:
         spec = COMMANDS.get(name)
@@ -81,7 +111,9 @@ class Dispatcher:
             self.dialect.check_command(name)
             return spec
         if name in UNSUPPORTED_COMMANDS:
-            raise CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported")
+            reason = UNSUPPORTED_REASONS.get(name)
+            text = f"Command {name} not supported"
+            raise CommandError(ErrorCode.CommandNotSupported, f"{text}: {reason}" if reason else text)
         raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
 
     def _run(
@@ -93,6 +125,7 @@ class Dispatcher:
         metrics.commands[spec.name] = metrics.commands.get(spec.name, 0) + 1
         if generic.database == "":
             raise CommandError(40571, "OP_MSG requests require a $db argument")
+        check_api_version(spec, generic)
         if spec.admin_only and generic.database != "admin":
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
         op = OperationContext(service, client, generic.database)
@@ -174,6 +207,7 @@ class Dispatcher:
         if isinstance(reply, dict):
             reply["ok"] = _OK
             reply = encode(self.dialect.dress_reply(spec.name, reply))
+        _check_size(reply)
         if op.txn_number is not None and op.session_key is not None:
             session = self.service.sessions.find(op.session_key)
             if session is not None and session.txn_number == op.txn_number:
@@ -184,7 +218,8 @@ class Dispatcher:
         if isinstance(error, ProtocolError):
             raise error
         metrics = self.service.metrics
-        metrics.failed_commands[name] = metrics.failed_commands.get(name, 0) + 1
+        known = name if name in COMMANDS else _UNKNOWN
+        metrics.failed_commands[known] = metrics.failed_commands.get(known, 0) + 1
         if isinstance(error, EngineUnavailable):
             self.log.error("storage", "The storage engine failed", command=name, error=str(error))
             error = CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
@@ -209,6 +244,30 @@ def error_reply(error: CommandError) -> dict[str, Value]:
     if error.labels:
         reply["errorLabels"] = list(error.labels)
     return reply
+
+
+def _check_size(body: bytes) -> None:
+    """BSONObjectTooLarge (10334) for a body that MongoDB's documents cannot have."""
+    size = len(body)
+    if size > MAX_BODY_BYTES:
+        raise CommandError(
+            ErrorCode.BSONObjectTooLarge,
+            f"BSONObj size: {size} ({size:#x}) is invalid. Size must be between 0 and {MAX_BODY_BYTES}(16MB)",
+        )
+
+
+def _is_error(reply: bytes) -> bool:
+    type_code, pos = find_field_at(reply, 0, b"ok")
+    return type_code != DOUBLE or reply[pos : pos + 8] == bytes(8)
+
+
+def _open_cursor(reply: bytes) -> int:
+    """The id of the cursor that a reply leaves open, 0 for none."""
+    type_code, pos = find_field_at(reply, 0, b"cursor")
+    if type_code != DOCUMENT:
+        return 0
+    type_code, pos = find_field_at(reply, pos, b"id")
+    return int.from_bytes(reply[pos : pos + 8], "little", signed=True) if type_code == INT64 else 0
 
 
 def _query_body(message: OpQuery) -> bytes:

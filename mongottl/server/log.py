@@ -1,9 +1,11 @@
 """The server's log on standard error: readable lines, or one JSON object a line with mongod's field names.
 
-    2026-05-04T12:00:00.123Z I network   Connection accepted  {"remote": "127.0.0.1:50123"}
-    {"t":{"$date":"2026-05-04T12:00:00.123Z"},"s":"I","c":"NETWORK","ctx":"conn1","msg":"Connection accepted","attr":{…}}
+    2026-05-04T12:00:00.123Z I NETWORK   [conn1] Connection accepted  {"remote": "127.0.0.1:50123"}
+    {"t":{"$date":"2026-05-04T12:00:00.123+00:00"},"s":"I","c":"NETWORK","id":22943,"ctx":"conn1","msg":"Connection…",…}
 
-Log lines are dated by the machine's own clock, not by a clock that tests move: they tell when something really happened.
+Log lines are dated by the machine's own clock, not by one that tests move: they tell when something really happened.
+
+Source: the field names are those of MongoDB's manual, "Log Messages".
 """
 
 import json
@@ -19,67 +21,103 @@ _INFO: Final = "I"
 _WARNING: Final = "W"
 _ERROR: Final = "E"
 
+# A number for each message, to filter by: mongod's where it logs the same event, else ours, above 9,900,000.
+MESSAGE_IDS: Final[dict[str, int]] = {
+    "Connection accepted": 22943,
+    "Connection ended": 22944,
+    "Waiting for connections": 23016,
+    "Cannot start": 9900001,
+    "Stopping": 9900002,
+    "Stopped": 9900003,
+    "Connections are limited": 9900004,
+    "Protocol error": 9900010,
+    "Connection failed": 9900011,
+    "Cannot accept connections": 9900012,
+    "Connection refused: too many open connections": 9900013,
+    "Internal error": 9900020,
+    "The storage engine failed": 9900030,
+    "Cannot write to disk; it will be tried again": 9900031,
+    "A purge failed; it will be tried again": 9900040,
+}
+
 
 def iso_date(ms: int) -> str:
-    """`2026-05-04T12:00:00.123Z`."""
+    """`2026-05-04T12:00:00.123` in UTC."""
     from datetime import UTC, datetime  # kept out of the start of the server
 
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}"
 
 
 class Log:
-    """Writes log lines, and keeps the latest ones for `getLog`."""
+    """Writes log lines, and keeps the latest ones for `getLog`.
+
+    ctx: who it is about: `conn7`, or `main` for the server itself.
+    """
 
     def __init__(self, form: str = "text", quiet: bool = False, stream: TextIO | None = None) -> None:
         self._json = form == "json"
         self._quiet = quiet
         self._stream = stream
         self._clock: Clock = SystemClock()
-        self.recent: deque[str] = deque(maxlen=_RECENT_LINES)
-        self.startup_warnings: list[str] = []
+        self._recent: deque[str] = deque(maxlen=_RECENT_LINES)
+        self._startup_warnings: list[str] = []
         self.internal_errors = 0
 
-    def info(self, component: str, message: str, **attributes: object) -> None:
-        self._write(_INFO, component, message, attributes)
+    def info(self, component: str, message: str, ctx: str = "main", **attributes: object) -> None:
+        if not self._quiet:
+            self._write(_INFO, component, message, ctx, attributes)
 
-    def warning(self, component: str, message: str, **attributes: object) -> None:
-        self._write(_WARNING, component, message, attributes)
+    def warning(self, component: str, message: str, ctx: str = "main", **attributes: object) -> None:
+        self._write(_WARNING, component, message, ctx, attributes)
 
-    def error(self, component: str, message: str, **attributes: object) -> None:
-        self._write(_ERROR, component, message, attributes)
+    def error(self, component: str, message: str, ctx: str = "main", **attributes: object) -> None:
+        self._write(_ERROR, component, message, ctx, attributes)
 
-    def exception(self, component: str, message: str, error: BaseException, **attributes: object) -> None:
+    def exception(
+        self, component: str, message: str, error: BaseException, ctx: str = "main", **attributes: object
+    ) -> None:
         """An unexpected exception, with its trace: always a mistake of ours."""
         self.internal_errors += 1
         attributes["trace"] = "".join(traceback.format_exception(error))
-        self._write(_ERROR, component, message, attributes)
+        self._write(_ERROR, component, message, ctx, attributes)
+
+    def startup_warning(self, component: str, message: str, **attributes: object) -> None:
+        """A warning that shells show to whoever connects."""
+        self._startup_warnings.append(self._write(_WARNING, component, message, "main", attributes))
 
     def lines(self, name: str) -> list[str] | None:
         """The latest lines of `global`, the warnings of the start, or None for an unknown name."""
         if name == "global":
-            return list(self.recent)
-        return list(self.startup_warnings) if name == "startupWarnings" else None
+            return list(self._recent)
+        return list(self._startup_warnings) if name == "startupWarnings" else None
 
-    def _write(self, severity: str, component: str, message: str, attributes: dict[str, object]) -> None:
-        if self._quiet and severity == _INFO:
-            return
+    def _write(self, severity: str, component: str, message: str, ctx: str, attributes: dict[str, object]) -> str:
+        """Writes one line; its JSON form."""
         date = iso_date(self._clock.now_ms())
-        entry = {"t": {"$date": date}, "s": severity, "c": component.upper(), "ctx": "main", "msg": message}
+        entry: dict[str, object] = {
+            "t": {"$date": f"{date}+00:00"},
+            "s": severity,
+            "c": component.upper(),
+            "id": MESSAGE_IDS[message],
+            "ctx": ctx,
+            "msg": message,
+        }
         if attributes:
             entry["attr"] = attributes
-        as_json = json.dumps(entry, default=str)
-        self.recent.append(as_json)
-        if self._json:
-            line = as_json
-        else:
-            trace = attributes.pop("trace", "")
-            extra = "  " + json.dumps(attributes, default=str) if attributes else ""
-            line = f"{date} {severity} {component:9} {message}{extra}"
-            if trace:
-                line += f"\n{trace}"
+        as_json = json.dumps(entry, default=str, separators=(",", ":"))
+        self._recent.append(as_json)
+        line = as_json if self._json else _as_text(date, severity, component, message, ctx, attributes)
         stream = sys.stderr if self._stream is None else self._stream
         try:
             stream.write(line + "\n")
             stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads the log any more; that must not stop the server
+        return as_json
+
+
+def _as_text(date: str, severity: str, component: str, message: str, ctx: str, attributes: dict[str, object]) -> str:
+    shown = {name: value for name, value in attributes.items() if name != "trace"}
+    extra = "  " + json.dumps(shown, default=str) if shown else ""
+    trace = f"\n{attributes['trace']}" if "trace" in attributes else ""
+    return f"{date}Z {severity} {component.upper():9} [{ctx}] {message}{extra}{trace}"

@@ -15,12 +15,14 @@ import trio
 from mongottl.exec.context import ServiceContext, Steps, Wait
 from mongottl.exec.expiry import reap_due, refill_wheel
 from mongottl.server.log import Log
+from mongottl.storage.interface import EngineUnavailable
 
 T = TypeVar("T")
 
 SLICE_S: Final = 0.002
 # A clock that others can move may jump while we sleep; a sleep is never longer than this.
 MAX_SLEEP_S: Final = 3600.0
+RETRY_S: Final = 1.0
 
 
 class Reaper:
@@ -41,19 +43,28 @@ class Reaper:
         self._refill = refill_wheel(self._service)
 
     async def run(self) -> None:
-        if self._refill is not None:
-            await self.drive(self._refill)
-            self._refill = None
         while True:
             self._wake = trio.Event()
             try:
+                if self._refill is not None:
+                    await self.drive(self._refill)
+                    self._refill = None
                 await self.drive(reap_due(self._service))
+            except EngineUnavailable as error:
+                self._log.error("ttl", "A purge failed; it will be tried again", error=str(error))
+                await self._rest()
+                continue
             except Exception as error:
                 self._log.exception("ttl", "A purge failed; it will be tried again", error)
-                await trio.sleep(1.0)
+                await self._rest()
                 continue
             with trio.move_on_after(self._sleep_s()):
                 await self._wake.wait()
+
+    async def _rest(self) -> None:
+        if self._refill is not None:
+            self.refill()  # from the beginning
+        await trio.sleep(RETRY_S)
 
     def _sleep_s(self) -> float:
         service = self._service

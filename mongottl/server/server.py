@@ -18,6 +18,7 @@ from typing import Final
 
 import trio
 
+import mongottl.storage  # noqa: F401  registers the engines
 from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.client import ClientInfo
@@ -26,11 +27,14 @@ from mongottl.server.connection import Connection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
-import mongottl.storage  # registers the engines
-from mongottl.storage.interface import StorageEngine, open_storage_engine
+from mongottl.storage.interface import EngineUnavailable, StorageEngine, open_storage_engine
 
 FLUSH_INTERVAL_S: Final = 0.1
+FLUSH_RETRY_S: Final = 1.0
 GRACE_S: Final = 1.0
+ACCEPT_RETRY_S: Final = 0.1
+# Connections accepted in a row before others get their turn.
+ACCEPT_BURST: Final = 64
 # Rows of dropped collections whose space is given back between two turns of others.
 DROP_BATCH: Final = 1000
 JANITOR_INTERVAL_S: Final = 60.0
@@ -53,6 +57,8 @@ class Server:
         self.port = 0
         self._listeners: list[socket.socket] = []
         self._connections: set[Connection] = set()
+        # Connections that have been accepted, those included whose task has not begun yet.
+        self._accepted = 0
         self._last_connection_id = 0
         self._written = trio.Event()
         self._flush_lock = trio.Lock()
@@ -94,7 +100,7 @@ class Server:
             self._listeners.append(listener)
             self.port = listener.getsockname()[1]
 
-    async def run(self, nursery: trio.Nursery) -> None:
+    def run(self, nursery: trio.Nursery) -> None:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
         nursery.start_soon(self.reaper.run)
@@ -106,8 +112,7 @@ class Server:
     async def stop(self) -> None:
         """Stops accepting, lets requests under way finish, and gives up on the rest after the grace period."""
         self.stopping.set()
-        for listener in self._listeners:
-            listener.close()
+        self._close_listeners()
         for connection in list(self._connections):
             connection.stop_reading()
         with trio.move_on_after(GRACE_S):
@@ -125,8 +130,13 @@ class Server:
             listener.close()
         self.engine.close()
 
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            trio.lowlevel.notify_closing(listener)
+            listener.close()
+
     async def flush(self) -> None:
-        """Waits until all that was committed so far is on disk."""
+        """Waits until all that was committed so far is on disk. EngineUnavailable if that cannot be had."""
         if not self.engine.dirty:
             return
         async with self._flush_lock:
@@ -140,12 +150,21 @@ class Server:
             await self._written.wait()
             await trio.sleep(FLUSH_INTERVAL_S)
             self._written = trio.Event()
-            while self.engine.drop_some(DROP_BATCH):
-                await trio.lowlevel.checkpoint()
-            await self.flush()
-            if self.engine.maintenance_due:
-                async with self._flush_lock:
-                    await trio.to_thread.run_sync(self.engine.maintain)
+            try:
+                await self._tidy()
+            except EngineUnavailable as error:
+                # A full disk, for example: commands say so too, and go on to be answered.
+                self.log.error("storage", "Cannot write to disk; it will be tried again", error=str(error))
+                self._written.set()
+                await trio.sleep(FLUSH_RETRY_S)
+
+    async def _tidy(self) -> None:
+        while self.engine.drop_some(DROP_BATCH):
+            await trio.lowlevel.checkpoint()
+        await self.flush()
+        if self.engine.maintenance_due:
+            async with self._flush_lock:
+                await trio.to_thread.run_sync(self.engine.maintain)
 
     async def _janitor(self) -> None:
         while True:
@@ -154,31 +173,45 @@ class Server:
             self.service.sessions.expire(self.clock.now_ms() - SESSION_LIFETIME_MS)
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+        failing = False
+        burst = 0
         while not self.stopping.is_set():
             try:
                 sock, address = listener.accept()
             except BlockingIOError:
+                burst = 0
                 try:
                     await trio.lowlevel.wait_readable(listener)
                 except (OSError, trio.ClosedResourceError):
                     return
                 continue
+            except ConnectionError:
+                continue  # it was gone before it was here
             except OSError as error:
                 if self.stopping.is_set():
                     return
                 # Out of file descriptors, for example: let connections end before the next attempt.
-                self.log.warning("network", "Cannot accept a connection", error=str(error))
-                await trio.sleep(0.1)
+                if not failing:
+                    self.log.warning("network", "Cannot accept connections", error=str(error))
+                failing = True
+                await trio.sleep(ACCEPT_RETRY_S)
                 continue
-            if len(self._connections) >= self.config.max_connections:
+            failing = False
+            if self._accepted >= self.config.max_connections:
                 self.service.metrics.connections_rejected += 1
-                self.log.warning("network", "Connection refused: too many open connections", remote=str(address))
+                self.log.warning("network", "Connection refused: too many open connections", remote=_host_port(address))
                 sock.close()
-                continue
-            nursery.start_soon(self._serve, sock, address)
+            else:
+                self._accepted += 1
+                nursery.start_soon(self._serve, sock, address)
+            burst += 1
+            if burst >= ACCEPT_BURST:
+                burst = 0
+                await trio.lowlevel.checkpoint()
 
     async def _serve(self, sock: socket.socket, address: tuple[str, int]) -> None:
         self._last_connection_id += 1
+        name = f"conn{self._last_connection_id}"
         metrics = self.service.metrics
         try:
             sock.setblocking(False)
@@ -186,19 +219,24 @@ class Server:
             local = sock.getsockname()
         except OSError:
             sock.close()
+            self._accepted -= 1
             return
         client = ClientInfo(self._last_connection_id, _host_port(local), _host_port(address))
         connection = Connection(self, sock, client)
         self._connections.add(connection)
         metrics.connections_current += 1
         metrics.connections_created += 1
+        self.log.info("network", "Connection accepted", name, remote=client.remote)
         try:
-            await connection.run()
+            if not self.stopping.is_set():
+                await connection.run()
         finally:
             trio.lowlevel.notify_closing(sock)
             sock.close()
             self._connections.discard(connection)
+            self._accepted -= 1
             metrics.connections_current -= 1
+            self.log.info("network", "Connection ended", name, remote=client.remote)
 
 
 def _host_port(address: tuple[str, int]) -> str:
@@ -228,7 +266,7 @@ async def open_server(
         raise
     try:
         async with trio.open_nursery() as nursery:
-            await server.run(nursery)
+            server.run(nursery)
             try:
                 yield server
             finally:

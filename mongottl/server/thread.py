@@ -7,7 +7,7 @@ with start_server() as server:
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -91,10 +91,8 @@ class _Thread:
 
     def stop(self) -> None:
         if self._token is not None and self._stop is not None:
-            try:
+            with suppress(trio.RunFinishedError):  # it has ended by itself; join tells why
                 self._token.run_sync_soon(self._stop.set)
-            except trio.RunFinishedError:
-                pass  # it has ended by itself; join tells why
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -122,8 +120,8 @@ class _Thread:
 def start_server(config: ServerConfig | None = None, **settings: object) -> Iterator[RunningServer]:
     """Starts a server in a thread, gives it while the block runs, and stops it.
 
-    By default it listens on a free port of 127.0.0.1, keeps its data in memory, and takes test commands. settings: fields
-    of `ServerConfig` by name: `start_server(data_dir=path, dialect="cosmos")`.
+    By default it listens on a free port of 127.0.0.1, keeps its data in memory, and takes test commands.
+    settings: fields of `ServerConfig` by name: `start_server(data_dir=path, dialect="cosmos")`.
     Raises OSError if the address is taken, DataDirectoryError if the data directory cannot be used.
     """
     if config is None:

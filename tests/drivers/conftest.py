@@ -1,0 +1,53 @@
+"""Servers and clients for tests over real sockets.
+
+After each test no cursor may be open and no InternalError may have been answered.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.database import Database
+
+import mongottl
+
+
+def server_status(client: "pymongo.MongoClient[dict[str, Any]]") -> dict[str, Any]:
+    return client.admin.command("serverStatus")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[mongottl.RunningServer]:
+    """A server in memory, whose clock tests may move forwards."""
+    with mongottl.start_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(server: mongottl.RunningServer) -> Iterator["pymongo.MongoClient[dict[str, Any]]"]:
+    with pymongo.MongoClient[dict[str, Any]](server.uri) as connected:
+        yield connected
+
+
+@pytest.fixture(autouse=True)
+def clean(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that used the shared server and left a cursor open or met an InternalError."""
+    if "server" not in request.fixturenames:
+        yield
+        return
+    client: pymongo.MongoClient[dict[str, Any]] = request.getfixturevalue("client")
+    before = server_status(client)
+    yield
+    after = server_status(client)
+    assert after["metrics"]["cursor"]["open"]["total"] == 0, "a cursor was left open"
+    assert after["asserts"]["internal"] == before["asserts"]["internal"], "an InternalError was answered, see the log"
+
+
+@pytest.fixture
+def database(client: "pymongo.MongoClient[dict[str, Any]]", clean: None) -> Iterator[Database[dict[str, Any]]]:
+    """A database of its own for each test."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    yield client[name]
+    client.drop_database(name)
