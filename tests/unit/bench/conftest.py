@@ -1,4 +1,4 @@
-"""Makes the package `bench`, which is not installed, importable: last on the path, so that it hides nothing installed."""
+"""Makes `bench`, which is not installed, importable: last on the path, so that it hides nothing that is installed."""
 
 import sys
 from pathlib import Path
