@@ -174,7 +174,7 @@ class AndExpression(ListExpression):
                 flat.extend(simple.children)
             elif isinstance(simple, AlwaysFalse):
                 return simple
-            elif not isinstance(simple, AlwaysTrue):
+            elif not always_true(simple):
                 flat.append(simple)
         if len(flat) == 1:
             return flat[0]
@@ -203,7 +203,7 @@ class OrExpression(ListExpression):
             simple = child.simplify()
             if isinstance(simple, OrExpression):
                 flat.extend(simple.children)
-            elif isinstance(simple, AlwaysTrue):
+            elif always_true(simple):
                 return AndExpression([])
             elif not isinstance(simple, AlwaysFalse):
                 flat.append(simple)
@@ -234,7 +234,7 @@ class NorExpression(ListExpression):
         kept: list[MatchExpression] = []
         for child in self.children:
             simple = child.simplify()
-            if isinstance(simple, AlwaysTrue):
+            if always_true(simple):
                 return AlwaysFalse()
             if not isinstance(simple, AlwaysFalse):
                 kept.append(simple)
@@ -270,7 +270,7 @@ class NotExpression(MatchExpression):
         child = self.child.simplify()
         if isinstance(child, AlwaysFalse):
             return AndExpression([])
-        if isinstance(child, AlwaysTrue):
+        if always_true(child):
             return AlwaysFalse()
         self.child = child
         return self
@@ -319,6 +319,11 @@ class AlwaysFalse(MatchExpression):
 
     def describe(self) -> Value:
         return {"$alwaysFalse": 1}
+
+
+def always_true(expression: MatchExpression) -> bool:
+    """Whether an expression is known to match everything."""
+    return isinstance(expression, AlwaysTrue) or (isinstance(expression, AndExpression) and not expression.children)
 
 
 class WholeDocumentExpression(MatchExpression):
