@@ -1,0 +1,13 @@
+# Two stages: one with a C compiler, so that the hot packages are compiled, and a slim one that runs the result.
+FROM python:3.13 AS build
+COPY . /source
+RUN pip install --no-cache-dir --prefix=/installed /source
+
+FROM python:3.13-slim
+COPY --from=build /installed /usr/local
+RUN useradd --create-home mongottl && mkdir /data && chown mongottl /data
+USER mongottl
+EXPOSE 27017
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["mongottl", "serve"]
+CMD ["--host", "0.0.0.0"]
