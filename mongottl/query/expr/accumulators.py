@@ -12,7 +12,7 @@ from mypy_extensions import i64
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import MISSING, Missing, Value
+from mongottl.document.types import MISSING, Int64, Missing, Value
 from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError
 from mongottl.query.expr.arithmetic import Sum
@@ -72,6 +72,10 @@ class AvgState(AccumulatorState):
         if type(value) is int:
             total.integers += value
             self.count += 1
+        elif isinstance(value, Int64):
+            # As a double, in mongod too: an average of int64 has no more digits than that.
+            total.add_double(float(value))
+            self.count += 1
         elif total.add(value):
             self.count += 1
 
@@ -79,7 +83,7 @@ class AvgState(AccumulatorState):
         if self.count == 0:
             return None
         if self.total.widest == DECIMAL:
-            return from_decimal(DECIMAL_CONTEXT.divide(self.total.decimal(), decimal.Decimal(self.count)))
+            return from_decimal(DECIMAL_CONTEXT.divide(self.total.exact_decimal(), decimal.Decimal(self.count)))
         return self.total.double() / self.count
 
 

@@ -97,8 +97,17 @@ class Sum:
             return top
         return _two_sum(self.high, self.low + float(self.integers - int(top)), top)
 
-    def decimal(self) -> decimal.Decimal:
-        """The sum of everything; doubles are taken with 15 digits."""
+    def exact_decimal(self) -> decimal.Decimal:
+        """The sum of everything; doubles are taken with all their digits."""
+        total = DECIMAL_CONTEXT.add(self.decimals, decimal.Decimal(self.integers))
+        if self.high != 0.0 or self.low != 0.0:
+            total = DECIMAL_CONTEXT.add(total, double_to_decimal_34(self.high))
+            if self.low != 0.0:
+                total = DECIMAL_CONTEXT.add(total, double_to_decimal_34(self.low))
+        return total
+
+    def short_decimal(self) -> decimal.Decimal:
+        """The same, but doubles are taken with 15 digits: what `$add` does."""
         total = self.decimals
         if self.integers != 0:
             total = DECIMAL_CONTEXT.add(total, decimal.Decimal(self.integers))
@@ -114,7 +123,7 @@ class Sum:
             return long_or_double(self.integers)
         if self.widest == FLOAT:
             return self.double()
-        return from_decimal(self.decimal())
+        return from_decimal(self.exact_decimal())
 
 
 def _two_sum(high: float, low: float, value: float) -> float:
@@ -168,13 +177,13 @@ def add_values(values: list[Value]) -> Value:
             return None
         raise CommandError(ErrorCode.TypeMismatch, f"$add only supports numeric or date types, not {type_of(value)}")
     if not has_date:
-        return total.result()
+        return from_decimal(total.short_decimal()) if total.widest == DECIMAL else total.result()
     return _moved_date(total)
 
 
 def _moved_date(total: Sum) -> Value:
     if total.widest == DECIMAL:
-        exact = total.decimal()
+        exact = total.short_decimal()
         if not exact.is_finite():
             raise CommandError(ErrorCode.Overflow, "date overflow in $add")
         moved = int(exact.to_integral_value(decimal.ROUND_HALF_EVEN))

@@ -3,12 +3,14 @@ $slice $sortArray $zip`. Those that bind variables are in `iteration`."""
 
 from typing import Final
 
-from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.build import encode
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import MISSING, Value
+from mongottl.document.types import MISSING, Missing, Value
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
+    EvaluationContext,
     Expression,
     Scope,
     expression,
@@ -18,8 +20,7 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.named import ABSENT, Syntax, given
 from mongottl.query.expr.numbers import whole_int32, width
-from mongottl.query.expr.parser import show, type_of
-from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.query.expr.parser import parse_operand, show, type_of
 
 MAX_RANGE_BYTES: Final = 100 << 20  # mongod's limit for what $range may build
 
@@ -207,28 +208,34 @@ _SORT_ARRAY: Final = Syntax(2942500, 2942501, [("input", 2942502), ("sortBy", 29
 def parse_sort_array(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, sortBy}`: sortBy is a sort document, or 1 or -1 for whole values. Codes 2942500 to 2942507."""
     written = _SORT_ARRAY.read(name, argument)
-    sort_by = written["sortBy"]
-    return _SORT_ARRAY.node(name, argument, scope, SortArray(sort_by).__call__)
+    return SortArrayExpression(parse_operand(written["input"], scope), written["sortBy"])
 
 
-class SortArray:
-    def __init__(self, sort_by: Value) -> None:
-        self.pattern: SortPattern | None = None
-        self.descending: bool = False
+class SortArrayExpression(Expression):
+    """paths: empty if whole values are compared. Paths go through documents, never into arrays."""
+
+    def __init__(self, input: Expression, sort_by: Value) -> None:
+        self.input: Final = input
+        self.sort_by: Final = sort_by
+        self.paths: list[list[str]] = []
+        self.descending: list[bool] = []
         if isinstance(sort_by, bytes):
             if len(sort_by) == 5:
-                raise CommandError(2942505, "$sortArray sortBy must not be empty")
-            self.pattern = _sort_pattern(sort_by)
+                raise CommandError(2942505, "$sortArray sortBy must not be an empty object")
+            for path, direction in fields(sort_by):
+                if direction not in (1, -1) or width(direction) == 0:
+                    raise CommandError(2942505, f"$sortArray needs 1 or -1 for the field {path}")
+                self.paths.append(path.split("."))
+                self.descending.append(direction == -1)
         elif width(sort_by):
-            direction = whole_int32(sort_by)
-            if direction not in (1, -1):
+            if whole_int32(sort_by) not in (1, -1):
                 raise CommandError(2942506, f"The $sort element value must be either 1 or -1, found {show(sort_by)}")
-            self.descending = direction == -1
+            self.descending.append(whole_int32(sort_by) == -1)
         else:
             raise CommandError(2942507, f"The $sortArray sortBy must be an object or a number, not {type_of(sort_by)}")
 
-    def __call__(self, values: list[Value]) -> Value:
-        array = values[0]
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        array = self.input.evaluate(ev)
         if is_nullish(array):
             return None
         if not isinstance(array, list):
@@ -242,14 +249,21 @@ class SortArray:
         return [array[i] for _, i in keyed]
 
     def _key(self, value: Value) -> bytes:
-        pattern = self.pattern
-        if pattern is None:
-            return encode_value(value, self.descending)
-        return pattern.sort_key(value if isinstance(value, bytes) else EMPTY_DOCUMENT)
+        if not self.paths:
+            return encode_value(value, self.descending[0])
+        keys: list[bytes] = []
+        for i in range(len(self.paths)):
+            member = value
+            for part in self.paths[i]:
+                member = get_value(member, part) if isinstance(member, bytes) else MISSING
+            keys.append(encode_value(None if isinstance(member, Missing) else member, self.descending[i]))
+        return b"".join(keys)
 
+    def operands(self) -> list[Expression]:
+        return [self.input]
 
-def _sort_pattern(sort_by: bytes) -> SortPattern:
-    return parse_sort(sort_by)
+    def describe(self) -> Value:
+        return encode({"$sortArray": {"input": self.input.describe(), "sortBy": self.sort_by}})
 
 
 _ZIP: Final = Syntax(34460, 34464, [("inputs", 34465)], ["useLongestLength", "defaults"])

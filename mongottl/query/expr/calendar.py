@@ -151,8 +151,8 @@ class TimeZone:
 
 
 UTC: Final = TimeZone(0, None, "UTC")
-_UTC_NAMES: Final = frozenset({"UTC", "GMT", "Z", "Etc/UTC", "Etc/GMT", "Zulu", "UCT", "Universal", "Etc/UCT"})
-_KNOWN: Final[dict[str, TimeZone]] = {"UTC": UTC, "GMT": UTC, "Z": UTC}
+_UTC_NAMES: Final = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "UCT", "Universal", "Etc/UCT"})
+_KNOWN: Final[dict[str, TimeZone]] = {"UTC": UTC, "GMT": UTC}
 
 
 def time_zone(name: str) -> TimeZone:

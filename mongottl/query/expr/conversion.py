@@ -62,7 +62,7 @@ from mongottl.query.expr.numbers import (
     whole_int32,
     width,
 )
-from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.parser import check_string, parse_operand, show, type_of
 
 _CODES: Final[dict[str, int]] = {
     type_name(code): code
@@ -73,6 +73,7 @@ _CODES: Final[dict[str, int]] = {
 }  # fmt: skip
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)$")
+_HEXADECIMAL: Final = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?$")
 _SPECIAL: Final[dict[str, float]] = {
     "nan": math.nan,
     "-nan": math.nan,
@@ -165,7 +166,7 @@ def _binary_text(value: BinData, format: str) -> str:
     if format == "auto":
         format = "uuid" if value.subtype == 4 and len(data) == 16 else "base64"
     if format == "base64":
-        return base64.b64encode(data).decode("ascii")
+        return check_string(base64.b64encode(data).decode("ascii"))
     if format == "base64url":
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
     if format == "hex":
@@ -244,7 +245,7 @@ def _integer_in(text: str) -> int:
 
 def _integer_of_binary(value: BinData, target: int, big_endian: bool) -> int:
     size = len(value.data)
-    if size not in (1, 2, 4, 8) or (target == INT32 and size > 4) or value.subtype != 0:
+    if size not in (1, 2, 4, 8) or (target == INT32 and size > 4):
         raise ConversionError(f"Failed to convert '{show(value)}' to {type_name(target)} because of its length {size}")
     return int.from_bytes(value.data, "big" if big_endian else "little", signed=True)
 
@@ -264,9 +265,9 @@ def _to_double(value: Value, big_endian: bool) -> Value:
     if isinstance(value, str):
         return _double_in(value)
     if isinstance(value, BinData):
-        if len(value.data) not in (4, 8) or value.subtype != 0:
+        if len(value.data) not in (4, 8):
             raise ConversionError(f"Failed to convert '{show(value)}' to double because of its length")
-        code = ("f" if len(value.data) == 4 else "d") if len(value.data) else "d"
+        code = "f" if len(value.data) == 4 else "d"
         result: float = struct.unpack((">" if big_endian else "<") + code, value.data)[0]
         return result
     raise _unsupported(value, DOUBLE)
@@ -277,11 +278,13 @@ def _double_in(text: str) -> float:
     if special is not None:
         return special
     if _NUMBER.match(text) is None:
-        if re.match(r"[+-]?0[xX][0-9a-fA-F]", text):
+        if text.startswith("0x"):
             raise ConversionError(f"Illegal hexadecimal input in $convert: {text}")
+        if _HEXADECIMAL.match(text) is not None:
+            return float.fromhex(text)
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Did not consume whole string.")
     number = float(text)
-    if math.isinf(number):
+    if math.isinf(number) or (number == 0.0 and any(digit in "123456789" for digit in re.split("[eE]", text)[0])):
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Out of range")
     return number
 
@@ -303,7 +306,7 @@ def _to_decimal(value: Value) -> Value:
 def _decimal_in(text: str) -> Value:
     special = _SPECIAL.get(text.lower())
     if special is not None:
-        return from_decimal(decimal.Decimal(special))
+        return from_decimal(decimal.Decimal("-NaN" if text[0] == "-" and special != special else special))
     if _NUMBER.match(text) is None:
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Failed to parse string to decimal")
     number = DECIMAL_CONTEXT.create_decimal(text)
@@ -330,7 +333,7 @@ def _to_date(value: Value) -> Value:
         except TextError as error:
             raise ConversionError(f"Error parsing date string '{value}'; {error}") from None
     if isinstance(value, ObjectId):
-        return Date(int.from_bytes(value.binary[:4], "big") * 1000)
+        return Date(int.from_bytes(value.binary[:4], "big", signed=True) * 1000)
     if isinstance(value, Timestamp):
         return Date(value.time * 1000)
     raise _unsupported(value, DATE)
@@ -411,13 +414,14 @@ class ConvertExpression(NamedExpression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         value = self.input.evaluate(ev)
         to = self.to.evaluate(ev)
-        target, subtype = _target_of(to)
-        format = self._format(ev)
-        big_endian = self._big_endian(ev)
+        target = _target_of(to)
         if is_nullish(value):
             return None if self.on_null is None else self.on_null.evaluate(ev)
         if target < 0:
             return None
+        subtype = _subtype_of(to)
+        format = self._format(ev)
+        big_endian = self._big_endian(ev)
         if format is None:
             needs_format = (isinstance(value, str) and target == BINARY) or (
                 isinstance(value, BinData) and target == STRING
@@ -457,9 +461,8 @@ class ConvertExpression(NamedExpression):
         return order == "big"
 
 
-def _target_of(to: Value) -> tuple[int, int]:
-    """(type code, binary subtype) of a `to`; -1 for null."""
-    subtype = 0
+def _target_of(to: Value) -> int:
+    """The type code that a `to` names; -1 for null."""
     if isinstance(to, bytes):
         members = dict(fields(to))
         for key in members:
@@ -467,16 +470,14 @@ def _target_of(to: Value) -> tuple[int, int]:
                 raise CommandError(ErrorCode.FailedToParse, f"$convert found an unknown argument in 'to': {key}")
         if "type" not in members:
             raise CommandError(ErrorCode.FailedToParse, "Missing 'type' parameter to $convert's 'to'")
-        if "subtype" in members:
-            subtype = _subtype(members["subtype"])
         to = members["type"]
-    if is_nullish(to):
-        return -1, 0
+    elif is_nullish(to):
+        return -1
     if isinstance(to, str):
         code = _CODES.get(to, 0)
-        if code == 0:
+        if code == 0 and to != "missing":
             raise CommandError(ErrorCode.BadValue, f"Unknown type name: {to}")
-        return code, subtype
+        return code
     if width(to) == 0:
         raise CommandError(
             ErrorCode.FailedToParse, f"$convert's 'to' argument must be a string or number, but is {type_of(to)}"
@@ -485,12 +486,21 @@ def _target_of(to: Value) -> tuple[int, int]:
     if number is None:
         raise CommandError(ErrorCode.FailedToParse, f"In $convert, numeric 'to' argument is not an integer: {show(to)}")
     if number == -1:
-        number = MIN_KEY
-    if number not in _CODES.values():
+        return MIN_KEY
+    if number != 0 and (number == MIN_KEY or number not in _CODES.values()):
         raise CommandError(
             ErrorCode.FailedToParse, f"In $convert, numeric value for 'to' does not correspond to a BSON type: {number}"
         )
-    return number, subtype
+    return number
+
+
+def _subtype_of(to: Value) -> int:
+    """The binary subtype that a `to` names, 0 by default."""
+    if isinstance(to, bytes):
+        for key, value in fields(to):
+            if key == "subtype":
+                return _subtype(value)
+    return 0
 
 
 def _subtype(value: Value) -> int:

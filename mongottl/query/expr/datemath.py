@@ -9,6 +9,7 @@ from typing import Final
 from mongottl.document.types import INT64_MIN, Date, Int64, ObjectId, Timestamp, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
+    Constant,
     EvaluationContext,
     Expression,
     NamedExpression,
@@ -246,12 +247,12 @@ class DateTruncExpression(NamedExpression):
             return None
         unit_name = unit_of("$dateTrunc", unit, 5439013)
         first_day = _SUNDAY
+        if is_nullish(week_start) and (unit_name == "week" or not isinstance(self.date, Constant)):
+            return None  # for a constant date and another unit it does not count: mongod folds that elsewhere
         if unit_name == "week":
-            if is_nullish(week_start):
-                return None
             first_day = week_start_of("$dateTrunc", week_start)
         if not is_date(date):
-            raise CommandError(5439012, f"$dateTrunc requires 'date' to be a date, but got {type_of(date)}")
+            raise CommandError(5166307, f"$dateTrunc requires 'date' to be a date, but got {type_of(date)}")
         size = whole(bin_size) if width(bin_size) else None
         if size is None:
             raise CommandError(

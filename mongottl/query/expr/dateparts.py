@@ -48,7 +48,7 @@ def date_ms(value: Value) -> int:
     if isinstance(value, Timestamp):
         return int(value.time) * 1000
     if isinstance(value, ObjectId):
-        return int.from_bytes(value.binary[:4], "big") * 1000
+        return int.from_bytes(value.binary[:4], "big", signed=True) * 1000
     raise CommandError(16006, f"can't convert from BSON type {type_of(value)} to Date")
 
 

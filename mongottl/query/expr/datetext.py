@@ -51,6 +51,7 @@ _FORMS: Final[list[re.Pattern[str]]] = [
     re.compile(
         rf"{_DAY_NAME}{_MONTH} +(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<year>\d{{4}})(?:,? +{_TIME}{_ZONE})?$"
     ),
+    re.compile(rf"{_DAY_NAME}{_MONTH} +(?P<day>\d{{1,2}}),? +{_TIME}{_ZONE} +(?P<year>\d{{4}})$"),
     re.compile(rf"(?P<year>\d{{4}})-(?P<ordinal>\d{{3}})(?:[Tt]{_TIME}{_ZONE})?$"),
     re.compile(rf"(?P<year>\d{{4}})-?W(?P<week>\d{{2}})-?(?P<weekday>\d)(?:[Tt]{_TIME}{_ZONE})?$"),
     re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d{{2}})(?:[Tt]{_TIME}{_ZONE})?$"),
@@ -120,7 +121,7 @@ def _instant(parts: dict[str, str | None], zone: TimeZone | None) -> int:
         ordinal = _number(parts, "ordinal", 1)
         if not 1 <= ordinal <= (366 if is_leap(year) else 365):
             raise TextError("unexpected character")
-        local += (ordinal - 1) * MS_PER_DAY
+        local += (ordinal - 1 + _number(parts, "shift", 0)) * MS_PER_DAY
     if parts.get("week") is not None:
         week = _number(parts, "week", 1)
         week_day = _number(parts, "weekday", 1)
@@ -144,7 +145,7 @@ def _zoned(local: int, parts: dict[str, str | None], zone: TimeZone | None) -> i
     name = parts.get("zone")
     if offset is None and name is None:
         return (UTC if zone is None else zone).to_utc(local)
-    if zone is not None:
+    if zone is not None and not zone.is_utc():
         raise TextError(
             f"you cannot pass in a date/time string with time zone information ('{offset or name}') together with a "
             "timezone argument"
@@ -248,6 +249,8 @@ def parse_formatted(text: str, format: str, zone: TimeZone | None) -> int:
         parts.setdefault("weekday", "1")
     if "year" not in parts:
         raise TextError("an incomplete date/time string has been found, with elements missing")
+    if "ordinal" in parts:
+        parts["shift"] = "1"  # mongod's parser counts the days of a year from 0, although it writes them from 1
     minutes = parts.get("minutes")
     if minutes is not None:
         sign = "-" if minutes.startswith("-") else "+"

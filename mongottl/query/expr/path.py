@@ -195,7 +195,7 @@ def _parse_variable(text: str, scope: Scope) -> Expression:
     check_readable_name(name)
     parts: list[str] = []
     if dot:
-        check_field_path(rest)
+        check_field_path(text if rest == "" else rest)
         parts = rest.split(".")
     slot = scope.slots.get(name, -1)
     if slot >= 0:

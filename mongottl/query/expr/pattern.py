@@ -19,6 +19,8 @@ from mongottl.query.match.pcre import OPTIONS, REGEX_COMPILE_ERROR, CompiledRege
 
 _REGEX: Final = Syntax(51103, 31024, [("input", 31022), ("regex", 31023)], ["options"])
 
+MAX_PATTERN_BYTES: Final = 16 << 10  # mongod's limit in expressions
+
 FIND: Final = 0
 FIND_ALL: Final = 1
 MATCH: Final = 2
@@ -82,6 +84,8 @@ class RegexExpression(NamedExpression):
                 letters = options
         if pattern is None:
             return None
+        if len(pattern) > MAX_PATTERN_BYTES or len(pattern.encode("utf-8")) > MAX_PATTERN_BYTES:
+            raise CommandError(51111, f"Invalid Regex in {self.name}: pattern string is longer than the limit")
         if "\0" in pattern:
             raise CommandError(51109, f"{self.name}: regular expression cannot contain an embedded null byte")
         if "\0" in letters:
@@ -115,7 +119,7 @@ def _find_all(compiled: CompiledRegex, subject: bytes) -> list[Value]:
     known = 0
     index = 0
     size = 0
-    while position <= len(subject):
+    while position < len(subject) or position == 0:
         spans = compiled.spans(subject, position)
         if spans is None:
             break

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import encode, encode_array, encode_fields
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
@@ -59,6 +59,8 @@ def parse_let(name: str, argument: Value, scope: Scope) -> Expression:
         raise CommandError(16876, "Missing 'vars' parameter to $let")
     if not has_body:
         raise CommandError(16877, "Missing 'in' parameter to $let")
+    if isinstance(variables, list):
+        variables = encode_array(variables)  # its indexes are names, and bad ones
     if not isinstance(variables, bytes):
         raise CommandError(10065, "invalid parameter: expected an object (vars)")
     names: list[str] = []
