@@ -37,7 +37,7 @@ def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
 
 
 def check_read_concern(command: str, concern: bytes) -> None:
-    """BadValue (2), TypeMismatch (14) or 40415 for nonsense, CommandNotSupported (115) for what is not supported yet."""
+    """BadValue (2), TypeMismatch (14) or 40415 for nonsense, CommandNotSupported (115) for what is to come."""
     for option, value in fields(concern):
         if option == "level":
             if not isinstance(value, str) or value not in _LEVELS:

@@ -13,6 +13,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.expiry import count_expired
+from mongottl.exec.metrics import UNKNOWN_COMMAND
 
 MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
 
@@ -218,6 +219,7 @@ def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
             "failed": Int64(metrics.failed_commands.get(name, 0)),
             "total": Int64(metrics.commands[name]),
         }
+    commands[UNKNOWN_COMMAND] = Int64(metrics.failed_commands.get(UNKNOWN_COMMAND, 0))
     expired = sum(count_expired(collection, op.now_s) for collection in op.catalog.all_collections())
     return {
         "host": service.config.advertise_host or op.client.local,

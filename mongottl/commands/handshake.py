@@ -7,8 +7,8 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
-from mongottl.document.types import Date, Int64, ObjectId, Timestamp, Value
-from mongottl.document.walk import get_value
+from mongottl.document.types import MISSING, Date, Int64, ObjectId, Timestamp, Value
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps, Wait
 from mongottl.exec.sessions import SESSION_TIMEOUT_MINUTES
@@ -60,10 +60,34 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
     if (
         request.topology_version is not None
         and request.max_await_time_ms
-        and get_value(request.topology_version, "processId") == op.service.process_id
+        and _process_id(request.topology_version) == op.service.process_id
     ):
         return _wait_for_change(op, request, primary_field, request.max_await_time_ms / 1000)
     return _describe(op, request, primary_field)
+
+
+def _process_id(topology_version: bytes) -> Value:
+    """The server that a `{processId, counter}` is of. Its counter here is always 0: nothing ever changes."""
+    process_id = MISSING
+    counter = MISSING
+    for name, value in fields(topology_version):
+        if name == "processId":
+            process_id = value
+        elif name == "counter":
+            counter = value
+        else:
+            raise CommandError(40415, f"BSON field 'topologyVersion.{name}' is an unknown field.")
+    for name, value, right in (
+        ("processId", process_id, isinstance(process_id, ObjectId)),
+        ("counter", counter, isinstance(counter, Int64)),
+    ):
+        if value is MISSING:
+            raise CommandError(40414, f"BSON field 'topologyVersion.{name}' is missing but a required field")
+        if not right:
+            raise CommandError(ErrorCode.TypeMismatch, f"BSON field 'topologyVersion.{name}' is the wrong type")
+    if isinstance(counter, Int64) and counter < 0:
+        raise CommandError(31372, "topologyVersion must have a non-negative counter")
+    return process_id
 
 
 def _wait_for_change(op: OperationContext, request: HelloRequest, primary_field: str, seconds: float) -> Steps[Reply]:

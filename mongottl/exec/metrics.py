@@ -1,5 +1,10 @@
 """Counters of a server, in the groups and names that `serverStatus` shows."""
 
+from typing import Final
+
+# Failures of commands that do not exist are counted under this name: clients choose the others at will.
+UNKNOWN_COMMAND: Final = "<UNKNOWN>"
+
 
 class Metrics:
     """Plain counters; they only grow."""

@@ -20,6 +20,7 @@ from mongottl.errors import CommandError, ErrorCode, ProtocolError
 from mongottl.exec.client import ClientInfo
 from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps, Wait
 from mongottl.exec.failpoints import FailCommand
+from mongottl.exec.metrics import UNKNOWN_COMMAND
 from mongottl.exec.sessions import retried_reply
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable
@@ -31,8 +32,6 @@ _HANDSHAKES: Final = ("hello", "isMaster", "ismaster")
 _READERS: Final = ("find", "getMore", "aggregate", "count", "distinct", "explain", *_HANDSHAKES)
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024 + 16 * 1024
-# Under this name serverStatus counts the failures of what is no command of ours: clients choose such names at will.
-_UNKNOWN: Final = "<UNKNOWN>"
 
 
 class Dispatcher:
@@ -218,7 +217,7 @@ class Dispatcher:
         if isinstance(error, ProtocolError):
             raise error
         metrics = self.service.metrics
-        known = name if name in COMMANDS else _UNKNOWN
+        known = name if name in COMMANDS else UNKNOWN_COMMAND
         metrics.failed_commands[known] = metrics.failed_commands.get(known, 0) + 1
         if isinstance(error, EngineUnavailable):
             self.log.error("storage", "The storage engine failed", command=name, error=str(error))

@@ -320,9 +320,11 @@ def test_authentication_is_refused_clearly(server: mongottl.RunningServer, mecha
 
 
 def test_another_replica_set_is_not_found(server: mongottl.RunningServer) -> None:
-    with pymongo.MongoClient[dict[str, Any]](server.uri, replicaSet="other", serverSelectionTimeoutMS=300) as other:
-        with pytest.raises(ServerSelectionTimeoutError, match='replica set name "other"'):
-            other.admin.command("ping")
+    with (
+        pymongo.MongoClient[dict[str, Any]](server.uri, replicaSet="other", serverSelectionTimeoutMS=300) as other,
+        pytest.raises(ServerSelectionTimeoutError, match='replica set name "other"'),
+    ):
+        other.admin.command("ping")
 
 
 @pytest.mark.parametrize(
