@@ -3,22 +3,63 @@
 Each component of an index pattern is a path. Where a path runs through an array, the document has one key per element
 (the index is then multikey); paths that share the array are taken from the same element. Two different arrays in one
 compound key are refused: CannotIndexParallelArrays (171). A missing field is keyed as null, an empty array as
-undefined. A numeric component names an element of an array where there is one with that number.
+undefined, an array within an array as a whole.
 
     pattern {"a.b": 1, c: -1}, document {a: [{b: 1}, {b: 2}], c: 9}    ->    keys (1, 9) and (2, 9)
+
+A numeric component names an element of an array where there is one with that number, and else a field of the elements,
+as any other name does. It may not be both (16746). An array that is named in this way is keyed as a whole:
+
+    pattern {"a.0": 1}     {a: [5, 6]} -> 5     {a: [[5, 6], 7]} -> [5, 6]     {a: [{b: 1}]} -> {b: 1}
 
 Source: MongoDB's "Multikey Indexes" and "Sparse Indexes" pages.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
-from mongottl.document.keystring import KeyStringBuilder
+from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
 from mongottl.document.path import FieldPath
-from mongottl.document.types import ARRAY, DOCUMENT, NULL, UNDEFINED, Value
+from mongottl.document.types import ARRAY, DOCUMENT, NULL, UNDEFINED, Undefined, Value
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
-from mongottl.errors import CommandError
+from mongottl.errors import CommandError, ErrorCode
 
-CANNOT_INDEX_PARALLEL_ARRAYS = 171
+AMBIGUOUS_FIELD_NAME: Final = 16746
+
+# A component's depth once its part of the key is known.
+_SETTLED: Final = -1
+# The document that a component goes on in, where an array's element is none.
+_NO_DOCUMENT: Final = -1
+
+
+class _Components:
+    """How far each component of a key has come; one of these for each branch, that is for each array element.
+
+    depths: how many parts of its path are walked, or _SETTLED. types, places: the value reached, type 0 for none.
+    A component that waits at an array has its type, place and depth.
+    """
+
+    def __init__(self, depths: list[int], types: list[int], places: list[int]) -> None:
+        self.depths = depths
+        self.types = types
+        self.places = places
+
+    def copy(self) -> "_Components":
+        return _Components(self.depths.copy(), self.types.copy(), self.places.copy())
+
+
+class _Positions:
+    """Where numeric components lead within an array; one of these for each array. depths: 0 for those that do not.
+
+    within_array: whether the element that is named is an array itself.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.depths: list[int] = [0] * width
+        self.types: list[int] = [0] * width
+        self.places: list[int] = [0] * width
+        self.within_array: list[bool] = [False] * width
 
 
 class KeyGenerator:
@@ -30,138 +71,178 @@ class KeyGenerator:
         self._sparse = sparse
         self._width: i64 = len(paths)
         self.saw_array = False
-        self._single = len(paths) == 1 and paths[0].depth == 1
-        self._single_name: bytes = paths[0].part_bytes[0]
-        self._single_descending: bool = descending[0]
+        self._no_positions = _Positions(len(paths))
         self._wanted: bytes | None = None
         self._values: list[Value] = []
 
     def keys_of(self, document: bytes) -> list[bytes]:
         """The document's KeyStrings, without duplicates, in no particular order; empty if a sparse index skips it."""
         self.saw_array = False
-        if self._single:
-            type_code, pos = find_field_at(document, 0, self._single_name)
-            if type_code != ARRAY:
-                if type_code == 0:
-                    if self._sparse:
-                        return []
-                    type_code = NULL
-                builder = KeyStringBuilder()
-                builder.append_raw(document, type_code, pos, self._single_descending)
-                return [builder.finish()]
+        builder = KeyStringBuilder()
+        missing: i64 = 0
+        for i in range(self._width):
+            path = self._paths[i]
+            depth: i64 = 1
+            type_code, pos = find_field_at(document, 0, path.part_bytes[0])
+            while depth < path.depth and type_code == DOCUMENT:
+                type_code, pos = find_field_at(document, pos, path.part_bytes[depth])
+                depth += 1
+            if type_code == ARRAY:
+                if self._width == 1 and depth == path.depth:
+                    return self._keys_of_elements(document, pos)
+                return self._keys_through_arrays(document)
+            if type_code == 0 or depth < path.depth:
+                missing += 1
+                type_code = NULL
+            builder.append_raw(document, type_code, pos, self._descending[i])
+        if self._sparse and missing == self._width:
+            return []
+        return [builder.finish()]
+
+    def _keys_of_elements(self, buf: bytes, array_at: i64) -> list[bytes]:
+        """The keys where the only path ends in an array: the plainest and by far the most frequent multikey index."""
+        self.saw_array = True
+        descending = self._descending[0]
         found: dict[bytes, bool] = {}
-        types: list[int] = [DOCUMENT] * int(self._width)
-        places: list[int] = [0] * int(self._width)
-        depths: list[int] = [0] * int(self._width)
-        self._expand(document, types, places, depths, found)
-        return list(found)
+        cursor = ElementCursor(buf, array_at)
+        while cursor.next():
+            found[encode_raw(buf, cursor.type_code, cursor.value, descending)] = True
+        return list(found) if found else [encode_value(Undefined(), descending)]
 
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
         """The values behind one of the document's keys, for messages; a missing field as null."""
         self._wanted = key
         self._values = [None] * int(self._width)
-        size = int(self._width)
-        self._expand(document, [DOCUMENT] * size, [0] * size, [0] * size, {})
+        self._keys_through_arrays(document)
         self._wanted = None
         return self._values
 
+    def _keys_through_arrays(self, document: bytes) -> list[bytes]:
+        found: dict[bytes, bool] = {}
+        width = int(self._width)
+        self._expand(document, 0, _Components([0] * width, [0] * width, [0] * width), self._no_positions, found)
+        return list(found)
+
     def _expand(
-        self, buf: bytes, types: list[int], places: list[int], depths: list[int], found: dict[bytes, bool]
+        self, buf: bytes, start: int, components: _Components, positions: _Positions, found: dict[bytes, bool]
     ) -> None:
-        """Walks each component on from (type, place) at its depth until its end or an array that must fan out."""
-        array_at: i64 = -1  # offset of the one array that the components fan out over
-        for i in range(len(types)):
+        """Walks the components on in the document at `start` (or _NO_DOCUMENT), each to its end or to an array.
+
+        positions: where those that are numbers lead in the array that the document is an element of.
+        """
+        array_at = -1  # the one array that components wait at
+        array_name = ""
+        within_array = False
+        for i in range(len(components.depths)):
+            depth: i64 = i64(components.depths[i])
+            if depth == _SETTLED:
+                continue
             path = self._paths[i]
-            while depths[i] < path.depth and types[i] == DOCUMENT:
-                type_code, pos = find_field_at(buf, places[i], path.part_bytes[depths[i]])
-                types[i] = int(type_code)
-                places[i] = int(pos)
-                depths[i] += 1
-                if type_code == ARRAY:
-                    self._enter_positions(buf, i, types, places, depths)
-            if depths[i] < path.depth and types[i] != ARRAY:
-                types[i] = 0  # the path goes on below a scalar: missing
-            if types[i] == ARRAY:
-                if array_at >= 0 and array_at != places[i]:
-                    raise CommandError(
-                        CANNOT_INDEX_PARALLEL_ARRAYS,
-                        "cannot index parallel arrays"
-                        f" [{path.parts[depths[i] - 1]}] [{self._parallel_to(types, places, array_at)}]",
-                    )
-                array_at = places[i]
+            type_code: i64 = 0
+            pos: i64 = 0
+            if start != _NO_DOCUMENT:
+                type_code, pos = find_field_at(buf, start, path.part_bytes[depth])
+            if type_code != 0:
+                if positions.depths[i] != 0:
+                    raise _ambiguous(path, depth)
+                depth += 1
+                while depth < path.depth and type_code == DOCUMENT:
+                    type_code, pos = find_field_at(buf, pos, path.part_bytes[depth])
+                    depth += 1
+            elif positions.depths[i] != 0:
+                type_code = i64(positions.types[i])
+                pos = i64(positions.places[i])
+                depth = i64(positions.depths[i])
+                within_array = within_array or positions.within_array[i]
+            components.places[i] = int(pos)
+            if type_code != ARRAY:
+                # A path that goes on below a scalar leads nowhere.
+                components.types[i] = int(type_code) if depth == path.depth else 0
+                components.depths[i] = _SETTLED
+                continue
+            name = path.parts[depth - 1]
+            if array_at >= 0 and array_at != int(pos):
+                raise CommandError(
+                    ErrorCode.CannotIndexParallelArrays, f"cannot index parallel arrays [{name}] [{array_name}]"
+                )
+            array_at = int(pos)
+            array_name = name
+            components.types[i] = ARRAY
+            components.depths[i] = int(depth)
         if array_at < 0:
-            self._emit(buf, types, places, found)
+            self._emit(buf, components, found)
             return
         self.saw_array = True
-        self._fan_out(buf, array_at, types, places, depths, found)
-
-    def _enter_positions(self, buf: bytes, i: int, types: list[int], places: list[int], depths: list[int]) -> None:
-        """Follows numeric components into the array itself, where it has such an element."""
-        path = self._paths[i]
-        while types[i] == ARRAY and depths[i] < path.depth and path.indexes[depths[i]] >= 0:
-            type_code, pos = find_field_at(buf, places[i], path.part_bytes[depths[i]])
-            if type_code == 0:
-                return
-            self.saw_array = True
-            types[i] = int(type_code)
-            places[i] = int(pos)
-            depths[i] += 1
-
-    def _parallel_to(self, types: list[int], places: list[int], array_at: i64) -> str:
-        for i in range(len(types)):
-            if types[i] == ARRAY and places[i] == array_at:
-                return self._paths[i].parts[0]
-        return ""
+        self._fan_out(buf, array_at, components, within_array, found)
 
     def _fan_out(
-        self,
-        buf: bytes,
-        array_at: i64,
-        types: list[int],
-        places: list[int],
-        depths: list[int],
-        found: dict[bytes, bool],
+        self, buf: bytes, array_at: int, components: _Components, within_array: bool, found: dict[bytes, bool]
     ) -> None:
+        """Goes on with each element of the array that components wait at."""
         cursor = ElementCursor(buf, array_at)
-        empty = True
-        while cursor.next():
-            empty = False
-            element_types = types.copy()
-            element_places = places.copy()
-            element_depths = depths.copy()
-            for i in range(len(types)):
-                if types[i] == ARRAY and places[i] == array_at:
-                    element_types[i] = int(cursor.type_code)
-                    element_places[i] = int(cursor.value)
-                    if depths[i] == self._paths[i].depth:
-                        if cursor.type_code == ARRAY:
-                            # An array as an element is a value: it is keyed whole and not entered.
-                            element_types[i] = -ARRAY
-                    elif cursor.type_code != DOCUMENT:
-                        element_types[i] = 0
-                        element_depths[i] = int(self._paths[i].depth)
-            self._expand(buf, element_types, element_places, element_depths, found)
-        if empty:
-            for i in range(len(types)):
-                if types[i] == ARRAY and places[i] == array_at:
-                    types[i] = UNDEFINED if depths[i] == self._paths[i].depth else 0
-                    depths[i] = int(self._paths[i].depth)
-            self._expand(buf, types, places, depths, found)
+        if not cursor.next():
+            for i in range(len(components.depths)):
+                if components.depths[i] != _SETTLED:
+                    ends_here = components.depths[i] == self._paths[i].depth
+                    components.types[i] = UNDEFINED if ends_here else 0
+            self._emit(buf, components, found)
+            return
+        positions = self._positions_in(buf, array_at, components)
+        while True:
+            element = components.copy()
+            for i in range(len(element.depths)):
+                if element.depths[i] == self._paths[i].depth:
+                    element.depths[i] = _SETTLED
+                    if not within_array:
+                        element.types[i] = int(cursor.type_code)
+                        element.places[i] = int(cursor.value)
+            start = int(cursor.value) if cursor.type_code == DOCUMENT else _NO_DOCUMENT
+            self._expand(buf, start, element, positions, found)
+            if not cursor.next():
+                return
 
-    def _emit(self, buf: bytes, types: list[int], places: list[int], found: dict[bytes, bool]) -> None:
+    def _positions_in(self, buf: bytes, array_at: int, components: _Components) -> _Positions:
+        """Follows the components that name an element of the array by its number, to their end or the next array."""
+        positions = self._no_positions
+        for i in range(len(components.depths)):
+            depth: i64 = i64(components.depths[i])
+            path = self._paths[i]
+            if depth == _SETTLED or depth == path.depth or path.indexes[depth] < 0:
+                continue
+            type_code, pos = find_field_at(buf, array_at, path.part_bytes[depth])
+            if type_code == 0:
+                continue
+            if positions is self._no_positions:
+                positions = _Positions(len(components.depths))
+            positions.within_array[i] = type_code == ARRAY
+            depth += 1
+            while depth < path.depth and type_code == DOCUMENT:
+                type_code, pos = find_field_at(buf, pos, path.part_bytes[depth])
+                depth += 1
+            positions.types[i] = int(type_code)
+            positions.places[i] = int(pos)
+            positions.depths[i] = int(depth)
+        return positions
+
+    def _emit(self, buf: bytes, components: _Components, found: dict[bytes, bool]) -> None:
+        types = components.types
+        places = components.places
         if self._sparse and not any(types):
             return
         builder = KeyStringBuilder()
         for i in range(len(types)):
-            type_code = types[i]
-            if type_code == 0:
-                type_code = NULL
-            elif type_code == -ARRAY:
-                type_code = ARRAY
-            builder.append_raw(buf, type_code, places[i], self._descending[i])
+            builder.append_raw(buf, types[i] or NULL, places[i], self._descending[i])
         key = builder.finish()
         found[key] = True
         if key == self._wanted:
             self._values = [
-                None if types[i] == 0 else decode_value(buf, abs(types[i]), places[i]) for i in range(len(types))
+                None if types[i] == 0 else decode_value(buf, types[i], places[i]) for i in range(len(types))
             ]
+
+
+def _ambiguous(path: FieldPath, depth: i64) -> CommandError:
+    return CommandError(
+        AMBIGUOUS_FIELD_NAME,
+        f"Ambiguous field name found in array: '{path.parts[depth]}' of '{path.dotted}' is both the place of an element"
+        " and the name of a field in an element",
+    )

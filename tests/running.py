@@ -1,0 +1,126 @@
+"""Commands without a socket: real requests through the real registry, on a real engine with a clock that tests move.
+
+The engine asserts the storage contract on both sides of every call.
+"""
+
+from collections.abc import Generator
+from typing import Any, TypeAlias
+
+import bson
+import pytest
+
+import mongottl.storage  # noqa: F401 (registers the engines)
+from mongottl.catalog.collection import Collection
+from mongottl.clock import VirtualClock
+from mongottl.commands import COMMANDS
+from mongottl.commands.request import GenericArguments
+from mongottl.config import ServerConfig
+from mongottl.document.build import encode
+from mongottl.errors import CommandError
+from mongottl.exec.client import ClientInfo
+from mongottl.exec.context import OperationContext, ServiceContext, Steps, run_to_end
+from mongottl.exec.expiry import reap_due
+from mongottl.storage.contract import ContractEngine
+from mongottl.storage.interface import StorageEngine, open_storage_engine
+
+Document: TypeAlias = dict[str, Any]
+
+START_MS = 1_700_000_000_500
+
+
+class Running:
+    """A service, and how tests talk to it. The clock stands still at START_MS until `advance`."""
+
+    def __init__(
+        self, engine: StorageEngine | None = None, dialect: str = "mongodb", clock: VirtualClock | None = None
+    ):
+        if clock is None:
+            clock = VirtualClock()
+            clock.freeze()
+            clock.set_wall(START_MS)
+        self.clock = clock
+        self.engine = ContractEngine(open_storage_engine("sqlite", None)) if engine is None else engine
+        self.service = ServiceContext(ServerConfig(dialect=dialect), clock, self.engine)
+        self.client = ClientInfo(1, "localhost:27017", "localhost:1")
+
+    def start(self, command: Document, database: str = "test", max_time_ms: int = 0) -> Document | Steps[Document]:
+        """What a command's function gives: a reply, or the steps that end with one."""
+        body = bson.encode(command)
+        spec = COMMANDS[next(iter(command))]
+        generic = GenericArguments()
+        request = spec.request._make(spec.parser.parse(body, [], generic))
+        op = OperationContext(self.service, self.client, database)
+        op.set_max_time_ms(max_time_ms)
+        outcome = spec.function(op, request)
+        if isinstance(outcome, Generator):
+            return _decoded_steps(outcome)
+        return _decoded(outcome)
+
+    def steps(self, command: Document, database: str = "test", max_time_ms: int = 0) -> Steps[Document]:
+        """The steps of a command that has some."""
+        outcome = self.start(command, database, max_time_ms)
+        assert isinstance(outcome, Generator)
+        return outcome
+
+    def run(self, command: Document, database: str = "test") -> Document:
+        """A command's reply, without `ok`."""
+        outcome = self.start(command, database)
+        return run_to_end(outcome) if isinstance(outcome, Generator) else outcome
+
+    def refusal(self, command: Document, database: str = "test") -> CommandError:
+        """The error with which a command is refused."""
+        with pytest.raises(CommandError) as caught:
+            self.run(command, database)
+        return caught.value
+
+    def code(self, command: Document, database: str = "test") -> int:
+        """The code of the error with which a command is refused."""
+        return self.refusal(command, database).code
+
+    def listed(self, command: Document, database: str = "test") -> list[Document]:
+        """All documents of a command that answers with a cursor."""
+        cursor = self.run(command, database)["cursor"]
+        documents: list[Document] = cursor["firstBatch"]
+        while cursor["id"]:
+            name = cursor["ns"].partition(".")[2]
+            cursor = self.run({"getMore": bson.Int64(cursor["id"]), "collection": name}, database)["cursor"]
+            documents = documents + cursor["nextBatch"]
+        return documents
+
+    def insert(self, *documents: Document, into: str = "c") -> None:
+        assert self.run({"insert": into, "documents": list(documents)}) == {"n": len(documents)}
+
+    def index(self, key: Document, name: str | None = None, on: str = "c", **options: Any) -> Document:
+        """createIndexes with one index, named as drivers do."""
+        name = "_".join(f"{path}_{direction}" for path, direction in key.items()) if name is None else name
+        return self.run({"createIndexes": on, "indexes": [{"key": key, "name": name, **options}]})
+
+    def index_names(self, of: str = "c", database: str = "test") -> list[str]:
+        return [index["name"] for index in self.listed({"listIndexes": of}, database)]
+
+    def ids(self, of: str = "c", filter: Document | None = None) -> list[Any]:
+        """The `_id`s of what a find returns, sorted."""
+        return sorted(document["_id"] for document in self.listed({"find": of, "filter": filter or {}}))
+
+    def collection(self, name: str = "c", database: str = "test") -> Collection:
+        found = self.service.catalog.lookup(database, name)
+        assert found is not None
+        return found
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def reap(self) -> int:
+        """Purges what is due; how many documents that were."""
+        return run_to_end(reap_due(self.service))
+
+
+def _decoded(reply: Any) -> Document:
+    raw = reply if isinstance(reply, bytes) else encode(reply)
+    decoded: Document = bson.decode(raw)
+    decoded.pop("ok", None)
+    return decoded
+
+
+def _decoded_steps(steps: Steps[Any]) -> Steps[Document]:
+    return _decoded((yield from steps))
