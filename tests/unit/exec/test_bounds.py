@@ -108,6 +108,7 @@ def test_conjuncts() -> None:
         ({"a": {"$regex": "^x"}}, {"a": {"$regex": "^x"}}, True),
         # A stored regex of the same text matches too, and is no string.
         ({"a": {"$regex": "^x"}}, {"a": {"$gte": "x"}}, False),
+        ({"a": 4}, {"a": {"$mod": [2, 1]}}, False),
         ({"a": 1, "b": 2}, {"b": 2, "a": {"$lt": 5}}, True),
         ({"a": 1}, {"b": 2, "a": {"$lt": 5}}, False),
         ({"a": 1}, {"$or": [{"a": {"$lt": 0}}, {"a": {"$gt": 0}}]}, True),
