@@ -232,16 +232,22 @@ values: st.SearchStrategy[Any] = st.one_of(
     st.dictionaries(names, st.one_of(shallow, st.lists(shallow, max_size=2)), max_size=2),
 )
 documents = st.fixed_dictionaries({"a": values}, optional={"b": values})
-paths = st.sampled_from(
-    ["a", "a", "a.b", "a.b", "a.0", "a.1", "a.0.b", "a.b.0", "a.0.0", "a.b.a", "a.0.1", "b", "b.a", "c"]
-)
 
 
-def parts_of(value: Any) -> Iterator[Any]:
-    yield value
-    if isinstance(value, (dict, list)):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from parts_of(inner)
+def paths_of(value: Any, depth: int = 3) -> Iterator[str]:
+    """Every path that leads somewhere in a document, with and without the indexes of arrays."""
+    if depth == 0:
+        return
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from (f"{name}.{rest}" for rest in paths_of(inner, depth - 1))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield str(index)
+            yield from (f"{index}.{rest}" for rest in paths_of(inner, depth - 1))
+            if isinstance(inner, dict):
+                yield from paths_of(inner, depth)
 
 
 def conditions(operands: st.SearchStrategy[Any], nested: bool = True) -> st.SearchStrategy[Any]:
@@ -283,15 +289,24 @@ def conditions(operands: st.SearchStrategy[Any], nested: bool = True) -> st.Sear
 def cases(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """A few documents, and a few filters on each of them."""
     collection = draw(st.lists(documents, min_size=1, max_size=4))
-    pool = [part for document in collection for part in parts_of(document)]
-    operands = st.one_of(st.sampled_from(pool), st.sampled_from(pool), shallow)
-    leaves = st.dictionaries(paths, conditions(operands), min_size=1, max_size=2)
-    clauses = st.builds(
-        lambda name, inner: {name: inner},
-        st.sampled_from(["$and", "$or", "$nor"]),
-        st.lists(leaves, min_size=1, max_size=3),
-    )
-    return collection, draw(st.lists(st.one_of(leaves, leaves, clauses), min_size=1, max_size=8))
+    known = sorted({path for document in collection for path in paths_of(document)})
+
+    def leaf() -> dict[str, Any]:
+        path = draw(st.one_of(st.sampled_from(known), st.sampled_from(["a.b", "a.0", "c"])))
+        there = [
+            value for document in collection for value in reached(document, path.split(".")) if value is not ABSENT
+        ]
+        operands = st.one_of(st.sampled_from(there), shallow) if there else shallow
+        return {path: draw(conditions(operands))}
+
+    filters: list[dict[str, Any]] = []
+    for _ in range(draw(st.integers(1, 6))):
+        filter = leaf()
+        if draw(st.integers(0, 2)) == 0:
+            name = draw(st.sampled_from(["$and", "$or", "$nor"]))
+            filter = {name: [filter] + [leaf() for _ in range(draw(st.integers(0, 2)))]}
+        filters.append(filter)
+    return collection, filters
 
 
 @pytest.mark.slow
