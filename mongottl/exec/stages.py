@@ -298,6 +298,8 @@ class SortStage(PlanStage):
 
     Records that expire while they wait are left out. Each call does a bounded amount of work: full runs are sorted as
     they fill, and merged while they are handed out.
+
+    run_length, memory_limit_bytes, memory_ceiling_bytes: may be changed before the first batch.
     """
 
     def __init__(
@@ -308,8 +310,10 @@ class SortStage(PlanStage):
         self._collection = collection
         self._pattern = pattern
         self._limit = limit
-        self._capacity = limit + min(max(limit, 64), SORT_RUN) if limit else SORT_RUN
         self._allow_disk_use = allow_disk_use
+        self.run_length = SORT_RUN
+        self.memory_limit_bytes = SORT_MEMORY_LIMIT_BYTES
+        self.memory_ceiling_bytes = SORT_MEMORY_CEILING_BYTES
         self._entries: list[tuple[bytes, int, Record]] = []
         self._worst: bytes | None = None  # once there are `limit` entries: the last key that still may stay
         self._runs: list[list[tuple[bytes, int, Record]]] = []
@@ -337,6 +341,8 @@ class SortStage(PlanStage):
 
     def _take(self, batch: list[Record]) -> None:
         sort_key = self._pattern.sort_key
+        limit = self._limit
+        capacity = limit + min(max(limit, 64), self.run_length) if limit else self.run_length
         for record in batch:
             key = sort_key(record[1])
             worst = self._worst
@@ -347,7 +353,7 @@ class SortStage(PlanStage):
             size = len(key) + len(record[1])
             self._size_bytes += size
             self._total_bytes += size
-            if len(self._entries) >= self._capacity:
+            if len(self._entries) >= capacity:
                 self._close_run()
         self._check_memory()
 
@@ -364,19 +370,19 @@ class SortStage(PlanStage):
         self._worst = entries[-1][0]
 
     def _check_memory(self) -> None:
-        if self._size_bytes <= SORT_MEMORY_LIMIT_BYTES:
+        if self._size_bytes <= self.memory_limit_bytes:
             return
         if not self._allow_disk_use:
             raise CommandError(
                 ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
-                f"Sort exceeded memory limit of {SORT_MEMORY_LIMIT_BYTES} bytes, but did not opt in to external"
+                f"Sort exceeded memory limit of {self.memory_limit_bytes} bytes, but did not opt in to external"
                 " sorting.",
             )
         # Where runs will be written to disk instead.
-        if self._size_bytes > SORT_MEMORY_CEILING_BYTES:
+        if self._size_bytes > self.memory_ceiling_bytes:
             raise CommandError(
                 ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
-                f"Sort exceeded memory limit of {SORT_MEMORY_CEILING_BYTES} bytes, and sorting on disk is not supported"
+                f"Sort exceeded memory limit of {self.memory_ceiling_bytes} bytes, and sorting on disk is not supported"
                 " yet",
             )
 
@@ -401,7 +407,7 @@ class SortStage(PlanStage):
     def node(self) -> PlanNode:
         details: dict[str, Value] = {
             "sortPattern": self._pattern.describe(),
-            "memLimit": SORT_MEMORY_LIMIT_BYTES,
+            "memLimit": self.memory_limit_bytes,
         }
         if self._limit:
             details["limitAmount"] = self._limit

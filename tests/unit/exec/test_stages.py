@@ -1,13 +1,14 @@
 """Stages while the data change under them: between two batches anything may happen."""
 
+from typing import Any
+
 import pytest
 from bson import encode as bson_encode
 
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec import stages
-from mongottl.exec.stages import BATCH, PlanStage, uuid_text
+from mongottl.exec.stages import BATCH, PlanStage, SortStage, uuid_text
 from mongottl.exec.writes import delete_batch
-from tests.planning import Bench, ids
+from tests.planning import Bench, Pattern, ids
 
 
 @pytest.fixture
@@ -160,12 +161,21 @@ def test_documents_that_expire_while_they_wait_in_a_sort(bench: Bench) -> None:
     assert ids(bench.drain(stage)) == list(range(599, -1, -1))
 
 
-def test_sort_in_several_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "SORT_RUN", 100)
+def sorting(bench: Bench, sort: Pattern, **options: Any) -> SortStage:
+    stage = bench.plan({}, sort, **options).open()
+    assert isinstance(stage, SortStage)
+    return stage
+
+
+def test_sort_in_several_runs(bench: Bench) -> None:
     bench.insert([{"_id": i, "a": i * 7919 % 1000, "b": i % 3} for i in range(1000)])
     by_b = sorted(range(1000), key=lambda i: (i % 3, i))
-    assert bench.find({}, [("b", 1)]) == by_b
-    assert bench.find({}, [("b", 1)], limit=700) == by_b[:700]
+    stage = sorting(bench, [("b", 1)])
+    stage.run_length = 100
+    assert ids(bench.drain(stage)) == by_b
+    stage = sorting(bench, [("b", 1)], limit=700)
+    stage.run_length = 100
+    assert ids(bench.drain(stage)) == by_b[:700]
     assert bench.find({}, [("a", -1)], skip=5, limit=3) == bench.find({}, [("a", -1)])[5:8]
 
 
@@ -177,18 +187,27 @@ def test_sort_keeps_what_it_needs_only(bench: Bench) -> None:
     assert node.details["limitAmount"] == 5
 
 
-def test_sort_memory(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sort_memory(bench: Bench) -> None:
     fill(bench)
-    monkeypatch.setattr(stages, "SORT_MEMORY_LIMIT_BYTES", 1000)
-    assert len(bench.find({}, [("b", 1)])) == 1000
+    in_memory = sorting(bench, [("b", 1)])
+    in_memory.memory_limit_bytes = 1000
+    assert len(bench.drain(in_memory)) == 1000
+    strict = sorting(bench, [("b", 1)], allow_disk_use=False)
+    strict.memory_limit_bytes = 1000
     with pytest.raises(CommandError) as refused:
-        bench.find({}, [("b", 1)], allow_disk_use=False)
+        bench.drain(strict)
     assert refused.value.code == ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed
-    assert "Sort exceeded memory limit of 1000 bytes, but did not opt in to external sorting." in refused.value.message
-    assert len(bench.find({}, [("b", 1)], allow_disk_use=False, limit=2)) == 2
-    monkeypatch.setattr(stages, "SORT_MEMORY_CEILING_BYTES", 2000)
+    assert refused.value.message == (
+        "Sort exceeded memory limit of 1000 bytes, but did not opt in to external sorting."
+    )
+    few = sorting(bench, [("a", -1), ("b", 1)], allow_disk_use=False, limit=2)
+    few.memory_limit_bytes = 10_000
+    assert ids(bench.drain(few)) == [999, 998]
+    huge = sorting(bench, [("b", 1)])
+    huge.memory_limit_bytes = 1000
+    huge.memory_ceiling_bytes = 2000
     with pytest.raises(CommandError) as refused:
-        bench.find({}, [("b", 1)])
+        bench.drain(huge)
     assert refused.value.code == ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed
 
 
