@@ -9,14 +9,19 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = pathlib.Path(__file__).parent
 
 # What is compiled: where documents are read, matched, changed, stored and sent. The shell around it waits for sockets.
 COMPILED = (
+    "mongottl/catalog",
+    "mongottl/commands/request.py",
     "mongottl/document",
+    "mongottl/exec",
     "mongottl/query",
     "mongottl/ttl",
     "mongottl/wire",
@@ -45,8 +50,26 @@ def extensions() -> list[Extension]:
         return []
     from mypyc.build import mypycify
 
-    files = sorted(str(path.relative_to(ROOT)) for folder in COMPILED for path in (ROOT / folder).rglob("*.py"))
+    files: list[str] = []
+    for name in COMPILED:
+        found = [ROOT / name] if name.endswith(".py") else (ROOT / name).rglob("*.py")
+        files.extend(sorted(str(path.relative_to(ROOT)) for path in found))
     return mypycify(files, opt_level=os.environ.get("MONGOTTL_OPT_LEVEL", "2"), debug_level="0", multi_file=True)
 
 
-setup(ext_modules=extensions())
+class ParallelBuild(build_ext):
+    """Compiles the C files of an extension side by side: mypyc makes one large extension of many files."""
+
+    def build_extensions(self) -> None:
+        compile_serially = self.compiler.compile
+
+        def compile_parallel(sources, *args, **kwargs):  # type: ignore[no-untyped-def]  # distutils' own signature
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                compiled = pool.map(lambda source: compile_serially([source], *args, **kwargs), sources)
+                return [name for names in compiled for name in names]
+
+        self.compiler.compile = compile_parallel
+        super().build_extensions()
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})

@@ -156,7 +156,7 @@ class CursorRegistry:
             self.close(cursor)
 
     def close_idle(self, before_s: float) -> None:
-        """Closes cursors that were last used before this instant of elapsed time, unless opened with noCursorTimeout."""
+        """Closes cursors last used before this instant of elapsed time, but for those with noCursorTimeout."""
         idle = [c for c in self._cursors.values() if c.last_used_s < before_s and not c.no_timeout and not c.in_use]
         for cursor in idle:
             self.close(cursor)

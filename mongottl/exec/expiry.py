@@ -1,8 +1,8 @@
 """Expiry at work: arming the timing wheel after writes, and purging what is due.
 
-What is due is decided by `ttl.policy` from facts that storage keeps (`_ts` and `ttl` beside each record); the wheel only
-says when to look at which collection. MongoDB's own TTL indexes on date fields go through the same wheel and purge; their
-documents stay visible until they are purged, as in MongoDB.
+What is due is decided by `ttl.policy` from facts that storage keeps (`_ts` and `ttl` beside each record); the wheel
+only says when to look at which collection. MongoDB's own TTL indexes on date fields go through the same wheel and
+purge; their documents stay visible until they are purged, as in MongoDB.
 """
 
 from typing import TYPE_CHECKING, Final
