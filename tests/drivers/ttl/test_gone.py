@@ -78,6 +78,7 @@ def test_update_matches_nothing(expired: Bench) -> None:
 def test_upsert_inserts_anew(expired: Bench) -> None:
     result = expired.collection.update_one({"_id": 1}, {"$set": {"x": 1}, "$setOnInsert": {"u": "one"}}, upsert=True)
     assert result.upserted_id == 1
+    assert result.raw_result is not None
     assert result.raw_result["n"] == 1
     assert not result.raw_result["updatedExisting"]
     assert expired.collection.find_one({"_id": 1}) == {"_id": 1, "x": 1, "u": "one"}
