@@ -217,9 +217,13 @@ class SetUnionState(AddToSetState):
 
 
 class MergeObjectsState(AccumulatorState):
-    """`$mergeObjects`: later fields replace earlier ones where those stand. 40400 for what is no object."""
+    """`$mergeObjects`: later fields replace earlier ones where those stand.
 
-    def __init__(self) -> None:
+    error_code: for what is no object: 40400 as an expression, 5911200 in a group.
+    """
+
+    def __init__(self, error_code: int) -> None:
+        self.error_code: Final = error_code
         self.elements: Final[dict[bytes, bytes]] = {}
         self.bytes: int = 0
 
@@ -228,7 +232,7 @@ class MergeObjectsState(AccumulatorState):
             return
         if not isinstance(value, bytes):
             raise CommandError(
-                40400,
+                self.error_code,
                 f"$mergeObjects requires object inputs, but input {show(value)} is of type {type_of(value)}",
             )
         self.bytes += len(value)

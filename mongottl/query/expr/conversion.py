@@ -62,7 +62,7 @@ from mongottl.query.expr.numbers import (
     whole_int32,
     width,
 )
-from mongottl.query.expr.parser import check_string, parse_operand, show, type_of
+from mongottl.query.expr.parser import MAX_STRING_BYTES, parse_operand, show, type_of
 
 _CODES: Final[dict[str, int]] = {
     type_name(code): code
@@ -166,7 +166,9 @@ def _binary_text(value: BinData, format: str) -> str:
     if format == "auto":
         format = "uuid" if value.subtype == 4 and len(data) == 16 else "base64"
     if format == "base64":
-        return check_string(base64.b64encode(data).decode("ascii"))
+        if len(data) >= MAX_STRING_BYTES // 4 * 3 - 2:
+            raise ConversionError("The text of the binary data would be longer than 16MB")
+        return base64.b64encode(data).decode("ascii")
     if format == "base64url":
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
     if format == "hex":

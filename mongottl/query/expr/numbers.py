@@ -149,7 +149,7 @@ def whole_int32(value: Value) -> int | None:
 
 
 def clamp_to_long(value: Value) -> int:
-    """A number cut to an int64 as mongod's conversions between C types do: towards zero, saturating, NaN as 0."""
+    """A number as an int64: doubles cut, decimals rounded half to even, saturating, NaN as 0."""
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -165,4 +165,4 @@ def clamp_to_long(value: Value) -> int:
         return 0
     if not number.is_finite() or number.adjusted() > 19:
         return INT64_MIN if number.is_signed() else INT64_MAX
-    return max(INT64_MIN, min(INT64_MAX, int(number)))
+    return max(INT64_MIN, min(INT64_MAX, int(number.to_integral_value(decimal.ROUND_HALF_EVEN))))

@@ -24,7 +24,7 @@ from mongottl.query.expr.parser import parse_operand, show, type_of
 @expression("$mergeObjects", 0, -1)
 def merge_objects(values: list[Value]) -> Value:
     """`[a, b, …]`, or one argument that is an array of documents."""
-    state = MergeObjectsState()
+    state = MergeObjectsState(40400)
     only = values[0] if len(values) == 1 else None
     for value in only if isinstance(only, list) else values:
         state.add(value)

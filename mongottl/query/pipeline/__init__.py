@@ -11,7 +11,20 @@
 A stage is added where its family lives, by `@stage`, an accumulator by `@accumulator`.
 """
 
-from mongottl.query.pipeline import basic, documents, group, project, reshape, sort, unwind  # registers the stages
+from mongottl.query.pipeline import (  # registers the stages
+    basic,
+    bucket,
+    documents,
+    facet,
+    group,
+    project,
+    ranked,
+    redact,
+    reshape,
+    sample,
+    sort,
+    unwind,
+)
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.optimise import optimise
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, ListSource, RunContext, drain
@@ -26,15 +39,20 @@ __all__ = [
     "RunContext",
     "StageSpec",
     "basic",
+    "bucket",
     "documents",
     "drain",
+    "facet",
     "group",
     "open_pipeline",
     "optimise",
     "parse_pipeline",
     "parse_stage",
     "project",
+    "ranked",
+    "redact",
     "reshape",
+    "sample",
     "sort",
     "unwind",
 ]

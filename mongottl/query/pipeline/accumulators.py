@@ -81,8 +81,6 @@ def accumulator(name: str) -> Callable[[AccumulatorParser], AccumulatorParser]:
 
 def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> AccumulatorSpec:
     """`<field>: {<accumulator>: <argument>}`. 40234 to 40238 for a bad shape, 15952 for an unknown accumulator."""
-    if field == "":
-        raise CommandError(ErrorCode.BadValue, "FieldPath field names may not be empty strings.")
     if "." in field:
         raise CommandError(40235, f"The field name '{field}' cannot contain '.'")
     if field.startswith("$"):
@@ -95,8 +93,12 @@ def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> Accumulato
     if len(members) != 1:
         raise CommandError(40238, f"The field '{field}' must specify one accumulator")
     name, argument = members[0]
+    if not name.startswith("$"):
+        raise CommandError(40234, f"The field '{field}' must be an accumulator object")
     parser = ACCUMULATORS.get(name)
     if parser is None:
+        if isinstance(argument, list):
+            raise CommandError(40237, f"The {name} accumulator is a unary operator")
         reason = ACCUMULATORS.unsupported_reason(name)
         if reason is not None:
             raise CommandError(ErrorCode.CommandNotSupported, f"The accumulator {name} is not supported: {reason}")
@@ -129,6 +131,10 @@ def _max_state() -> AccumulatorState:
     return ExtremeState(1)
 
 
+def _merge_state() -> AccumulatorState:
+    return MergeObjectsState(5911200)
+
+
 _SIMPLE: Final[dict[str, StateFactory]] = {
     "$sum": SumState,
     "$avg": AvgState,
@@ -140,7 +146,7 @@ _SIMPLE: Final[dict[str, StateFactory]] = {
     "$addToSet": AddToSetState,
     "$stdDevPop": _pop_state,
     "$stdDevSamp": _sample_state,
-    "$mergeObjects": MergeObjectsState,
+    "$mergeObjects": _merge_state,
     "$concatArrays": ConcatArraysState,
     "$setUnion": SetUnionState,
 }
@@ -157,6 +163,8 @@ for _name in _SIMPLE:
 @accumulator("$count")
 def parse_count(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
     """`{$count: {}}`. TypeMismatch for another argument."""
+    if isinstance(argument, list):
+        raise CommandError(40237, f"The {name} accumulator is a unary operator")
     if not isinstance(argument, bytes) or len(argument) != 5:
         raise CommandError(ErrorCode.TypeMismatch, "$count takes no arguments, i.e. $count:{}")
     return SimpleAccumulator(field, name, Constant(argument), CountState)

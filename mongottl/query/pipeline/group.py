@@ -9,11 +9,11 @@ from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import Missing, Value
+from mongottl.document.types import JavaScript, MaxKey, MinKey, Missing, Value
 from mongottl.document.walk import fields, find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr import EvaluationContext, Expression, parse_expression
+from mongottl.query.expr import Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
@@ -147,12 +147,21 @@ class GroupSource(BlockingSource):
 
     def _output(self, group: Group) -> bytes:
         builder = DocumentBuilder()
-        builder.append("_id", group.key)
+        builder.append("_id", shown_key(group.key))
         accumulators = self._accumulators
         for i in range(len(accumulators)):
             value = group.states[i].result()
             builder.append_named(accumulators[i].field_bytes, None if isinstance(value, Missing) else value)
         return builder.finish()
+
+
+def shown_key(key: Value) -> Value:
+    """A group's key as it comes out. MinKey and MaxKey in a document, code as a string: so does mongod 8."""
+    if isinstance(key, (MinKey, MaxKey)):
+        return encode({"": key})
+    if isinstance(key, JavaScript) and key.scope is None:
+        return key.code
+    return key
 
 
 @stage("$group")
@@ -174,8 +183,3 @@ def parse_group(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if key is None:
         raise CommandError(15955, "a group specification must include an _id")
     return [GroupSpec(key, accumulators)]
-
-
-def evaluate_constant(expression: Expression, root: bytes) -> Value:
-    """An expression's value for one document, outside any stream."""
-    return expression.evaluate(EvaluationContext(root))

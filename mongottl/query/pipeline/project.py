@@ -67,9 +67,18 @@ def parse_unset(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                     31120, "$unset specification must be a string or an array containing only string values"
                 )
             paths.append((path, False))
+        check_no_null_bytes([path for path, _ in paths])
     elif isinstance(argument, str):
+        check_no_null_bytes([argument])
         paths.append((argument, False))
     else:
         raise CommandError(31002, "$unset specification must be a string or an array")
     specification = encode_fields(paths)
     return [ProjectSpec("$unset", specification, parse_projection(specification, ctx, for_find=False))]
+
+
+def check_no_null_bytes(paths: list[str]) -> None:
+    """9527900 for a path that no field name could spell."""
+    for path in paths:
+        if "\0" in path:
+            raise CommandError(9527900, "a field path must not contain a null byte")

@@ -181,14 +181,12 @@ class AddFieldsSource(TransformSource):
 def _parse_add_fields(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if not isinstance(argument, bytes):
         raise CommandError(40272, f"{name} specification stage must be an object, got {type_of(argument)}")
-    if len(argument) == 5:
-        raise CommandError(40177, f"Invalid {name} :: caused by :: specification must have at least one field")
     return [AddFieldsSpec(name, parse_field_tree(argument, ctx))]
 
 
 @stage("$addFields")
 def parse_add_fields(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{$addFields: {<path>: <expression>, …}}`. 40272 if it is no document, 40177 if it is empty."""
+    """`{$addFields: {<path>: <expression>, …}}`. 40272 if it is no document."""
     return _parse_add_fields("$addFields", argument, ctx)
 
 

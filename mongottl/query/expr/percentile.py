@@ -1,0 +1,92 @@
+"""`$median $percentile` of an array or of one number."""
+
+from typing import Final
+
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import fields, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.expr.base import (
+    Constant,
+    EvaluationContext,
+    Expression,
+    NamedExpression,
+    Scope,
+    expression_parser,
+)
+from mongottl.query.expr.numbers import to_double, width
+from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.ranking import percentile
+
+
+def parse_shares(node: Expression) -> list[float]:
+    """The `p` of `$percentile`: a constant array of numbers from 0 to 1. 7750301, 7750303 otherwise."""
+    value = node.value if isinstance(node, Constant) else MISSING
+    if not isinstance(value, list) or not value:
+        raise CommandError(7750301, "The $percentile 'p' field must be an array of constant values")
+    shares: list[float] = []
+    for item in value:
+        if width(item) == 0:
+            raise CommandError(
+                7750301, f"The $percentile 'p' field must be an array of numbers, found: {type_of(item)}"
+            )
+        share = to_double(item)
+        if not 0.0 <= share <= 1.0:
+            raise CommandError(
+                7750303,
+                f"The $percentile 'p' field must be an array of numbers from [0.0, 1.0], found: {show(item)}",
+            )
+        shares.append(share)
+    return shares
+
+
+def parse_percentile_parameters(name: str, argument: Value) -> dict[str, Value]:
+    """The parameters of `$percentile` and `$median` as written. 7436100, 40414, 40415, BadValue for a bad one."""
+    if not isinstance(argument, bytes):
+        raise CommandError(7436100 if name == "$median" else 7429703, f"{name} needs an object; found {show(argument)}")
+    known = ["input", "method"] if name == "$median" else ["input", "p", "method"]
+    written: dict[str, Value] = {}
+    for key, value in fields(argument):
+        if key not in known:
+            raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
+        written[key] = value
+    for key in known:
+        if key not in written:
+            raise CommandError(40414, f"BSON field '{name}.{key}' is missing but a required field")
+    method = get_value(argument, "method")
+    if not isinstance(method, str):
+        raise CommandError(ErrorCode.TypeMismatch, f"BSON field '{name}.method' is the wrong type '{type_of(method)}'")
+    if method not in ("approximate", "discrete", "continuous"):
+        raise CommandError(ErrorCode.BadValue, "Currently only 'approximate' can be used as percentile 'method'.")
+    return written
+
+
+class PercentileExpression(NamedExpression):
+    def __init__(self, name: str, parameters: dict[str, Expression], shares: list[float]) -> None:
+        super().__init__(name, parameters)
+        self.input: Final = parameters["input"]
+        self.shares: Final = shares
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        value = self.input.evaluate(ev)
+        numbers: list[float] = []
+        for item in value if isinstance(value, list) else [value]:
+            if width(item):
+                number = to_double(item)
+                if number == number:
+                    numbers.append(number)
+        numbers.sort()
+        found: list[Value] = []
+        for share in self.shares:
+            found.append(percentile(numbers, share) if numbers else None)
+        return found[0] if self.name == "$median" else found
+
+
+def _parse(name: str, argument: Value, scope: Scope) -> Expression:
+    """`{input, p, method}`; `$median` has no `p`."""
+    written = parse_percentile_parameters(name, argument)
+    shares = parse_shares(parse_operand(written["p"], scope)) if name == "$percentile" else [0.5]
+    return PercentileExpression(name, {"input": parse_operand(written["input"], scope)}, shares)
+
+
+for _name in ("$median", "$percentile"):
+    expression_parser(_name)(_parse)

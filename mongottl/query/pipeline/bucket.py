@@ -1,0 +1,340 @@
+"""`$bucket $bucketAuto $sortByCount`: grouping by ranges, and by counts."""
+
+from typing import Final
+
+from mongottl.document.build import DocumentBuilder, encode, encode_fields
+from mongottl.document.compare import bracket_of, compare_values
+from mongottl.document.keystring import encode_value
+from mongottl.document.types import MISSING, Missing, Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
+from mongottl.query.expr.accumulators import AccumulatorState
+from mongottl.query.expr.numbers import whole_int32, width
+from mongottl.query.expr.parser import show, type_of
+from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
+from mongottl.query.pipeline.granularity import Granularity, granularity_of
+from mongottl.query.pipeline.group import GroupSpec
+from mongottl.query.pipeline.sort import SortSpec
+from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue, RunContext
+from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.sort import parse_sort
+
+
+class BucketKey(Expression):
+    """The lower boundary of the range that a value lies in, or the default. default: MISSING if there is none."""
+
+    def __init__(self, group_by: Expression, boundaries: list[Value], default: Value) -> None:
+        self.group_by: Final = group_by
+        self.boundaries: Final = boundaries
+        self.default: Final = default
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        value = self.group_by.evaluate(ev)
+        boundaries = self.boundaries
+        if compare_values(value, boundaries[0]) >= 0 and compare_values(value, boundaries[-1]) < 0:
+            low = 0
+            high = len(boundaries) - 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                if compare_values(value, boundaries[middle]) >= 0:
+                    low = middle
+                else:
+                    high = middle
+            return boundaries[low]
+        if isinstance(self.default, Missing):
+            raise CommandError(
+                40066, "$switch could not find a matching branch for an input, and no default was specified."
+            )
+        return self.default
+
+    def operands(self) -> list[Expression]:
+        return [self.group_by]
+
+    def describe(self) -> Value:
+        described: dict[str, Value] = {"groupBy": self.group_by.describe(), "boundaries": self.boundaries}
+        if not isinstance(self.default, Missing):
+            described["default"] = self.default
+        return encode({"$bucket": described})
+
+
+@stage("$bucket")
+def parse_bucket(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{groupBy, boundaries, default, output}`: a `$group` and a `$sort` by `_id`. Codes 40191 to 40202."""
+    if not isinstance(argument, bytes):
+        raise CommandError(40201, f"Argument to $bucket stage must be an object, but found type: {type_of(argument)}.")
+    group_by: Expression | None = None
+    boundaries: list[Value] = []
+    default: Value = MISSING
+    output: list[AccumulatorSpec] | None = None
+    for key, value in fields(argument):
+        if key == "groupBy":
+            group_by = _group_by(value, ctx, 40202, "$bucket")
+        elif key == "boundaries":
+            boundaries = _boundaries(value, ctx)
+        elif key == "default":
+            node = parse_expression(value, ctx)
+            if not isinstance(node, Constant):
+                raise CommandError(
+                    40195, f"The $bucket 'default' field must be a constant expression, but found: {show(value)}."
+                )
+            default = node.value
+        elif key == "output":
+            output = _output(value, ctx, 40196, "$bucket")
+        else:
+            raise CommandError(40197, f"Unrecognized option to $bucket: {key}.")
+    if group_by is None or not boundaries:
+        raise CommandError(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
+    if not isinstance(default, Missing):
+        inside = compare_values(default, boundaries[0]) >= 0 and compare_values(default, boundaries[-1]) < 0
+        if inside:
+            raise CommandError(
+                40199,
+                "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the "
+                "highest boundary.",
+            )
+    if output is None:
+        output = [_count(ctx)]
+    return [GroupSpec(BucketKey(group_by, boundaries, default), output), _sorted_by("_id", 1)]
+
+
+def _sorted_by(field: str, direction: int) -> SortSpec:
+    specification = encode({field: direction})
+    return SortSpec(specification, parse_sort(specification))
+
+
+def _count(ctx: ParseContext) -> AccumulatorSpec:
+    return parse_accumulator("count", encode({"$sum": 1}), ctx)
+
+
+def _group_by(value: Value, ctx: ParseContext, code: int, name: str) -> Expression:
+    if isinstance(value, str) and value.startswith("$"):
+        return parse_expression(value, ctx)
+    if isinstance(value, bytes):
+        members = fields(value)
+        if members and members[0][0].startswith("$"):
+            return parse_expression(value, ctx)
+    raise CommandError(
+        code,
+        f"The {name} 'groupBy' field must be defined as a $-prefixed path or an expression, but found: {show(value)}.",
+    )
+
+
+def _boundaries(value: Value, ctx: ParseContext) -> list[Value]:
+    if not isinstance(value, list):
+        raise CommandError(40200, f"The $bucket 'boundaries' field must be an array, but found type: {type_of(value)}.")
+    boundaries: list[Value] = []
+    for item in value:
+        node = parse_expression(item, ctx)
+        # A variable is refused even where its value is known.
+        if not isinstance(node, Constant) or (isinstance(item, str) and item.startswith("$$")):
+            raise CommandError(
+                40191,
+                f"The $bucket 'boundaries' field must be an array of constant values, but found value: {show(item)}.",
+            )
+        boundaries.append(node.value)
+    if len(boundaries) < 2:
+        raise CommandError(
+            40192, f"The $bucket 'boundaries' field must have at least 2 values, but found {len(boundaries)} value(s)."
+        )
+    for i in range(1, len(boundaries)):
+        low = boundaries[i - 1]
+        high = boundaries[i]
+        if bracket_of(low) != bracket_of(high):
+            raise CommandError(
+                40193,
+                "All values in the 'boundaries' option to $bucket must have the same type. Found conflicting types "
+                f"{type_of(low)} and {type_of(high)}.",
+            )
+        if compare_values(low, high) >= 0:
+            raise CommandError(
+                40194,
+                f"The 'boundaries' option to $bucket must be sorted, but elements {i - 1} and {i} are not in ascending "
+                f"order ({show(low)} is not less than {show(high)}).",
+            )
+    return boundaries
+
+
+def _output(value: Value, ctx: ParseContext, code: int, name: str) -> list[AccumulatorSpec]:
+    if not isinstance(value, bytes):
+        raise CommandError(code, f"The {name} 'output' field must be an object, but found type: {type_of(value)}.")
+    output: list[AccumulatorSpec] = []
+    for field, accumulator in fields(value):
+        output.append(parse_accumulator(field, accumulator, ctx))
+    return output
+
+
+@stage("$sortByCount")
+def parse_sort_by_count(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`<expression>`: a `$group` that counts, and a `$sort` by the count. 40147 to 40149 for what is none."""
+    if isinstance(argument, bytes):
+        members = fields(argument)
+        if not members or not members[0][0].startswith("$"):
+            raise CommandError(
+                40147, "the sortByCount field must be defined as a $-prefixed path or an expression inside an object"
+            )
+    elif isinstance(argument, str):
+        if not argument.startswith("$"):
+            raise CommandError(
+                40148, "the sortByCount field must be defined as a $-prefixed path or an expression inside an object"
+            )
+    else:
+        raise CommandError(40149, "the sortByCount field must be specified as a string or as an object")
+    return [GroupSpec(parse_expression(argument, ctx), [_count(ctx)]), _sorted_by("count", -1)]
+
+
+class BucketAutoSpec(StageSpec):
+    def __init__(
+        self, group_by: Expression, buckets: int, output: list[AccumulatorSpec], granularity: Granularity | None
+    ) -> None:
+        self.name = "$bucketAuto"
+        self.group_by: Final = group_by
+        self.buckets: Final = buckets
+        self.output: Final = output
+        self.granularity: Final = granularity
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return BucketAutoSource(source, self, run)
+
+    def describe(self) -> Value:
+        output: list[tuple[str, Value]] = []
+        for accumulator in self.output:
+            output.append((accumulator.field, accumulator.describe()))
+        described: dict[str, Value] = {
+            "groupBy": self.group_by.describe(),
+            "buckets": self.buckets,
+            "output": encode_fields(output),
+        }
+        if self.granularity is not None:
+            described["granularity"] = self.granularity.name
+        return encode({"$bucketAuto": described})
+
+
+class BucketAutoSource(BlockingSource):
+    def __init__(self, source: DocumentSource, spec: BucketAutoSpec, run: RunContext) -> None:
+        super().__init__(source)
+        self._spec: Final = spec
+        self._ev: Final = run.evaluation()
+        self._entries: list[tuple[bytes, int, bytes]] = []
+        self._values: Final[list[Value]] = []
+        self._output: Final = OutputQueue()
+
+    def absorb(self, batch: list[bytes]) -> None:
+        spec = self._spec
+        ev = self._ev
+        for doc in batch:
+            ev.root = doc
+            value = spec.group_by.evaluate(ev)
+            if isinstance(value, Missing):
+                value = None
+            if spec.granularity is not None:
+                spec.granularity.check(value)
+            self._entries.append((encode_value(value), len(self._values), doc))
+            self._values.append(value)
+
+    def finish(self) -> None:
+        entries = self._entries
+        entries.sort()
+        count = len(entries)
+        size = max(1, (count + self._spec.buckets // 2) // self._spec.buckets)  # rounded
+        if count < self._spec.buckets:
+            size = 1
+        documents: list[bytes] = []
+        start = 0
+        previous_high: Value = MISSING
+        while start < count and len(documents) < self._spec.buckets:
+            last_bucket = len(documents) == self._spec.buckets - 1
+            end = count if last_bucket else min(count, start + size)
+            end = self._extended(end)
+            low: Value = self._values[entries[start][1]]
+            high: Value = self._values[entries[end][1]] if end < count else self._values[entries[count - 1][1]]
+            granularity = self._spec.granularity
+            if granularity is not None:
+                low = granularity.round_down(low) if isinstance(previous_high, Missing) else previous_high
+                high = granularity.round_up(self._values[entries[end - 1][1]])
+                while end < count and compare_values(self._values[entries[end][1]], high) < 0:
+                    end += 1
+                if end >= count and compare_values(self._values[entries[count - 1][1]], high) >= 0:
+                    high = granularity.round_up(self._values[entries[count - 1][1]])
+            documents.append(self._bucket(low, high, start, end))
+            previous_high = high
+            start = end
+        self._output.put(documents)
+        self._entries = []
+
+    def _extended(self, end: int) -> int:
+        """The end moved over values equal to the last one inside: equal values stay together."""
+        entries = self._entries
+        while 0 < end < len(entries) and entries[end][0] == entries[end - 1][0]:
+            end += 1
+        return end
+
+    def _bucket(self, low: Value, high: Value, start: int, end: int) -> bytes:
+        states: list[AccumulatorState] = []
+        key = encode({"min": low, "max": high})
+        for accumulator in self._spec.output:
+            states.append(accumulator.start(key))
+        ev = self._ev
+        # In the order in which they came, as $first and $push expect.
+        for entry in self._entries[start:end]:
+            ev.root = entry[2]
+            for i in range(len(states)):
+                states[i].add(self._spec.output[i].argument.evaluate(ev))
+        builder = DocumentBuilder()
+        builder.append("_id", key)
+        for i in range(len(states)):
+            value = states[i].result()
+            builder.append(self._spec.output[i].field, None if isinstance(value, Missing) else value)
+        return builder.finish()
+
+    def emit(self) -> list[bytes] | None:
+        return self._output.take()
+
+
+@stage("$bucketAuto")
+def parse_bucket_auto(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{groupBy, buckets, output, granularity}`. Codes 40239 to 40246, 40257 to 40261."""
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            40240, f"The argument to $bucketAuto must be an object, but found type: {type_of(argument)}."
+        )
+    group_by: Expression | None = None
+    buckets = 0
+    output: list[AccumulatorSpec] | None = None
+    granularity: Granularity | None = None
+    for key, value in fields(argument):
+        if key == "groupBy":
+            group_by = _group_by(value, ctx, 40239, "$bucketAuto")
+        elif key == "buckets":
+            if width(value) == 0:
+                raise CommandError(
+                    40241, f"The $bucketAuto 'buckets' field must be a numeric value, but found type: {type_of(value)}."
+                )
+            number = whole_int32(value)
+            if number is None:
+                raise CommandError(
+                    40242,
+                    f"The $bucketAuto 'buckets' field must be representable as a 32-bit integer, but found "
+                    f"{show(value)}.",
+                )
+            if number <= 0:
+                raise CommandError(
+                    40243, f"The $bucketAuto 'buckets' field must be greater than 0, but found: {number}."
+                )
+            buckets = number
+        elif key == "output":
+            output = _output(value, ctx, 40244, "$bucketAuto")
+        elif key == "granularity":
+            if not isinstance(value, str):
+                raise CommandError(
+                    40261, f"The $bucketAuto 'granularity' field must be a string, but found type: {type_of(value)}."
+                )
+            granularity = granularity_of(value)
+        else:
+            raise CommandError(40245, f"Unrecognized option to $bucketAuto: {key}.")
+    if group_by is None or buckets == 0:
+        raise CommandError(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.")
+    if output is None:
+        output = [_count(ctx)]
+    return [BucketAutoSpec(group_by, buckets, output, granularity)]

@@ -1,0 +1,203 @@
+"""`$facet`: several pipelines over the same documents, each into a field of the one document that comes out."""
+
+from typing import Final
+
+from mongottl.document.build import DocumentBuilder, encode, encode_fields
+from mongottl.document.types import Value
+from mongottl.document.walk import fields, first_field_name, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.parser import check_object_name, type_of
+from mongottl.query.pipeline.source import DocumentSource, RunContext
+from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
+
+MAX_DOCUMENT_BYTES: Final = 16 << 20
+
+# Stages that bring their own documents, or write them, or are facets themselves.
+_REFUSED: Final = frozenset(
+    {
+        "$changeStream",
+        "$changeStreamSplitLargeEvent",
+        "$collStats",
+        "$currentOp",
+        "$documents",
+        "$facet",
+        "$geoNear",
+        "$indexStats",
+        "$listCatalog",
+        "$listClusterCatalog",
+        "$listLocalSessions",
+        "$listSampledQueries",
+        "$merge",
+        "$out",
+        "$planCacheStats",
+        "$querySettings",
+        "$queryStats",
+        "$rankFusion",
+        "$scoreFusion",
+        "$search",
+        "$searchMeta",
+        "$vectorSearch",
+    }
+)
+
+
+class FacetSpec(StageSpec):
+    def __init__(self, names: list[str], pipelines: list[list[StageSpec]]) -> None:
+        self.name = "$facet"
+        self.in_facet = False
+        self.names: Final = names
+        self.pipelines: Final = pipelines
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        branches: list[Branch] = []
+        for pipeline in self.pipelines:
+            branches.append(Branch(pipeline, run))
+        return FacetSource(source, self.names, branches)
+
+    def describe(self) -> Value:
+        described: list[tuple[str, Value]] = []
+        for i in range(len(self.names)):
+            stages: list[Value] = [spec.describe() for spec in self.pipelines[i]]
+            described.append((self.names[i], stages))
+        return encode({"$facet": encode_fields(described)})
+
+    def sub_pipelines(self) -> list[list[StageSpec]]:
+        return self.pipelines
+
+
+class FeedSource(DocumentSource):
+    """Batches that are put in from outside."""
+
+    def __init__(self) -> None:
+        self._batch: list[bytes] = []
+        self.ended = False
+
+    def put(self, batch: list[bytes]) -> None:
+        self._batch = batch
+
+    def is_empty(self) -> bool:
+        return not self._batch
+
+    def next_batch(self) -> list[bytes] | None:
+        batch = self._batch
+        if batch:
+            self._batch = []
+            return batch
+        return None if self.ended else []
+
+
+class Branch:
+    """One of the pipelines, with what has come out of it."""
+
+    def __init__(self, pipeline: list[StageSpec], run: RunContext) -> None:
+        self.feed: Final = FeedSource()
+        self.output: Final = open_pipeline(pipeline, self.feed, run)
+        self.documents: Final[list[Value]] = []
+        self.size = 0
+        self.done = False
+
+    def step(self) -> bool:
+        """Takes one batch of results; False if there is nothing more to be had for now."""
+        if self.done:
+            return False
+        batch = self.output.next_batch()
+        if batch is None:
+            self.done = True
+            return False
+        for doc in batch:
+            self.documents.append(doc)
+            self.size += len(doc)
+        if self.size > 100 << 20:
+            raise CommandError(4031700, "document constructed by $facet is larger than 104857600 bytes")
+        return bool(batch) or not self.feed.is_empty()
+
+
+class FacetSource(DocumentSource):
+    def __init__(self, source: DocumentSource, names: list[str], branches: list[Branch]) -> None:
+        self._source: Final = source
+        self._names: Final = names
+        self._branches: Final = branches
+        self._reading = True
+        self._given = False
+
+    def next_batch(self) -> list[bytes] | None:
+        if self._given:
+            return None
+        if self._reading:
+            self._read()
+            return []
+        waiting = False
+        for branch in self._branches:
+            branch.step()
+            waiting = waiting or not branch.done
+        if waiting:
+            return []
+        self._given = True
+        return [self._document()]
+
+    def _read(self) -> None:
+        batch = self._source.next_batch()
+        for branch in self._branches:
+            if batch is None:
+                branch.feed.ended = True
+            elif batch and not branch.done:
+                branch.feed.put(batch)
+                while branch.step():
+                    pass
+        if batch is None:
+            self._reading = False
+
+    def _document(self) -> bytes:
+        builder = DocumentBuilder()
+        for i in range(len(self._names)):
+            builder.append(self._names[i], self._branches[i].documents)
+        document = builder.finish()
+        if len(document) > MAX_DOCUMENT_BYTES:
+            raise CommandError(
+                ErrorCode.BSONObjectTooLarge,
+                f"BSONObj size: {len(document)} is invalid. Size must be between 0 and 16MB",
+            )
+        return document
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def _check_allowed(stage_document: bytes) -> None:
+    """40600 for a stage that may not be in a facet, nor in a pipeline inside one of its stages."""
+    for name, argument in fields(stage_document):
+        if name in _REFUSED:
+            raise CommandError(40600, f"{name} is not allowed to be used within a $facet stage")
+        if name in ("$lookup", "$unionWith") and isinstance(argument, bytes):
+            inner = get_value(argument, "pipeline")
+            for item in inner if isinstance(inner, list) else []:
+                if isinstance(item, bytes) and first_field_name(item) not in ("$out", "$merge"):
+                    _check_allowed(item)
+
+
+@stage("$facet")
+def parse_facet(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{<field>: [<stage>, …], …}`. 40169 to 40171 for the shape, 40600 for a stage that may not be in it."""
+    if not isinstance(argument, bytes) or len(argument) == 5:
+        raise CommandError(
+            40169, f"the $facet specification must be a non-empty object, but found: {type_of(argument)}"
+        )
+    names: list[str] = []
+    pipelines: list[list[StageSpec]] = []
+    for name, value in fields(argument):
+        if name.startswith("$"):
+            raise CommandError(16410, f"FieldPath field names may not start with '$': {name}")
+        check_object_name(name)
+        if not isinstance(value, list):
+            raise CommandError(40170, f"arguments to $facet must be arrays, {name} is type {type_of(value)}")
+        for item in value:
+            if not isinstance(item, bytes) or len(item) == 5:
+                raise CommandError(
+                    40171,
+                    f"elements of arrays in $facet spec must be non-empty objects, {name} contained {type_of(item)}",
+                )
+            _check_allowed(item)
+        names.append(name)
+        pipelines.append(parse_pipeline(value, ctx))
+    return [FacetSpec(names, pipelines)]

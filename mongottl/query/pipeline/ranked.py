@@ -1,0 +1,277 @@
+"""Accumulators that keep several values, or values by a sort order: `$firstN $lastN $minN $maxN $top $topN $bottom
+$bottomN`, and `$median $percentile`."""
+
+from typing import Final
+
+from mongottl.document.build import encode
+from mongottl.document.types import Missing, Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
+from mongottl.query.expr.accumulators import AccumulatorState, size_of
+from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.numbers import to_double, whole, width
+from mongottl.query.expr.parser import show
+from mongottl.query.expr.percentile import parse_percentile_parameters, parse_shares
+from mongottl.query.expr.ranking import percentile, smallest
+from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator
+from mongottl.query.sort import SortPattern, parse_sort
+
+
+class FirstNState(AccumulatorState):
+    def __init__(self, count: int) -> None:
+        self.count: Final = count
+        self.values: Final[list[Value]] = []
+
+    def add(self, value: Value) -> None:
+        if len(self.values) < self.count:
+            self.values.append(None if isinstance(value, Missing) else value)
+
+    def result(self) -> Value:
+        return list(self.values)
+
+
+class LastNState(AccumulatorState):
+    """Keeps up to twice the count, and cuts."""
+
+    def __init__(self, count: int) -> None:
+        self.count: Final = count
+        self.values: list[Value] = []
+
+    def add(self, value: Value) -> None:
+        self.values.append(None if isinstance(value, Missing) else value)
+        if len(self.values) >= 2 * self.count + 16:
+            self.values = self.values[-self.count :]
+
+    def result(self) -> Value:
+        return self.values[-self.count :]
+
+
+class ExtremeNState(AccumulatorState):
+    """`$minN` and `$maxN`: null and nothing are passed over."""
+
+    def __init__(self, count: int, greatest: bool) -> None:
+        self.count: Final = count
+        self.greatest: Final = greatest
+        self.values: list[Value] = []
+
+    def add(self, value: Value) -> None:
+        if is_nullish(value):
+            return
+        self.values.append(value)
+        if len(self.values) >= 2 * self.count + 64:
+            self.values = smallest(self.values, self.count, self.greatest)
+
+    def result(self) -> Value:
+        return smallest(self.values, self.count, self.greatest)
+
+
+class TopState(AccumulatorState):
+    """`$top $topN $bottom $bottomN`: takes pairs of sort key and output, made by TopArgument."""
+
+    def __init__(self, count: int, bottom: bool, single: bool) -> None:
+        self.count: Final = count
+        self.bottom: Final = bottom
+        self.single: Final = single
+        self.entries: list[tuple[bytes, int, Value]] = []
+        self.arrived = 0
+        self.bytes = 0
+
+    def add(self, value: Value) -> None:
+        if not isinstance(value, TopEntry):
+            raise TypeError("not a sort key and an output")
+        self.entries.append((value.key, self.arrived, value.output))
+        self.arrived += 1
+        if len(self.entries) >= 2 * self.count + 64:
+            self._cut()
+
+    def _cut(self) -> None:
+        self.entries.sort(key=_entry_order)
+        self.entries = self.entries[-self.count :] if self.bottom else self.entries[: self.count]
+
+    def result(self) -> Value:
+        self._cut()
+        outputs: list[Value] = []
+        for entry in self.entries:
+            outputs.append(entry[2])
+        return outputs[0] if self.single else outputs
+
+    def size(self) -> int:
+        total = 64
+        for entry in self.entries:
+            total += size_of(entry[2])
+        return total
+
+
+def _entry_order(entry: tuple[bytes, int, Value]) -> tuple[bytes, int]:
+    return entry[0], entry[1]
+
+
+class TopEntry:
+    """A document's sort key and output value."""
+
+    def __init__(self, key: bytes, output: Value) -> None:
+        self.key: Final = key
+        self.output: Final = output
+
+
+class TopArgument(Expression):
+    def __init__(self, pattern: SortPattern, sort_by: bytes, output: Expression) -> None:
+        self.pattern: Final = pattern
+        self.sort_by: Final = sort_by
+        self.output: Final = output
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        value = self.output.evaluate(ev)
+        return TopEntry(self.pattern.sort_key(ev.root), None if isinstance(value, Missing) else value)
+
+    def operands(self) -> list[Expression]:
+        return [self.output]
+
+    def collect_fields(self, needed: set[str]) -> bool:
+        for path in self.pattern.paths:
+            needed.add(path.parts[0])
+        return self.output.collect_fields(needed)
+
+    def describe(self) -> Value:
+        return encode({"output": self.output.describe(), "sortBy": self.sort_by})
+
+    def foldable(self) -> bool:
+        return False
+
+
+class CountedAccumulator(AccumulatorSpec):
+    """An accumulator with an `n`, which may depend on the group's key."""
+
+    def __init__(self, field: str, name: str, argument: Expression, n: Expression) -> None:
+        super().__init__(field, name, argument)
+        self.n: Final = n
+
+    def start(self, key: Value) -> AccumulatorState:
+        value = self.n.evaluate(EvaluationContext(encode({"_id": key})))
+        count = check_n(value)
+        if self.name == "$firstN":
+            return FirstNState(count)
+        if self.name == "$lastN":
+            return LastNState(count)
+        if self.name == "$minN" or self.name == "$maxN":
+            return ExtremeNState(count, self.name == "$maxN")
+        return TopState(count, self.name.startswith("$bottom"), not self.name.endswith("N"))
+
+    def describe(self) -> Value:
+        return encode({self.name: {"n": self.n.describe(), "input": self.argument.describe()}})
+
+
+def check_n(value: Value) -> int:
+    """A positive whole number. 7548606 for anything else."""
+    number = whole(value)
+    if number is None:
+        raise CommandError(7548606, f"Value for 'n' must be of integral type, but found {show(value)}")
+    if number <= 0:
+        raise CommandError(7548606, f"'n' must be greater than 0, found {number}")
+    return number
+
+
+def _named(name: str, argument: Value, known: list[str]) -> dict[str, Value]:
+    if not isinstance(argument, bytes):
+        raise CommandError(5787801, f"specification must be an object; found {name}: {show(argument)}")
+    written: dict[str, Value] = {}
+    for key, value in fields(argument):
+        if key not in known:
+            raise CommandError(5787901, f"Unknown argument for '{name}': {key}")
+        written[key] = value
+    return written
+
+
+def _parse_n_of(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
+    """`{input, n}`. 5787906, 5787907 for a missing one."""
+    written = _named(name, argument, ["n", "input"])
+    if "n" not in written:
+        raise CommandError(5787906, "Missing value for 'n'")
+    if "input" not in written:
+        raise CommandError(5787907, "Missing value for 'input'")
+    n = parse_expression(written["n"], ctx)
+    if isinstance(n, Constant):
+        check_n(n.value)
+    return CountedAccumulator(field, name, parse_expression(written["input"], ctx), n)
+
+
+for _name in ("$firstN", "$lastN", "$minN", "$maxN"):
+    accumulator(_name)(_parse_n_of)
+
+
+def _parse_top(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
+    """`{sortBy, output}` and, for the N-forms, `n`. 5788001 to 5788005 for a bad shape."""
+    many = name.endswith("N")
+    if not isinstance(argument, bytes):
+        raise CommandError(5788001, f"specification must be an object; found {name}: {show(argument)}")
+    written: dict[str, Value] = {}
+    for key, value in fields(argument):
+        if key not in ("sortBy", "output") and not (many and key == "n"):
+            raise CommandError(5788002, f"Unknown argument to {name} '{key}'")
+        written[key] = value
+    if many and "n" not in written:
+        raise CommandError(5788003, "Missing value for 'n'")
+    if "output" not in written:
+        raise CommandError(5788004, "Missing value for 'output'")
+    if "sortBy" not in written:
+        raise CommandError(5788005, "Missing value for 'sortBy'")
+    sort_by = written["sortBy"]
+    if not isinstance(sort_by, bytes):
+        raise CommandError(10065, "invalid parameter: expected an object (sortBy)")
+    pattern = parse_sort(sort_by)
+    if pattern.is_empty():
+        raise CommandError(ErrorCode.BadValue, "sortBy must not be empty")
+    n = parse_expression(written["n"], ctx) if many else Constant(1)
+    if isinstance(n, Constant):
+        check_n(n.value)
+    return CountedAccumulator(field, name, TopArgument(pattern, sort_by, parse_expression(written["output"], ctx)), n)
+
+
+for _name in ("$top", "$topN", "$bottom", "$bottomN"):
+    accumulator(_name)(_parse_top)
+
+
+class PercentileState(AccumulatorState):
+    """Discrete percentiles of all numbers; null for each if there are none."""
+
+    def __init__(self, shares: list[float], single: bool) -> None:
+        self.shares: Final = shares
+        self.single: Final = single
+        self.numbers: list[float] = []
+
+    def add(self, value: Value) -> None:
+        if width(value):
+            number = to_double(value)
+            if number == number:
+                self.numbers.append(number)
+
+    def result(self) -> Value:
+        self.numbers.sort()
+        found: list[Value] = []
+        for share in self.shares:
+            found.append(percentile(self.numbers, share) if self.numbers else None)
+        return found[0] if self.single else found
+
+    def size(self) -> int:
+        return 64 + 32 * len(self.numbers)
+
+
+class PercentileAccumulator(AccumulatorSpec):
+    def __init__(self, field: str, name: str, argument: Expression, shares: list[float]) -> None:
+        super().__init__(field, name, argument)
+        self.shares: Final = shares
+
+    def start(self, key: Value) -> AccumulatorState:
+        return PercentileState(self.shares, self.name == "$median")
+
+
+def _parse_percentile(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
+    written = parse_percentile_parameters(name, argument)
+    shares = parse_shares(parse_expression(written["p"], ctx)) if name == "$percentile" else [0.5]
+    return PercentileAccumulator(field, name, parse_expression(written["input"], ctx), shares)
+
+
+for _name in ("$median", "$percentile"):
+    accumulator(_name)(_parse_percentile)

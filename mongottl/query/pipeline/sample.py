@@ -1,0 +1,69 @@
+"""`$sample`: so many documents, chosen and ordered by chance."""
+
+import struct
+from typing import Final
+
+from mongottl.document.build import encode
+from mongottl.document.types import MISSING, Int64, Missing, Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.numbers import clamp_to_long, width
+from mongottl.query.expr.parser import type_of
+from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue, RunContext
+from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.sort import TopK
+
+_MAX_SIZE: Final = 1 << 40  # more than there can be documents
+
+
+class SampleSpec(StageSpec):
+    def __init__(self, size: int) -> None:
+        self.name = "$sample"
+        self.size: Final = size
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return SampleSource(source, self.size, run)
+
+    def describe(self) -> Value:
+        return encode({"$sample": {"size": Int64(self.size)}})
+
+
+class SampleSource(BlockingSource):
+    """Every document gets a random sort key; the smallest keys stay."""
+
+    def __init__(self, source: DocumentSource, size: int, run: RunContext) -> None:
+        super().__init__(source)
+        self._top: Final = TopK(min(size, _MAX_SIZE))
+        self._run: Final = run
+        self._output: Final = OutputQueue()
+
+    def absorb(self, batch: list[bytes]) -> None:
+        for doc in batch:
+            self._top.push(struct.pack(">d", self._run.random()), doc)
+
+    def finish(self) -> None:
+        self._output.put(self._top.finish())
+
+    def emit(self) -> list[bytes] | None:
+        return self._output.take()
+
+
+@stage("$sample")
+def parse_sample(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{size: n}`. Codes 28745 to 28749."""
+    if not isinstance(argument, bytes):
+        raise CommandError(28745, f"the $sample stage specification must be an object, but found {type_of(argument)}")
+    size: Value = MISSING
+    for name, value in fields(argument):
+        if name != "size":
+            raise CommandError(28748, f"unrecognized option to $sample: {name}")
+        if width(value) == 0:
+            raise CommandError(28746, "size argument to $sample must be a number")
+        size = value
+    if isinstance(size, Missing):
+        raise CommandError(28749, "$sample stage must specify a size")
+    number = clamp_to_long(size)
+    if number <= 0:
+        raise CommandError(28747, "size argument to $sample must be a positive integer")
+    return [SampleSpec(number)]
