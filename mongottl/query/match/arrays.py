@@ -18,9 +18,11 @@ from mongottl.query.match.parser import (
     root_operators,
 )
 from mongottl.query.match.regex import make_regex
+from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.tree import (
     AlwaysFalse,
     AndExpression,
+    ListExpression,
     MatchExpression,
     NotExpression,
     PathExpression,
@@ -140,7 +142,10 @@ class ElemMatchValueExpression(ElementsExpression):
 
 @match_operator("$elemMatch")
 def parse_elem_match(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$elemMatch: {…}}}`: the value form if the first name is a field operator, else the object form."""
+    """`{field: {$elemMatch: {…}}}`: the value form if the first name is a field operator, else the object form.
+
+    BadValue if it is no document, and for `$expr` and others that are about the root document.
+    """
     if not isinstance(operand, bytes):
         raise bad_value("$elemMatch needs an Object")
     first = first_field_name(operand)
@@ -152,7 +157,16 @@ def parse_elem_match(path: FieldPath, operand: Value, ctx: ParseContext) -> Matc
     )
     if is_value_form:
         return ElemMatchValueExpression(path, parse_value_operators(operand, ctx))
-    return ElemMatchObjectExpression(path, parse_document(operand, ctx))
+    child = parse_document(operand, ctx)
+    if _holds_expr(child):
+        raise bad_value("$expr can only be applied to the top-level document")
+    return ElemMatchObjectExpression(path, child)
+
+
+def _holds_expr(expression: MatchExpression) -> bool:
+    if isinstance(expression, ListExpression):
+        return any(_holds_expr(child) for child in expression.children)
+    return isinstance(expression, ExprExpression)
 
 
 @match_operator("$all")

@@ -92,6 +92,7 @@ def test_operators(matching: Matching, condition: Any, values: list[Any], found:
         ({"$size": "1"}, 2, 'Failed to parse $size. Expected a number in: $size: "1"'),
         ({"$elemMatch": [1]}, 2, "$elemMatch needs an Object"),
         ({"$elemMatch": {"$where": "x"}}, 2, "$elemMatch cannot contain $where expression"),
+        ({"$elemMatch": {"$or": [{"$expr": True}]}}, 2, "$expr can only be applied to the top-level document"),
         ({"$all": 1}, 2, "$all needs an array"),
         ({"$all": [{"$gt": 1}]}, 2, "no $ expressions in $all"),
         ({"$all": [{"$elemMatch": {"x": 1}}, 1]}, 2, "$all/$elemMatch has to be consistent"),

@@ -114,3 +114,18 @@ def test_sample_rate_takes_about_its_share(matching: Matching) -> None:
     assert 400 < taken < 600
     assert matching({"$sampleRate": 0}, [1, 2]) == []
     assert matching({"$sampleRate": 1}, [1, 2]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ({"$gt": ["$a", 2]}, [3, "x"]),
+        ("$a", [3, "x", 1]),
+        ({"$eq": ["$a", "$$bound"]}, [1]),
+        (True, [3, "x", 1, 0, None, ...]),
+    ],
+)
+def test_expr(expression: Any, found: list[Any]) -> None:
+    filter = parse_match(bson.encode({"$expr": expression}), ParseContext(let={"bound": 1}))
+    values = [3, "x", 1, 0, None, ...]
+    assert [v for v in values if filter.matches(bson.encode({} if v is ... else {"a": v}))] == found
