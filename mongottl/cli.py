@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mongottl.server.log import Log
 
 _COMMANDS: Final = ("serve",)
+_FORMS: Final = {"number": "N", "text": "TEXT", "address": "HOST:PORT"}
 _USAGE_ERROR: Final = 2
 _FAILURE: Final = 1
 
@@ -88,7 +89,7 @@ def _option_form(setting: Setting, default: object) -> str:
         return f"--no-{setting.option[2:]}" if default is True else setting.option
     if setting.choices:
         return f"{setting.option} {{{','.join(setting.choices)}}}"
-    return f"{setting.option} {'N' if setting.value == 'number' else 'TEXT'}"
+    return f"{setting.option} {_FORMS[setting.value]}"
 
 
 def _default_note(default: object) -> str:
@@ -114,7 +115,7 @@ def serve(config: ServerConfig) -> int:
         trio.run(_serve, config, log)
     except* (OSError, DataDirectoryError) as group:
         for error in _leaves(group):
-            log.error("control", "Cannot start", error=str(error))
+            log.error("control", "Cannot start", error=getattr(error, "strerror", None) or str(error))
         status = _FAILURE
     except* KeyboardInterrupt:
         pass

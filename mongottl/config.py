@@ -48,7 +48,7 @@ class ServerConfig:
 class Setting:
     """One row of the table.
 
-    field: the attribute of `ServerConfig`. value: "text", "number" or "switch" (present or absent).
+    field: the attribute of `ServerConfig`. value: "text", "number", "address" or "switch" (present or absent).
     choices: the values allowed, or none. parameter: the name under which `getParameter` shows it ("" if it does not).
     most: the greatest number allowed, or None.
     """
@@ -85,7 +85,19 @@ class Setting:
             return text.lower() in ("1", "true", "yes")
         if self.choices and text not in self.choices:
             raise ValueError(f"{self.option}: one of {', '.join(self.choices)} is needed, not {text!r}")
+        if self.value == "address" and not _is_address(text):
+            raise ValueError(f"{self.option}: host:port is needed, not {text!r}")
+        if not text:
+            raise ValueError(f"{self.option}: may not be empty")
         return text
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is `host:port` or `[::1]:port`."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
+        return False
+    return (host.startswith("[") and host.endswith("]")) or not set(host) & set(":[]/ ")
 
 
 SETTINGS: Final[tuple[Setting, ...]] = (
@@ -109,7 +121,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "enableTestCommands",
     ),
     Setting("replica_set", "text", "Name of the one-member replica set that is shown to drivers."),
-    Setting("advertise_host", "text", "host:port that `hello` names; by default the address by which the client came."),
+    Setting("advertise_host", "address", "host:port that `hello` names; by default that by which the client came."),
     Setting(
         "refresh_on_noop",
         "switch",

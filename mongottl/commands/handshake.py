@@ -68,8 +68,8 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
 
 def _process_id(topology_version: bytes) -> Value:
     """The server that a `{processId, counter}` is of. Its counter here is always 0: nothing ever changes."""
-    process_id = MISSING
-    counter = MISSING
+    process_id: Value = MISSING
+    counter: Value = MISSING
     for name, value in fields(topology_version):
         if name == "processId":
             process_id = value

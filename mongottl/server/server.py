@@ -77,10 +77,15 @@ class Server:
         return f"mongodb://{host}:{self.port}/"
 
     def listen(self) -> None:
-        """Binds the address. OSError if it is taken."""
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            self.config.host or None, self.port or self.config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
+        """Binds the address. OSError if it is taken or does not exist."""
+        wanted = _host_port((self.config.host, self.config.port))
+        try:
+            found = socket.getaddrinfo(
+                self.config.host or None, self.config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except OSError as error:
+            raise OSError(f"cannot listen on {wanted}: {error.strerror}") from error
+        for family, kind, protocol, _, address in found:
             listener = socket.socket(family, kind, protocol)
             try:
                 if os.name == "posix":
@@ -92,11 +97,11 @@ class Server:
                 listener.bind(address)
                 listener.listen(LISTEN_BACKLOG)
                 listener.setblocking(False)
-            except OSError:
+            except OSError as error:
                 listener.close()
                 if self._listeners:
                     continue  # one family is enough
-                raise
+                raise OSError(error.errno, f"cannot listen on {wanted}: {error.strerror}") from error
             self._listeners.append(listener)
             self.port = listener.getsockname()[1]
 

@@ -1,0 +1,532 @@
+"""The server as a process: its command line, its signals, its data directory, what it costs while nothing happens."""
+
+import hashlib
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.cursor import CursorType
+from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyMongoError
+from pymongo.write_concern import WriteConcern
+
+import mongottl
+from mongottl.config import SETTINGS
+
+Client = pymongo.MongoClient[dict[str, Any]]
+
+# -P: the package that the tests import is the one that serves, not whatever lies in the current folder.
+COMMAND = [sys.executable, "-P", "-m", "mongottl"]
+START_S = 20.0
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and /proc are POSIX")
+
+
+class Process:
+    """A running server. line: its first line of output."""
+
+    def __init__(self, log: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("ab") as errors:
+            self.popen = subprocess.Popen(
+                [*COMMAND, *options],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, **(environment or {})},
+            )
+        assert self.popen.stdout is not None
+        self.line = self.popen.stdout.readline().rstrip("\n")
+        assert self.line, f"it did not start: {log.read_text()}"
+        self.uri = self.line.split()[-1]
+        self.port = int(self.uri.rstrip("/").rpartition(":")[2])
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """Sends the signal; the seconds until the process ended, with status 0."""
+        started = time.monotonic()
+        self.popen.send_signal(number)
+        status = self.popen.wait(10)
+        elapsed = time.monotonic() - started
+        assert status == 0, self.log.read_text()
+        return elapsed
+
+    def kill(self) -> None:
+        if self.popen.poll() is None:
+            self.popen.kill()
+            self.popen.wait()
+        if self.popen.stdout is not None:
+            self.popen.stdout.close()
+
+    def resident_bytes(self) -> int:
+        statm = Path(f"/proc/{self.popen.pid}/statm").read_text()
+        return int(statm.split()[1]) * resource.getpagesize()
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.popen.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def spawn(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Starts servers on free ports, and kills in the end those that still run."""
+    started: list[Process] = []
+
+    def start(*options: str, environment: dict[str, str] | None = None) -> Process:
+        log = tmp_path / f"log{len(started)}"
+        started.append(Process(log, "--port", "0", *options, environment=environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        text = process.log.read_text()
+        assert "Traceback" not in text, text
+
+
+def run(*options: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A run that is expected to end by itself."""
+    return subprocess.run(
+        [*COMMAND, *options],
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+# The command line
+
+
+@pytest.mark.slow
+def test_first_line_ends_with_the_uri(spawn: Callable[..., Process]) -> None:
+    process = spawn("--enable-test-commands")
+    assert re.fullmatch(r"mongottl accepts connections \(.*\): mongodb://127\.0\.0\.1:\d+/", process.line)
+    with Client(process.uri) as client:
+        assert client.admin.command("ping") == {"ok": 1.0}
+        assert client.admin.command("advanceClock", 10)["ttlDeleted"] == 0
+    process.stop()
+    assert process.popen.stdout is not None
+    assert process.popen.stdout.read() == ""
+
+
+@pytest.mark.slow
+def test_test_commands_are_unknown_without_the_option(spawn: Callable[..., Process]) -> None:
+    with Client(spawn().uri) as client:
+        for command in ("advanceClock", "freezeClock", "configureFailPoint"):
+            with pytest.raises(OperationFailure) as caught:
+                client.admin.command(command, 1)
+            assert caught.value.code == 59
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["localhost", "::1", "0.0.0.0"])
+def test_hosts(spawn: Callable[..., Process], host: str) -> None:
+    if host == "::1":
+        try:
+            with socket.create_server(("::1", 0), family=socket.AF_INET6):
+                pass
+        except OSError:
+            pytest.skip("no IPv6 here")
+    process = spawn("--host", host)
+    with Client(process.uri, replicaSet="globaldb", serverSelectionTimeoutMS=5000) as client:
+        assert client.admin.command("ping") == {"ok": 1.0}
+        [me] = client.admin.command("hello")["hosts"]
+    assert me == {"::1": f"[::1]:{process.port}"}.get(host, me)
+
+
+@pytest.mark.slow
+def test_advertised_host(spawn: Callable[..., Process]) -> None:
+    process = spawn("--advertise-host", "db.example:27017")
+    with Client(process.uri, directConnection=True) as client:
+        hello = client.admin.command("hello")
+    advertised = "db.example:27017"
+    assert (hello["me"], hello["hosts"], hello["primary"]) == (advertised, [advertised], advertised)
+
+
+@pytest.mark.slow
+def test_address_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run("--port", str(port))
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert f"127.0.0.1:{port}" in ended.stderr
+    assert "in use" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+def test_host_that_does_not_exist() -> None:
+    ended = run("--port", "0", "--host", "nowhere.invalid")
+    assert ended.returncode == 1
+    assert "nowhere.invalid" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "environment", "said"),
+    [
+        (["--nonsense"], {}, "--nonsense"),
+        (["stop"], {}, "stop"),
+        (["--port"], {}, "--port"),
+        (["--port", "http"], {}, "--port"),
+        (["--port", "70000"], {}, "65535"),
+        (["--dialect", "oracle"], {}, "mongodb, cosmos"),
+        (["--advertise-host", "nonsense"], {}, "host:port"),
+        ([], {"MONGOTTL_PORT": "-1"}, "--port"),
+        ([], {"MONGOTTL_QUIET": "perhaps"}, "--quiet"),
+    ],
+)
+def test_mistakes_on_the_command_line(options: list[str], environment: dict[str, str], said: str) -> None:
+    ended = run(*options, environment=environment)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert said in ended.stderr
+
+
+@pytest.mark.slow
+def test_version_and_help() -> None:
+    version = run("--version")
+    assert version.returncode == 0
+    assert version.stdout.startswith(f"mongottl {mongottl.__version__} ")
+    assert "compiled" in version.stdout or "interpreted" in version.stdout
+    shown = run("serve", "--help")
+    assert shown.returncode == 0
+    for setting in SETTINGS:
+        assert setting.help in shown.stdout
+        assert setting.option in shown.stdout or f"--no-{setting.option[2:]}" in shown.stdout
+
+
+@pytest.mark.slow
+def test_environment(spawn: Callable[..., Process]) -> None:
+    process = spawn(
+        "--replica-set",
+        "fromoption",
+        environment={
+            "MONGOTTL_REPLICA_SET": "fromenvironment",
+            "MONGOTTL_ENABLE_TEST_COMMANDS": "true",
+            "MONGOTTL_SERVER_VERSION": "6.0",
+        },
+    )
+    with Client(process.uri) as client:
+        assert client.admin.command("hello")["setName"] == "fromoption"
+        assert client.admin.command("hello")["maxWireVersion"] == 17
+        assert client.server_info()["version"] == "6.0.0"
+        assert client.admin.command("freezeClock", True)["ok"] == 1
+
+
+@pytest.mark.slow
+def test_json_log(spawn: Callable[..., Process]) -> None:
+    process = spawn("--log-format", "json")
+    with socket.create_connection(("127.0.0.1", process.port)) as broken:
+        broken.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert broken.recv(10) == b""
+    process.stop()
+    entries = [json.loads(line) for line in process.log.read_text().splitlines()]
+    for entry in entries:
+        assert list(entry)[:6] == ["t", "s", "c", "id", "ctx", "msg"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", entry["t"]["$date"])
+        assert entry["s"] in ("I", "W", "E")
+        assert entry["c"] == entry["c"].upper()
+        assert type(entry["id"]) is int
+    [protocol_error] = [entry for entry in entries if entry["s"] == "W"]
+    assert (protocol_error["c"], protocol_error["ctx"]) == ("NETWORK", "conn1")
+    assert "HTTP" in protocol_error["attr"]["error"]
+    assert entries[-1]["msg"] == "Stopped"
+
+
+@pytest.mark.slow
+def test_quiet_log_is_empty(spawn: Callable[..., Process]) -> None:
+    process = spawn("--quiet")
+    with Client(process.uri) as client:
+        client.admin.command("ping")
+    process.stop()
+    assert process.log.read_text() == ""
+
+
+# Signals
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stops_at_once_when_idle(spawn: Callable[..., Process], number: signal.Signals) -> None:
+    process = spawn()
+    idle = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(20)]
+    with Client(
+        process.uri, heartbeatFrequencyMS=500, serverMonitoringMode="stream", serverSelectionTimeoutMS=1000
+    ) as client:
+        client.admin.command("ping")
+        assert process.stop(number) < 1.0
+    for connection in idle:
+        assert connection.recv(1) == b""
+        connection.close()
+
+
+def slow_filter(patterns: int) -> dict[str, Any]:
+    """A filter whose every evaluation is long, and false."""
+    return {"$or": [{"text": {"$regex": f"[xyz]{n}$"}} for n in range(patterns)]}
+
+
+def patient(process: Process) -> Client:
+    """A client that does not ask in between whether the server is there, and gives up soon when it is not."""
+    return Client(process.uri, retryReads=False, serverMonitoringMode="poll", serverSelectionTimeoutMS=1000)
+
+
+@pytest.mark.slow
+def test_finishes_what_is_under_way(spawn: Callable[..., Process]) -> None:
+    """A scan of some tenths of a second is answered, then the server ends."""
+    process = spawn()
+    outcome: list[object] = []
+
+    def scan(client: Client) -> None:
+        try:
+            outcome.append(len(list(client.test.many.find(slow_filter(150)))))
+        except PyMongoError as error:
+            outcome.append(error)
+
+    with patient(process) as client:
+        client.test.many.insert_many({"_id": n, "text": f"text {n}"} for n in range(2000))
+        thread = threading.Thread(target=scan, args=(client,))
+        thread.start()
+        until_busy(client, "find")
+        assert process.stop() < 2.0
+        thread.join()
+    assert outcome == [0]
+
+
+@pytest.mark.slow
+def test_long_scan_is_interrupted(spawn: Callable[..., Process]) -> None:
+    process = spawn()
+    outcome: list[object] = []
+
+    def scan(client: Client) -> None:
+        try:
+            outcome.append(len(list(client.test.many.find(slow_filter(200)))))
+        except PyMongoError as error:
+            outcome.append(error)
+
+    with patient(process) as client:
+        client.test.many.insert_many({"_id": n, "text": f"text {n}"} for n in range(60_000))
+        thread = threading.Thread(target=scan, args=(client,))
+        thread.start()
+        until_busy(client, "find")
+        assert process.stop() < 2.0
+        thread.join()
+    [error] = outcome
+    assert isinstance(error, NotPrimaryError)  # as PyMongo calls all errors of a server that stops
+    assert "'code': 11600" in str(error)
+
+
+def until_busy(client: Client, command: str) -> None:
+    """Returns when the command is under way: other commands are answered while it runs."""
+    deadline = time.monotonic() + 5
+    while client.admin.command("serverStatus")["metrics"]["commands"].get(command, {"total": 0})["total"] == 0:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.slow
+def test_stops_with_an_open_exhaust_cursor(spawn: Callable[..., Process]) -> None:
+    process = spawn()
+    with patient(process) as client:
+        client.test.many.insert_many({"_id": n, "text": "x" * 100_000} for n in range(300))
+        cursor = client.test.many.find(cursor_type=CursorType.EXHAUST, batch_size=5)
+        assert [next(cursor)["_id"] for _ in range(20)] == list(range(20))
+        assert process.stop() < 2.0  # although nobody reads what it wants to send
+        cursor.close()
+
+
+# The data directory
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.slow
+def test_data_survives_a_restart(spawn: Callable[..., Process], tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    first = spawn("--data-dir", data)
+    with Client(first.uri) as client:
+        client.test.things.insert_one({"_id": 1, "ttl": 5})
+        client.test.things.create_index("_ts", expireAfterSeconds=1000)
+    first.stop()
+    with Client(spawn("--data-dir", data).uri) as client:
+        assert client.test.things.find_one() == {"_id": 1, "ttl": 5}
+        assert client.test.things.index_information()["_ts_1"]["expireAfterSeconds"] == 1000
+
+
+@pytest.mark.slow
+def test_directory_in_use(spawn: Callable[..., Process], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Client(spawn("--data-dir", str(data)).uri) as client:
+        client.test.things.insert_one({"_id": 1})
+        ended = run("--port", "0", "--data-dir", str(data))
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert "in use by another server" in ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert client.test.things.find_one() == {"_id": 1}
+
+
+def newer(database: bytearray) -> None:
+    struct.pack_into(">I", database, 60, 999)
+
+
+def damaged(database: bytearray) -> None:
+    database[:100] = b"\xff" * 100
+
+
+def cut_off(database: bytearray) -> None:
+    del database[len(database) // 2 :]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("spoil", "said"), [(newer, "newer"), (damaged, "damaged"), (cut_off, "damaged")])
+def test_directory_that_cannot_be_used_is_left_alone(
+    spawn: Callable[..., Process], tmp_path: Path, spoil: Callable[[bytearray], None], said: str
+) -> None:
+    data = tmp_path / "data"
+    first = spawn("--data-dir", str(data))
+    with Client(first.uri) as client:
+        client.test.things.insert_many({"_id": n, "text": "x" * 1000} for n in range(100))
+    first.stop()
+    database = data / "mongottl.sqlite3"
+    spoiled = bytearray(database.read_bytes())
+    spoil(spoiled)
+    database.write_bytes(spoiled)
+    before = contents(data)
+    ended = run("--port", "0", "--data-dir", str(data))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert said in ended.stderr
+    assert str(data) in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert contents(data) == before
+
+
+@pytest.mark.slow
+def test_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    ended = run("--port", "0", "--data-dir", str(tmp_path / "file"))
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.slow
+def test_kill_9_loses_nothing_that_was_acknowledged(spawn: Callable[..., Process], tmp_path: Path) -> None:
+    """A writer is cut off in mid-stream, again and again; all that it was told of is there, whole and indexed."""
+    data = str(tmp_path / "data")
+    acknowledged: dict[int, int] = {}
+    last_sent = 0
+    for _ in range(5):
+        process = spawn("--data-dir", data)
+        with Client(process.uri, serverSelectionTimeoutMS=2000, retryWrites=False) as client:
+            things = client.test.things
+            things.create_index("n", unique=True)
+            stored = {d["_id"]: d["n"] for d in things.find()}
+            assert acknowledged.items() <= stored.items()
+            assert set(stored) - set(acknowledged) <= {last_sent}  # may have been carried out without an answer
+            assert len(list(things.find({"n": {"$gte": 0}}, hint="n_1"))) == len(stored)
+            acknowledged = stored
+            threading.Timer(0.15, process.popen.kill).start()
+            try:
+                while True:
+                    last_sent = max(acknowledged, default=0) + 1
+                    things.insert_one({"_id": last_sent, "n": last_sent * 7})
+                    acknowledged[last_sent] = last_sent * 7
+            except AutoReconnect:
+                pass
+        process.kill()
+    assert len(acknowledged) > 20
+
+
+@pytest.mark.slow
+def test_journaled_write_waits_for_the_disk(spawn: Callable[..., Process], tmp_path: Path) -> None:
+    process = spawn("--data-dir", str(tmp_path / "data"))
+    with Client(process.uri) as client:
+        client.test.things.insert_one({"_id": 0})
+        durable = client.test.get_collection("things", write_concern=WriteConcern(j=True))
+        for n in range(1, 6):
+            before = flushes(client)
+            durable.insert_one({"_id": n})
+            assert flushes(client) > before
+
+
+def flushes(client: Client) -> int:
+    count: int = client.admin.command("serverStatus")["mongottl"]["storage"]["flushes"]
+    return count
+
+
+# What it costs
+
+
+@pytest.mark.slow
+def test_length_fields_reserve_no_memory(spawn: Callable[..., Process]) -> None:
+    process = spawn("--quiet")
+    with Client(process.uri) as client:
+        client.admin.command("ping")
+        before = process.resident_bytes()
+        connections = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(200)]
+        for connection in connections:
+            connection.sendall(struct.pack("<iiii", 48_000_000, 1, 0, 2013) + b"\0\0\0\0\0")
+        client.admin.command("ping")
+        assert client.admin.command("serverStatus")["connections"]["current"] >= 200
+        assert process.resident_bytes() - before < 20_000_000
+        for connection in connections:
+            connection.close()
+
+
+@pytest.mark.slow
+def test_a_thousand_idle_connections_cost_no_cpu(spawn: Callable[..., Process]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard not in (-1, resource.RLIM_INFINITY) and hard < 1300:
+        pytest.skip(f"the system allows this process {hard} open files")
+    # The server starts with a low limit and raises it; this process, which passes it on, needs as many files itself.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        process = spawn("--quiet")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1300), hard))
+    connections = []
+    try:
+        with Client(process.uri) as client:
+            for _ in range(1000):
+                connections.append(socket.create_connection(("127.0.0.1", process.port)))
+            deadline = time.monotonic() + 5
+            while client.admin.command("serverStatus")["connections"]["current"] < 1000:
+                assert time.monotonic() < deadline
+        time.sleep(0.2)
+        before = process.cpu_s()
+        time.sleep(2.0)
+        assert process.cpu_s() - before <= 0.02
+        connections[-1].sendall(b"\0" * 16)
+        assert connections[-1].recv(1) == b""
+    finally:
+        for connection in connections:
+            connection.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert process.stop() < 2.0
+
+
+@pytest.mark.slow
+def test_more_connections_than_allowed_are_closed(spawn: Callable[..., Process]) -> None:
+    process = spawn("--max-connections", "5")
+    connections = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(6)]
+    assert connections[5].recv(1) == b""
+    for connection in connections:
+        connection.close()
+    with patient(process) as client:
+        assert client.admin.command("serverStatus")["connections"]["rejected"] >= 1
