@@ -27,11 +27,11 @@ from mongottl.commands.request import (
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.compare import compare_values
 from mongottl.document.render import render_document
-from mongottl.document.types import BinData, Value, integer, type_code_of, type_name
+from mongottl.document.types import BinData, Value, type_code_of, type_name
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.statistics import collection_size, parse_scale
+from mongottl.exec.statistics import describe_size, parse_scale
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 
@@ -277,44 +277,4 @@ def coll_stats(op: OperationContext, request: CollStatsRequest) -> Reply:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     collection = op.catalog.lookup(op.database, request.collection)
-    return describe_statistics(op, f"{op.database}.{request.collection}", collection, scale)
-
-
-def describe_statistics(
-    op: OperationContext, namespace: str, collection: Collection | None, scale: int
-) -> dict[str, Value]:
-    """The reply of collStats."""
-    reply: dict[str, Value] = {"ns": namespace}
-    if collection is None:
-        reply.update(
-            {
-                "size": 0,
-                "count": 0,
-                "numOrphanDocs": 0,
-                "storageSize": 0,
-                "totalSize": 0,
-                "nindexes": 0,
-                "totalIndexSize": 0,
-                "indexDetails": {},
-                "indexSizes": {},
-                "scaleFactor": integer(scale),
-            }
-        )
-        return reply
-    size = collection_size(collection)
-    reply["size"] = integer(size.data // scale)
-    reply["count"] = integer(size.living(op.now_s))
-    if size.records:
-        reply["avgObjSize"] = integer(size.data // size.records)
-    reply["numOrphanDocs"] = 0
-    reply["storageSize"] = integer(size.data // scale)
-    reply["freeStorageSize"] = 0
-    reply["capped"] = False
-    reply["nindexes"] = len(collection.indexes)
-    reply["indexDetails"] = {index.name: {} for index in collection.indexes}
-    reply["indexBuilds"] = [index.name for index in collection.indexes if not index.ready]
-    reply["totalIndexSize"] = integer(size.indexes_total // scale)
-    reply["totalSize"] = integer(size.total // scale)
-    reply["indexSizes"] = {name: integer(used // scale) for name, used in size.indexes.items()}
-    reply["scaleFactor"] = integer(scale)
-    return reply
+    return {"ns": f"{op.database}.{request.collection}", **describe_size(collection, op.now_s, scale)}

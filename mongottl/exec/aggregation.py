@@ -3,11 +3,13 @@
 import random
 
 from mongottl.catalog.collection import Collection
-from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.types import MISSING, Value
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.types import MISSING, Date, Value, integer
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.planner import QueryPlan, plan_query
 from mongottl.exec.reading import PipelinePages, PlanDocuments
+from mongottl.exec.statistics import collection_size, describe_size, parse_scale
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline
@@ -28,6 +30,24 @@ class OperationRun(RunContext):
         tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
         plan = plan_query(self._op, self._op.catalog.lookup(database, collection), tree)
         return PlanDocuments(plan.open(), self._op)
+
+    def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:
+        host = self._op.service.config.advertise_host or self._op.client.local
+        return [("ns", namespace), ("host", host), ("localTime", Date(self._op.now_ms))]
+
+    def storage_statistics(self, namespace: str, scale: Value) -> Value:
+        unit = parse_scale("$collStats.storageStats", scale)
+        return encode(describe_size(self._find(namespace), self._op.now_s, unit))
+
+    def count_collection(self, namespace: str) -> Value:
+        collection = self._find(namespace)
+        if collection is None:
+            raise CommandError(ErrorCode.NamespaceNotFound, f"Collection [{namespace}] not found.")
+        return integer(collection_size(collection).living(self._op.now_s))
+
+    def _find(self, namespace: str) -> Collection | None:
+        database, _, name = namespace.partition(".")
+        return self._op.catalog.lookup(database, name)
 
     def random(self) -> float:
         return random.random()

@@ -7,7 +7,7 @@ theirs are estimated from a few entries, so that asking is cheap however large t
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.document.types import Value, is_number, type_code_of, type_name
+from mongottl.document.types import Value, integer, is_number, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.expiry import count_expired
 from mongottl.query.match.numbers import truncated
@@ -43,6 +43,41 @@ class CollectionSize:
 
 def collection_size(collection: Collection) -> CollectionSize:
     return CollectionSize(collection)
+
+
+def describe_size(collection: Collection | None, now_s: int, scale: int) -> dict[str, Value]:
+    """What collStats and `$collStats` tell: in units of `scale` bytes, zeros for a collection that does not exist."""
+    if collection is None:
+        return {
+            "size": 0,
+            "count": 0,
+            "numOrphanDocs": 0,
+            "storageSize": 0,
+            "totalSize": 0,
+            "nindexes": 0,
+            "totalIndexSize": 0,
+            "indexDetails": {},
+            "indexSizes": {},
+            "scaleFactor": integer(scale),
+        }
+    reply: dict[str, Value] = {}
+    size = collection_size(collection)
+    reply["size"] = integer(size.data // scale)
+    reply["count"] = integer(size.living(now_s))
+    if size.records:
+        reply["avgObjSize"] = integer(size.data // size.records)
+    reply["numOrphanDocs"] = 0
+    reply["storageSize"] = integer(size.data // scale)
+    reply["freeStorageSize"] = 0
+    reply["capped"] = False
+    reply["nindexes"] = len(collection.indexes)
+    reply["indexDetails"] = {index.name: {} for index in collection.indexes}
+    reply["indexBuilds"] = [index.name for index in collection.indexes if not index.ready]
+    reply["totalIndexSize"] = integer(size.indexes_total // scale)
+    reply["totalSize"] = integer(size.total // scale)
+    reply["indexSizes"] = {name: integer(used // scale) for name, used in size.indexes.items()}
+    reply["scaleFactor"] = integer(scale)
+    return reply
 
 
 def _index_size(index: IndexEntry, records: int) -> int:

@@ -17,12 +17,14 @@ from mongottl.query.pipeline import (  # registers the stages
     documents,
     facet,
     group,
+    join,
     project,
     ranked,
     redact,
     reshape,
     sample,
     sort,
+    statistics,
     unwind,
 )
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
@@ -44,6 +46,7 @@ __all__ = [
     "drain",
     "facet",
     "group",
+    "join",
     "open_pipeline",
     "optimise",
     "parse_pipeline",
@@ -54,5 +57,6 @@ __all__ = [
     "reshape",
     "sample",
     "sort",
+    "statistics",
     "unwind",
 ]

@@ -101,6 +101,22 @@ class RunContext:
         """The visible documents of a collection or view, already narrowed by a filter where one is given."""
         raise NotImplementedError
 
+    def has_index(self, database: str, collection: str, path: str) -> bool:
+        """Whether equality on a path is answered by an index: an equality join then asks for each document."""
+        return False
+
+    def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:
+        """The fields that `$collStats` always has: `ns`, `host`, `localTime`."""
+        raise NotImplementedError
+
+    def storage_statistics(self, namespace: str, scale: Value) -> Value:
+        """Sizes in units of `scale` bytes, as a raw document. BadValue (2) and TypeMismatch (14) for a bad scale."""
+        raise NotImplementedError
+
+    def count_collection(self, namespace: str) -> Value:
+        """How many documents there are. NamespaceNotFound (26) without collection."""
+        raise NotImplementedError
+
     def random(self) -> float:
         """A number from [0, 1), for `$sample`."""
         raise NotImplementedError
