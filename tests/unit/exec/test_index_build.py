@@ -305,6 +305,7 @@ WRITES: list[Callable[[Running, int, Any], Document]] = [_insert, _update, _upda
 STEP = st.lists(st.tuples(st.sampled_from(WRITES), st.integers(0, 12), VALUES), max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     documents=st.lists(VALUES, max_size=12),
