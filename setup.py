@@ -56,7 +56,8 @@ def extensions() -> list[Extension]:
         files.extend(sorted(str(path.relative_to(ROOT)) for path in found))
     # Only what is compiled is checked here; what it imports from the rest, and trio, need not be there.
     options = ["--follow-imports=silent", "--ignore-missing-imports"]
-    return mypycify([*options, *files], opt_level=os.environ.get("MONGOTTL_OPT_LEVEL", "2"), debug_level="0", multi_file=True)
+    opt_level = os.environ.get("MONGOTTL_OPT_LEVEL", "2")
+    return mypycify([*options, *files], opt_level=opt_level, debug_level="0", multi_file=True)
 
 
 class ParallelBuild(build_ext):

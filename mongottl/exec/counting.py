@@ -1,8 +1,8 @@
 """Counting the documents that match.
 
 Three ways, the cheapest that is exact: without a filter the store knows its number, less what is expired; where ranges
-of an index say all that the filter does, entries are counted without looking at records (COUNT_SCAN in mongod); else the
-plan is run. Entries do not tell what is expired, so the second way is closed while the collection's TTL is on.
+of an index say all that the filter does, entries are counted without looking at records (COUNT_SCAN in mongod); else
+the plan is run. Entries do not tell what is expired, so the second way is closed while the collection's TTL is on.
 """
 
 from typing import Final
