@@ -43,13 +43,17 @@ class Running:
         self.service = ServiceContext(ServerConfig(dialect=dialect), clock, self.engine)
         self.client = ClientInfo(1, "localhost:27017", "localhost:1")
 
+    def op(self, database: str = "test") -> OperationContext:
+        """A new command, at the instant that it is now."""
+        return OperationContext(self.service, self.client, database)
+
     def start(self, command: Document, database: str = "test", max_time_ms: int = 0) -> Document | Steps[Document]:
         """What a command's function gives: a reply, or the steps that end with one."""
         body = bson.encode(command)
         spec = COMMANDS[next(iter(command))]
         generic = GenericArguments()
         request = spec.request._make(spec.parser.parse(body, [], generic))
-        op = OperationContext(self.service, self.client, database)
+        op = self.op(database)
         op.set_max_time_ms(max_time_ms)
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):

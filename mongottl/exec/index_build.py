@@ -33,10 +33,11 @@ BUILD_BATCH: Final = 256
 
 
 def build_indexes(
-    op: "OperationContext", collection: Collection, descriptors: list[IndexDescriptor]
+    op: "OperationContext", collection: Collection, descriptors: list[IndexDescriptor], batch: int = BUILD_BATCH
 ) -> "Steps[list[IndexEntry]]":
     """Builds indexes in one pass over the collection, all or none; the caller knows that they may be made.
 
+    batch: records between two steps.
     DuplicateKeyError (11000) where living documents share a unique key; CannotIndexParallelArrays (171);
     IndexBuildAborted (276) if one of them, or the collection, is dropped meanwhile; MaxTimeMSExpired (50).
     Nothing of them is left after an error.
@@ -48,7 +49,7 @@ def build_indexes(
         op.service.note_write()
         built = [index for index in started if index.data is not None]
         if built:
-            yield from _fill(op, collection, built)
+            yield from _fill(op, collection, built, batch)
         op.catalog.finish_indexes(collection, started)
     except BaseException:
         _discard(op, collection, started)
@@ -67,14 +68,14 @@ def _discard(op: "OperationContext", collection: Collection, started: list[Index
         op.service.note_write()
 
 
-def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEntry]) -> "Steps[None]":
+def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEntry], batch: int) -> "Steps[None]":
     last = collection.store.scan(MAX_RECORD_ID, 1, False)
     build_end = last[0][0] if last else 0
     for index in indexes:
         index.build_end = build_end
     built_through = 0
     while built_through < build_end:
-        records = collection.store.scan(built_through, BUILD_BATCH)
+        records = collection.store.scan(built_through, batch)
         if not records:
             return  # what was left of them has been deleted
         _add_batch(op, collection, indexes, records)

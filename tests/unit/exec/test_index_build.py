@@ -12,7 +12,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.errors import CommandError
 from mongottl.exec.context import Wait
-from mongottl.exec.index_build import BUILD_BATCH
+from mongottl.exec.index_build import BUILD_BATCH, build_indexes
 from tests.running import Document, Running
 
 A_1 = {"key": {"a": 1}, "name": "a_1"}
@@ -318,16 +318,13 @@ def test_an_index_is_exact_whatever_is_written_meanwhile(
     documents: list[Any], writes: list[list[tuple[Any, int, Any]]], unique: bool, partial: bool, reaped: bool
 ) -> None:
     running = Running()
-    patch = pytest.MonkeyPatch()
-    patch.setattr("mongottl.exec.index_build.BUILD_BATCH", 2)
     try:
         running.index({"_ts": 1}, expireAfterSeconds=-1)
-        if documents:
-            running.insert(*({"_id": i, "a": value} for i, value in enumerate(documents)))
+        running.insert({"_id": "first", "a": 100}, *({"_id": i, "a": value} for i, value in enumerate(documents)))
         spec: Document = {**A_1, "unique": unique}
         if partial:
             spec["partialFilterExpression"] = {"a": {"$gte": 2}}
-        steps = running.steps(create(spec))
+        steps = build_indexes(running.op(), running.collection(), [parse_index_spec(bson.encode(spec))], 2)
         try:
             for batch in writes:
                 next(steps)
@@ -354,5 +351,4 @@ def test_an_index_is_exact_whatever_is_written_meanwhile(
         assert built.ready
         assert built.multikey or all(len(built.keys_of(r[1])) <= 1 for r in running.collection().store.scan(0, 1000))
     finally:
-        patch.undo()
         running.engine.close()
