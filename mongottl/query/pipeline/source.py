@@ -6,12 +6,15 @@ takes in one batch per call and answers [] until it has, so that no call takes l
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from mongottl.document.types import Value
 from mongottl.query.expr import EvaluationContext
 
 BATCH_SIZE: Final = 256  # documents; architecture decision 4
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DocumentSource:
     """A stream of raw documents."""
 
@@ -81,6 +84,7 @@ class BlockingSource(DocumentSource):
         self.source.close()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RunContext:
     """What a running pipeline may ask of the outside; `exec` implements it, one per operation.
 

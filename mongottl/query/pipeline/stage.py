@@ -98,3 +98,34 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
     for spec in specs:
         source = spec.open(source, run)
     return source
+
+
+for _name, _reason in (
+    ("$changeStream", "change streams are not there yet"),
+    ("$changeStreamSplitLargeEvent", "change streams are not there yet"),
+    ("$collStats", "it is not there yet; use the collStats command"),
+    ("$currentOp", "it is not there yet"),
+    ("$densify", "it is not there yet"),
+    ("$fill", "it is not there yet"),
+    ("$geoNear", "there are no geospatial indexes yet"),
+    ("$indexStats", "it is not there yet"),
+    ("$listClusterCatalog", "it is not there yet"),
+    ("$listLocalSessions", "it is not there yet"),
+    ("$listMqlEntities", "it is an internal stage"),
+    ("$listSampledQueries", "there is no sharding"),
+    ("$listSearchIndexes", "Atlas Search is not available"),
+    ("$listSessions", "it is not there yet"),
+    ("$merge", "it is not there yet"),
+    ("$out", "it is not there yet"),
+    ("$planCacheStats", "it is not there yet"),
+    ("$querySettings", "it is not there yet"),
+    ("$queryStats", "it is not there yet"),
+    ("$rankFusion", "Atlas Search is not available"),
+    ("$scoreFusion", "Atlas Search is not available"),
+    ("$search", "Atlas Search is not available"),
+    ("$searchMeta", "Atlas Search is not available"),
+    ("$setWindowFields", "it is not there yet"),
+    ("$shardedDataDistribution", "there is no sharding"),
+    ("$vectorSearch", "Atlas Search is not available"),
+):
+    STAGES.add_unsupported(_name, _reason)

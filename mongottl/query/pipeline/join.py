@@ -1,0 +1,663 @@
+"""`$lookup $unionWith $graphLookup`: documents of other collections, asked of the RunContext.
+
+An equality join without an index on the foreign field reads the foreign collection once and keeps it by value, batch by
+batch; with an index, or for values whose equality is not plain, each document asks with a filter of its own. A pipeline
+of `$lookup` is parsed again for each outer document, with its `let` variables as constants, so that filters in it can
+use indexes.
+"""
+
+from typing import Final
+
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import encode_value as encode_typed
+from mongottl.document.keystring import encode_value
+from mongottl.document.path import FieldPath, check_field_path, values_at
+from mongottl.document.types import MISSING, Int64, Missing, Regex, Value
+from mongottl.document.walk import fields, first_field_name, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import UNBOUND, Expression, parse_expression
+from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.numbers import whole, width
+from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.path import check_user_name, value_at
+from mongottl.query.match import MatchExpression, parse_match
+from mongottl.query.pipeline.basic import MatchSource, MatchSpec
+from mongottl.query.pipeline.optimise import optimise
+from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, drain
+from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
+from mongottl.query.pipeline.unwind import set_path
+
+MAX_DOCUMENT_BYTES: Final = 16 << 20
+HASH_JOIN_BYTES: Final = 100 << 20  # of foreign documents that an equality join keeps
+_DOCUMENT_TYPE: Final = 3
+_OUTPUT_BATCH: Final = 32  # outer documents per call where each asks the foreign collection
+
+
+class LookupSpec(StageSpec):
+    """foreign, local: paths, both or neither. let: names and expressions. pipeline: its stages as written."""
+
+    def __init__(
+        self,
+        database: str,
+        collection: str,
+        local: FieldPath | None,
+        foreign: FieldPath | None,
+        let: list[tuple[str, Expression]],
+        pipeline: list[Value] | None,
+        into: FieldPath,
+        ctx: ParseContext,
+    ) -> None:
+        self.name = "$lookup"
+        self.database: Final = database
+        self.collection: Final = collection
+        self.local: Final = local
+        self.foreign: Final = foreign
+        self.let: Final = let
+        self.pipeline: Final = pipeline
+        self.into: Final = into
+        self.ctx: Final = ctx
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return LookupSource(source, self, run)
+
+    def describe(self) -> Value:
+        described: list[tuple[str, Value]] = [("from", self.collection), ("as", self.into.dotted)]
+        if self.local is not None and self.foreign is not None:
+            described.append(("localField", self.local.dotted))
+            described.append(("foreignField", self.foreign.dotted))
+        if self.pipeline is not None:
+            described.append(("let", encode_fields([(name, node.describe()) for name, node in self.let])))
+            described.append(("pipeline", self.pipeline))
+        return encode({"$lookup": encode_fields(described)})
+
+
+def with_value(doc: bytes, path: FieldPath, value: Value) -> bytes:
+    """The document with a value at a path; what is on the way and no document is replaced by one."""
+    type_code, raw = encode_typed(value)
+    return set_path(doc, 0, path.part_bytes, 0, type_code, raw)
+
+
+class LookupSource(TransformSource):
+    def __init__(self, source: DocumentSource, spec: LookupSpec, run: RunContext) -> None:
+        super().__init__(source)
+        self._spec: Final = spec
+        self._run: Final = run
+        self._ev: Final = run.evaluation()
+        self._batch: list[bytes] = []
+        self._position = 0
+        self._table: ForeignTable | None = None
+        self._remembered: Final[dict[bytes, list[Value]]] = {}
+        foreign = spec.foreign
+        if foreign is not None and spec.pipeline is None:
+            plain = all(index < 0 for index in foreign.indexes)
+            if plain and not run.has_index(spec.database, spec.collection, foreign.dotted):
+                self._table = ForeignTable(run.open_collection(spec.database, spec.collection, None), foreign)
+
+    def next_batch(self) -> list[bytes] | None:
+        if self._position >= len(self._batch):
+            batch = self.source.next_batch()
+            if batch is None:
+                return None
+            self._batch = batch
+            self._position = 0
+            self._remembered.clear()
+        table = self._table
+        if table is not None and not table.complete and self._batch:
+            table.read()
+            if table.too_large:
+                self._table = None
+            return []
+        count = len(self._batch) if table is not None else _OUTPUT_BATCH
+        joined: list[bytes] = []
+        for doc in self._batch[self._position : self._position + count]:
+            changed = with_value(doc, self._spec.into, self._matches(doc))
+            if len(changed) > MAX_DOCUMENT_BYTES + 16384:
+                raise CommandError(4568, f"Total size of documents in {self._spec.collection} is too large")
+            joined.append(changed)
+        self._position += count
+        return joined
+
+    def _matches(self, doc: bytes) -> list[Value]:
+        spec = self._spec
+        local = spec.local
+        if local is None:
+            return self._by_pipeline(doc, None)
+        values = _local_values(doc, local)
+        if spec.pipeline is not None:
+            return self._by_pipeline(doc, self._filter(values))
+        table = self._table
+        if table is not None and _are_plain(values):
+            return table.find(values)
+        key = encode_value(values)
+        known = self._remembered.get(key)
+        if known is not None:
+            return known
+        found: list[Value] = []
+        found.extend(drain(self._run.open_collection(spec.database, spec.collection, self._filter(values))))
+        self._remembered[key] = found
+        return found
+
+    def _filter(self, values: list[Value]) -> bytes:
+        """The filter that the foreign field equals one of the values."""
+        foreign = self._spec.foreign
+        if foreign is None:
+            raise AssertionError("a local field without a foreign one")
+        alternatives: list[Value] = []
+        for item in values:
+            alternatives.append(encode({foreign.dotted: encode({"$eq": item})}))
+        if not alternatives:
+            return encode({"$alwaysFalse": 1})
+        return encode({"$or": alternatives})
+
+    def _by_pipeline(self, doc: bytes, match: bytes | None) -> list[Value]:
+        spec = self._spec
+        stages = spec.pipeline
+        if stages is None:
+            raise AssertionError("neither fields nor a pipeline")
+        let = dict(spec.ctx.let)
+        self._ev.root = doc
+        for name, node in spec.let:
+            let[name] = node.evaluate(self._ev)
+        ctx = ParseContext(spec.ctx.now_ms, let, f"{spec.database}.{spec.collection}")
+        found: list[Value] = []
+        found.extend(drain(open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)))
+        return found
+
+
+def open_on_collection(
+    specs: list[StageSpec], ctx: ParseContext, run: RunContext, match: bytes | None
+) -> DocumentSource:
+    """A pipeline opened on the collection of its context, whose first `$match` narrows what is read."""
+    specs = optimise(specs, ctx)
+    if specs and specs[0].first_only:
+        first_source = specs[0].open(EmptySource(), run)
+        if match is not None:
+            first_source = MatchSource(first_source, parse_match(match, ctx))
+        return open_pipeline(specs[1:], first_source, run)
+    # A filter with variables means nothing outside the context that it was parsed in.
+    if specs and isinstance(specs[0], MatchSpec) and b"$$" not in specs[0].filter:
+        first = specs[0].filter
+        match = first if match is None else encode({"$and": [match, first]})
+        specs = specs[1:]
+    database, _, collection = ctx.namespace.partition(".")
+    return open_pipeline(specs, run.open_collection(database, collection, match), run)
+
+
+class EmptySource(DocumentSource):
+    def next_batch(self) -> list[bytes] | None:
+        return None
+
+
+def _local_values(doc: bytes, path: FieldPath) -> list[Value]:
+    """What the local field offers for comparison: the elements of arrays, and null where there is nothing."""
+    values = values_at(doc, path)
+    if values:
+        return [None if is_nullish(value) else value for value in values]
+    if path.depth == 1 and isinstance(value_at(doc, _DOCUMENT_TYPE, 0, path.part_bytes, 0), list):
+        return []
+    return [None]
+
+
+def _are_plain(values: list[Value]) -> bool:
+    """Whether equality with each is equality of keys: not so for null, arrays and patterns."""
+    return all(not isinstance(value, (list, Regex)) and value is not None for value in values)
+
+
+class ForeignTable:
+    """The documents of a collection by the values of a field."""
+
+    def __init__(self, source: DocumentSource, path: FieldPath) -> None:
+        self._source: Final = source
+        self._path: Final = path
+        self._by_key: Final[dict[bytes, list[int]]] = {}
+        self._documents: Final[list[bytes]] = []
+        self._size = 0
+        self.complete = False
+        self.too_large = False
+
+    def read(self) -> None:
+        """Takes in one batch."""
+        batch = self._source.next_batch()
+        if batch is None:
+            self.complete = True
+            return
+        for doc in batch:
+            place = len(self._documents)
+            self._documents.append(doc)
+            self._size += len(doc)
+            for value in values_at(doc, self._path):
+                places = self._by_key.setdefault(encode_value(value), [])
+                if not places or places[-1] != place:
+                    places.append(place)
+        if self._size > HASH_JOIN_BYTES:
+            self.too_large = True
+            self._source.close()
+
+    def find(self, values: list[Value]) -> list[Value]:
+        """The documents whose field has one of the values, in the collection's order."""
+        if len(values) == 1:
+            return [self._documents[place] for place in self._by_key.get(encode_value(values[0]), [])]
+        places: set[int] = set()
+        for value in values:
+            places.update(self._by_key.get(encode_value(value), []))
+        return [self._documents[place] for place in sorted(places)]
+
+
+def target_namespace(stage_name: str, value: Value, ctx: ParseContext) -> tuple[str, str]:
+    """(database, collection) of a `from` or `coll`: a collection's name in the same database."""
+    if isinstance(value, bytes):
+        for key, part in fields(value):
+            if key not in ("db", "coll"):
+                raise CommandError(40415, f"BSON field '{stage_name}.from.{key}' is an unknown field.")
+            if not isinstance(part, str):
+                raise wrong_type(f"{stage_name}.from.{key}", part, "string")
+    if not isinstance(value, str):
+        raise CommandError(
+            ErrorCode.FailedToParse, f"{stage_name} argument 'from' must be a string, is type {type_of(value)}"
+        )
+    if value == "" or "\0" in value or value.startswith("."):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: '{value}'")
+    return ctx.database, value
+
+
+def wrong_type(path: str, value: Value, expected: str) -> CommandError:
+    return CommandError(
+        ErrorCode.TypeMismatch,
+        f"BSON field '{path}' is the wrong type '{type_of(value)}', expected type '{expected}'",
+    )
+
+
+def read_fields(name: str, argument: bytes) -> dict[str, Value]:
+    """A stage's fields. 40413 for one that is there twice; `check_known` finds the unknown ones."""
+    written: dict[str, Value] = {}
+    for key, value in fields(argument):
+        if key in written:
+            raise CommandError(40413, f"BSON field '{name}.{key}' is a duplicate field")
+        written[key] = value
+    return written
+
+
+def check_known(name: str, written: dict[str, Value], known: list[str]) -> None:
+    """40415 for an unknown field. mongod looks for these after the fields that it needs."""
+    for key in written:
+        if key not in known:
+            raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
+
+
+_ADMIN_STAGES: Final = frozenset({"$currentOp", "$listSessions", "$listLocalSessions"})
+_MAX_NESTING: Final = 20  # pipelines inside pipelines
+
+
+def parse_sub_pipeline(value: Value, name: str, code: int, ctx: ParseContext) -> list[StageSpec]:
+    """A pipeline inside another stage. `code` refuses `$out` and `$merge`; 232 for more than 20 inside each other."""
+    if not isinstance(value, list):
+        raise wrong_type(f"{name}.pipeline", value, "array")
+    if _nesting(value) > _MAX_NESTING:
+        raise CommandError(232, f"Maximum number of nested sub-pipelines exceeded. Limit is {_MAX_NESTING}")
+    for item in value:
+        if not isinstance(item, bytes):
+            raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
+        stage_name = first_field_name(item)
+        if stage_name in ("$out", "$merge", "$changeStream"):
+            raise CommandError(code, f"{stage_name} is not allowed within a {name}'s sub-pipeline")
+        if stage_name in _ADMIN_STAGES:
+            raise CommandError(ErrorCode.InvalidNamespace, f"{stage_name} must be run against the 'admin' database")
+    return parse_pipeline(value, ctx)
+
+
+def _nesting(stages: list[Value]) -> int:
+    """How many pipelines stand inside each other, this one included."""
+    deepest = 0
+    for item in stages:
+        if isinstance(item, bytes) and first_field_name(item) in ("$lookup", "$unionWith"):
+            argument = get_value(item, first_field_name(item))
+            inner = get_value(argument, "pipeline") if isinstance(argument, bytes) else MISSING
+            if isinstance(inner, list):
+                deepest = max(deepest, _nesting(inner))
+    return deepest + 1
+
+
+_LOOKUP_FIELDS: Final = ["from", "localField", "foreignField", "let", "pipeline", "as"]
+
+
+@stage("$lookup")
+def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{from, localField, foreignField, let, pipeline, as}`. FailedToParse for a bad shape, 51047 for `$out` inside."""
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.FailedToParse, f"the $lookup specification must be an object, but found type {type_of(argument)}"
+        )
+    written = read_fields("$lookup", argument)
+    for key in ("as", "localField", "foreignField"):
+        if key in written and not isinstance(written[key], str):
+            raise CommandError(
+                ErrorCode.FailedToParse,
+                f"$lookup argument '{key}: {show(written[key])}' must be a string, is type {type_of(written[key])}",
+            )
+    into = written.get("as", MISSING)
+    if not isinstance(into, str):
+        raise CommandError(ErrorCode.FailedToParse, "must specify 'as' field for a $lookup")
+    pipeline = written.get("pipeline", MISSING)
+    brings_documents = _brings_documents(pipeline)
+    if "from" in written:
+        if brings_documents:
+            raise CommandError(ErrorCode.InvalidNamespace, "$documents must not be used with a collection in 'from'")
+        database, collection = target_namespace("$lookup", written["from"], ctx)
+    else:
+        if not brings_documents:
+            raise CommandError(ErrorCode.FailedToParse, "must specify 'pipeline' when 'from' is empty")
+        database, collection = ctx.database, "$cmd.aggregate"
+    if ("localField" in written) != ("foreignField" in written):
+        raise CommandError(
+            ErrorCode.FailedToParse, "$lookup requires both or neither of 'localField' and 'foreignField'"
+        )
+    if isinstance(pipeline, Missing):
+        if "localField" not in written:
+            raise CommandError(
+                ErrorCode.FailedToParse, "$lookup requires either 'pipeline' or both 'localField' and 'foreignField'"
+            )
+        if not is_nullish(written.get("let", MISSING)):
+            raise CommandError(ErrorCode.FailedToParse, "$lookup with a 'let' argument must also specify 'pipeline'")
+    check_known("$lookup", written, _LOOKUP_FIELDS)
+    let = _let_variables(written.get("let", MISSING), ctx)
+    stages: list[Value] | None = None
+    if not isinstance(pipeline, Missing):
+        names = dict(ctx.let)
+        for name, _ in let:
+            names[name] = UNBOUND
+        parse_sub_pipeline(pipeline, "$lookup", 51047, ParseContext(ctx.now_ms, names, f"{database}.{collection}"))
+        stages = pipeline if isinstance(pipeline, list) else None
+    local = _path(written.get("localField", MISSING))
+    foreign = _path(written.get("foreignField", MISSING))
+    check_dbref_path(into)
+    return [LookupSpec(database, collection, local, foreign, let, stages, FieldPath(into), ctx)]
+
+
+def _brings_documents(pipeline: Value) -> bool:
+    if not isinstance(pipeline, list) or not pipeline:
+        return False
+    first = pipeline[0]
+    return isinstance(first, bytes) and first_field_name(first) == "$documents"
+
+
+def check_dbref_path(path: str) -> None:
+    """The errors of `check_field_path`, but the field names of DBRefs are allowed."""
+    check_field_path(".".join([part[1:] if part in ("$id", "$ref", "$db") else part for part in path.split(".")]))
+
+
+def _path(value: Value) -> FieldPath | None:
+    if not isinstance(value, str):
+        return None
+    check_dbref_path(value)
+    return FieldPath(value)
+
+
+def _let_variables(value: Value, ctx: ParseContext) -> list[tuple[str, Expression]]:
+    if is_nullish(value):
+        return []
+    if not isinstance(value, bytes):
+        raise wrong_type("$lookup.let", value, "object")
+    let: list[tuple[str, Expression]] = []
+    for name, expression in fields(value):
+        check_user_name(name)
+        let.append((name, parse_expression(expression, ctx)))
+    return let
+
+
+class UnionSpec(StageSpec):
+    def __init__(self, database: str, collection: str, pipeline: list[StageSpec], ctx: ParseContext) -> None:
+        self.name = "$unionWith"
+        self.database: Final = database
+        self.collection: Final = collection
+        self.pipeline: Final = pipeline
+        self.ctx: Final = ctx
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return UnionSource(source, self, run)
+
+    def describe(self) -> Value:
+        stages: list[Value] = [spec.describe() for spec in self.pipeline]
+        return encode({"$unionWith": {"coll": self.collection, "pipeline": stages}})
+
+    def sub_pipelines(self) -> list[list[StageSpec]]:
+        return [self.pipeline]
+
+
+class UnionSource(TransformSource):
+    def __init__(self, source: DocumentSource, spec: UnionSpec, run: RunContext) -> None:
+        super().__init__(source)
+        self._spec: Final = spec
+        self._run: Final = run
+        self._second: DocumentSource | None = None
+
+    def next_batch(self) -> list[bytes] | None:
+        second = self._second
+        if second is not None:
+            return second.next_batch()
+        batch = self.source.next_batch()
+        if batch is not None:
+            return batch
+        self._second = open_on_collection(self._spec.pipeline, self._spec.ctx, self._run, None)
+        return []
+
+    def close(self) -> None:
+        self.source.close()
+        if self._second is not None:
+            self._second.close()
+
+
+@stage("$unionWith")
+def parse_union_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`<collection>` or `{coll, pipeline}`. FailedToParse for another shape, 31441 for `$out` inside."""
+    collection: Value = argument
+    pipeline: Value = []
+    if isinstance(argument, bytes):
+        written = read_fields("$unionWith", argument)
+        check_known("$unionWith", written, ["coll", "pipeline"])
+        if "coll" not in written and not _brings_documents(written.get("pipeline", MISSING)):
+            raise CommandError(
+                ErrorCode.FailedToParse, "$unionWith needs 'coll' or a pipeline that begins with $documents"
+            )
+        collection = written.get("coll", "$cmd.aggregate")
+        pipeline = written.get("pipeline", [])
+    elif not isinstance(argument, str):
+        raise CommandError(
+            ErrorCode.FailedToParse,
+            f"the $unionWith stage specification must be an object or string, but found {type_of(argument)}",
+        )
+    database, name = target_namespace("$unionWith", collection, ctx)
+    inner = ParseContext(ctx.now_ms, ctx.let, f"{database}.{name}")
+    return [UnionSpec(database, name, parse_sub_pipeline(pipeline, "$unionWith", 31441, inner), inner)]
+
+
+class GraphLookupSpec(StageSpec):
+    """max_depth: -1 for no limit. restrict: a further filter, or None."""
+
+    def __init__(
+        self,
+        database: str,
+        collection: str,
+        start: Expression,
+        connect_from: FieldPath,
+        connect_to: FieldPath,
+        into: FieldPath,
+        max_depth: int,
+        depth_field: FieldPath | None,
+        restrict: bytes | None,
+        ctx: ParseContext,
+    ) -> None:
+        self.name = "$graphLookup"
+        self.ctx: Final = ctx
+        self.database: Final = database
+        self.collection: Final = collection
+        self.start: Final = start
+        self.connect_from: Final = connect_from
+        self.connect_to: Final = connect_to
+        self.into: Final = into
+        self.max_depth: Final = max_depth
+        self.depth_field: Final = depth_field
+        self.restrict: Final = restrict
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return GraphLookupSource(source, self, run)
+
+    def describe(self) -> Value:
+        described: list[tuple[str, Value]] = [
+            ("from", self.collection),
+            ("as", self.into.dotted),
+            ("connectToField", self.connect_to.dotted),
+            ("connectFromField", self.connect_from.dotted),
+            ("startWith", self.start.describe()),
+        ]
+        return encode({"$graphLookup": encode_fields(described)})
+
+
+class GraphLookupSource(TransformSource):
+    """One outer document per call: a search has no bound of its own."""
+
+    def __init__(self, source: DocumentSource, spec: GraphLookupSpec, run: RunContext) -> None:
+        super().__init__(source)
+        self._spec: Final = spec
+        self._run: Final = run
+        self._ev: Final = run.evaluation()
+        self._batch: list[bytes] = []
+        self._position = 0
+        # A filter with variables means nothing outside the context that it was parsed in.
+        restrict = spec.restrict
+        self._restriction: MatchExpression | None = None
+        if restrict is not None and b"$$" in restrict:
+            self._restriction = parse_match(restrict, spec.ctx)
+
+    def next_batch(self) -> list[bytes] | None:
+        if self._position >= len(self._batch):
+            batch = self.source.next_batch()
+            if batch is None:
+                return None
+            self._batch = batch
+            self._position = 0
+            return []
+        doc = self._batch[self._position]
+        self._position += 1
+        return [with_value(doc, self._spec.into, self._search(doc))]
+
+    def _search(self, doc: bytes) -> list[Value]:
+        spec = self._spec
+        self._ev.root = doc
+        start = spec.start.evaluate(self._ev)
+        frontier: list[Value] = start if isinstance(start, list) else [start]
+        seen_values: set[bytes] = set()
+        seen_documents: set[bytes] = set()
+        found: list[Value] = []
+        size = 0
+        depth = 0
+        while frontier:
+            wanted: list[Value] = []
+            for value in frontier:
+                value = None if isinstance(value, Missing) else value
+                key = encode_value(value)
+                if key not in seen_values:
+                    seen_values.add(key)
+                    wanted.append(value)
+            if not wanted:
+                break
+            frontier = []
+            restriction = self._restriction
+            for match in drain(self._run.open_collection(spec.database, spec.collection, self._filter(wanted))):
+                if restriction is not None and not restriction.matches(match):
+                    continue
+                identity = encode_value(_id_of(match))
+                if identity in seen_documents:
+                    continue
+                seen_documents.add(identity)
+                reached = value_at(match, _DOCUMENT_TYPE, 0, spec.connect_from.part_bytes, 0)
+                if isinstance(reached, list):
+                    frontier.extend(reached)
+                elif not isinstance(reached, Missing):
+                    frontier.append(reached)
+                size += len(match)
+                if size > self._run.memory_limit_bytes:
+                    raise CommandError(40099, "$graphLookup reached maximum memory consumption")
+                if spec.depth_field is not None:
+                    match = with_value(match, spec.depth_field, Int64(depth))
+                found.append(match)
+            if depth == spec.max_depth:
+                break
+            depth += 1
+        return found
+
+    def _filter(self, values: list[Value]) -> bytes:
+        alternatives: list[Value] = []
+        for value in values:
+            alternatives.append(encode({self._spec.connect_to.dotted: encode({"$eq": value})}))
+        either = encode({"$or": alternatives})
+        restrict = self._spec.restrict
+        if restrict is None or self._restriction is not None:
+            return either
+        return encode({"$and": [restrict, either]})
+
+
+def _id_of(doc: bytes) -> Value:
+    return value_at(doc, _DOCUMENT_TYPE, 0, [b"_id"], 0)
+
+
+@stage("$graphLookup")
+def parse_graph_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{from, startWith, connectFromField, connectToField, as, maxDepth, depthField, restrictSearchWithMatch}`."""
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.FailedToParse,
+            f"the $graphLookup specification must be an object, found {type_of(argument)}",
+        )
+    start: Expression | None = None
+    paths: dict[str, FieldPath] = {}
+    source: Value = MISSING
+    max_depth = -1
+    restrict: bytes | None = None
+    for key, value in fields(argument):
+        if key == "startWith":
+            start = parse_expression(value, ctx)
+        elif key == "maxDepth":
+            if width(value) == 0:
+                raise CommandError(40100, f"maxDepth must be numeric, found type: {type_of(value)}")
+            depth = whole(value)
+            if depth is None:
+                raise CommandError(40102, f"maxDepth could not be represented as a long long: {show(value)}")
+            if depth < 0:
+                raise CommandError(40101, f"maxDepth requires a nonnegative argument, found: {depth}")
+            max_depth = depth
+        elif key == "restrictSearchWithMatch":
+            if not isinstance(value, bytes):
+                raise CommandError(40185, f"restrictSearchWithMatch must be an object, found {type_of(value)}")
+            parse_match(value, ctx)
+            restrict = value
+        elif key == "from":
+            source = value
+        elif key in ("as", "connectFromField", "connectToField", "depthField"):
+            if not isinstance(value, str):
+                raise CommandError(40103, f"expected string as argument for {key}, found: {type_of(value)}")
+            check_field_path(value)
+            paths[key] = FieldPath(value)
+        else:
+            raise CommandError(40104, f"Unknown argument to $graphLookup: {key}")
+    complete = all(key in paths for key in ("as", "connectFromField", "connectToField"))
+    if start is None or not complete or isinstance(source, Missing):
+        raise CommandError(
+            40105,
+            "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and 'connectToField'",
+        )
+    database, collection = target_namespace("$graphLookup", source, ctx)
+    return [
+        GraphLookupSpec(
+            database,
+            collection,
+            start,
+            paths["connectFromField"],
+            paths["connectToField"],
+            paths["as"],
+            max_depth,
+            paths.get("depthField"),
+            restrict,
+            ctx,
+        )
+    ]
