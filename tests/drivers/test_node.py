@@ -1,0 +1,234 @@
+"""mongosh and the Node driver, as npm installs them, over a real socket."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+
+import mongottl
+
+HERE = Path(__file__).resolve().parent
+INSTALL = HERE.parent.parent / "scripts" / "node-clients"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="session")
+def node_clients() -> Path:
+    """The folder in which npm has installed mongosh and the driver."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    installed = subprocess.run([INSTALL], capture_output=True, text=True, check=False)
+    if installed.returncode != 0:
+        pytest.skip(f"npm cannot install mongosh and mongodb here: {installed.stderr.strip()[-200:]}")
+    return Path(installed.stdout.strip())
+
+
+Shell = Callable[..., str]
+
+
+@pytest.fixture
+def mongosh(node_clients: Path, tmp_path: Path) -> Shell:
+    """Runs a script in mongosh, gives what it prints. Nothing may be said on standard error."""
+
+    def run(uri: str, script: str) -> str:
+        ended = subprocess.run(
+            [node_clients / "node_modules/.bin/mongosh", uri, "--quiet", "--norc", "--eval", script],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "HOME": str(tmp_path), "MONGOSH_FORCE_DISABLE_TELEMETRY_FOR_TESTING": "1"},
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert ended.stderr == ""
+        return ended.stdout.rstrip("\n")
+
+    return run
+
+
+@pytest.fixture
+def own() -> Iterator[mongottl.RunningServer]:
+    """A server that nobody else uses."""
+    with mongottl.start_server() as running:
+        yield running
+
+
+# mongosh asks for parameters of other kinds of servers, to tell them from MongoDB by the answer.
+PROBES = {"getParameter"}
+
+
+def failed_commands(server: mongottl.RunningServer) -> set[str]:
+    """The commands that were answered with an error. Names that no server knows, which shells probe, count as one."""
+    with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        status = client.admin.command("serverStatus")
+        assert status["metrics"]["cursor"]["open"]["total"] == 0
+        assert status["asserts"]["internal"] == 0
+    commands = status["metrics"]["commands"]
+    del commands["<UNKNOWN>"]
+    return {name for name, counts in commands.items() if counts["failed"]}
+
+
+@pytest.mark.parametrize("way", ["", "?replicaSet=globaldb", "?directConnection=true", "localhost"])
+def test_mongosh_connects(mongosh: Shell, own: mongottl.RunningServer, way: str) -> None:
+    uri = own.uri.replace("127.0.0.1", "localhost") if way == "localhost" else own.uri + way
+    script = """
+        db.coll.insertOne({_id: 1, a: 1});
+        db.coll.updateOne({_id: 1}, {$inc: {a: 1}});
+        print(EJSON.stringify(db.coll.find().toArray()), db.coll.deleteMany({}).deletedCount);
+    """
+    assert mongosh(uri, script) == '[{"_id":1,"a":2}] 1'
+    assert failed_commands(own) <= PROBES
+
+
+EXPRESSIONS = {
+    "db.getName()": "test",
+    "db.version()": "8.2.0",
+    "Number(db.stats().objects)": 250,
+    "db.coll.stats().count": 250,
+    "db.coll.stats({scale: 1024}).scaleFactor": 1024,
+    "db.coll.totalSize() > 0": True,
+    "db.serverStatus().metrics.ttl.passes >= 0": True,
+    "db.serverBuildInfo().bits": 64,
+    "db.serverCmdLineOpts().parsed.replication.replSet": "globaldb",
+    "db.hello().setName": "globaldb",
+    "db.hostInfo().ok": 1,
+    "db.coll.getIndexes().map(index => index.name)": ["_id_", "a_1"],
+    "db.coll.createIndex({_ts: 1}, {expireAfterSeconds: 10})": "_ts_1",
+    "db.coll.dropIndex('_ts_1').ok": 1,
+    "db.coll.explain().find({a: 1}).finish().queryPlanner.winningPlan.stage": "FETCH",
+    "db.coll.find({b: 1}).explain('executionStats').executionStats.totalDocsExamined": 250,
+    "db.coll.find().batchSize(10).toArray().length": 250,
+    "db.coll.countDocuments({a: 1})": 1,
+    "db.coll.estimatedDocumentCount()": 250,
+    "db.coll.distinct('a', {a: {$lt: 2}})": [0, 1],
+    "db.coll.aggregate([{$match: {a: {$lt: 3}}}, {$count: 'n'}]).next().n": 3,
+    "db.coll.bulkWrite([{insertOne: {document: {b: 1}}}]).insertedCount": 1,
+    "db.coll.isCapped()": False,
+    "db.coll.exists().type": "collection",
+    "db.getCollectionInfos()[0].name": "coll",
+    "db.getCollectionNames()": ["coll"],
+    "db.getMongo().getDBNames()": ["admin", "config", "local", "test"],
+    "db.adminCommand({listCommands: 1}).commands.ping.help": "Answers at once.",
+    "db.adminCommand('ping').ok": 1,
+    "(s => { s.getDatabase('test').coll.findOne(); s.endSession(); return 1; })(db.getMongo().startSession())": 1,
+    "db.coll.renameCollection('other').ok": 1,
+    "db.other.drop()": True,
+    "db.dropDatabase().ok": 1,
+}
+
+
+def test_mongosh_commands(mongosh: Shell, own: mongottl.RunningServer) -> None:
+    with pymongo.MongoClient[dict[str, Any]](own.uri) as client:
+        client.test.coll.insert_many({"_id": n, "a": n} for n in range(250))
+        client.test.coll.create_index("a")
+    output = mongosh(own.uri, "\n".join(f"print(JSON.stringify({expression}));" for expression in EXPRESSIONS))
+    assert dict(zip(EXPRESSIONS, map(json.loads, output.split("\n")), strict=True)) == EXPRESSIONS
+    assert failed_commands(own) <= PROBES
+
+
+@pytest.mark.parametrize(
+    ("script", "begins"),
+    [
+        ("show('dbs')", "admin"),
+        ("show('collections')", "coll"),
+        ("show('logs')", "[ 'global', 'startupWarnings' ]"),
+        ("show('startupWarnings')", ""),
+    ],
+)
+def test_mongosh_shows(mongosh: Shell, own: mongottl.RunningServer, script: str, begins: str) -> None:
+    with pymongo.MongoClient[dict[str, Any]](own.uri) as client:
+        client.test.coll.insert_one({})
+    output = mongosh(own.uri, script)
+    assert output.startswith(begins)
+    assert "rror" not in output
+    assert failed_commands(own) <= PROBES
+
+
+def test_mongosh_is_told_why_there_are_no_transactions(mongosh: Shell, own: mongottl.RunningServer) -> None:
+    script = """
+        const session = db.getMongo().startSession();
+        session.startTransaction();
+        try { session.getDatabase("test").coll.insertOne({}); } catch (error) { print(error.code, error.message); }
+    """
+    assert mongosh(own.uri, script).startswith("115 Multi-document transactions are not supported yet")
+
+
+SEED = """
+    const coll = db.getSiblingDB("seed").coll;
+    const out = {};
+    out.created = db.getSiblingDB("seed").runCommand(
+        {createIndexes: "coll", indexes: [{key: {"_ts": 1}, name: "_ts_1", expireAfterSeconds: 10}]});
+    delete out.created["$clusterTime"];
+    delete out.created.operationTime;
+    out.again = coll.createIndex({"_ts": 1}, {expireAfterSeconds: 10});
+    db.adminCommand({freezeClock: true});
+    coll.insertMany([
+        {id: 1, location: "Paris", ttl: Double(20.0)},
+        {id: 2, location: "Paris", ttl: NumberInt(20)},
+        {id: 3, location: "Paris", ttl: NumberLong("20")},
+        {id: 4, location: "Paris", ttl: 20.5},
+        {id: 5, location: "Paris", ttl: NumberLong("2147483649")},
+    ]);
+    const seen = () => coll.find({}, {_id: 0, id: 1}).sort({id: 1}).toArray().map((document) => document.id);
+    const advance = (seconds) => Number(db.adminCommand({advanceClock: seconds}).ttlDeleted);
+    const ttls = coll.find({}, {_id: 0, ttl: 1}).sort({id: 1}).map((document) => document.ttl).toArray();
+    out.kept = EJSON.stringify(ttls, null, 0, {relaxed: false});
+    out.steps = [[advance(9), seen()], [advance(1), seen()], [advance(9), seen()], [advance(1), seen()]];
+    print(JSON.stringify(out));
+"""
+
+
+@pytest.mark.parametrize("dialect", ["mongodb", "cosmos"])
+def test_the_example_of_the_ttl_articles(mongosh: Shell, dialect: str) -> None:
+    """A default of 10 s; three documents whose `ttl` of 20 counts, and two whose `ttl` does not."""
+    with mongottl.start_server(dialect=dialect) as server:
+        uri = server.uri + ("?retryWrites=false" if dialect == "cosmos" else "")
+        out = json.loads(mongosh(uri, SEED))
+    created = {
+        "numIndexesBefore": 1,
+        "numIndexesAfter": 2,
+        "createdCollectionAutomatically": True,
+        "ok": 1,
+    }
+    if dialect == "cosmos":
+        created = {"_t": "CreateIndexesResponse", **created}
+    assert out["created"] == created
+    assert out["again"] == "_ts_1"
+    # Stored as they came, whether they count or not; what the shell itself makes of 20.0 when it reads it is an int.
+    assert json.loads(out["kept"]) == [
+        {"$numberInt": "20"},
+        {"$numberInt": "20"},
+        {"$numberLong": "20"},
+        {"$numberDouble": "20.5"},
+        {"$numberLong": "2147483649"},
+    ]
+    assert out["steps"] == [
+        [0, [1, 2, 3, 4, 5]],
+        [2, [1, 2, 3]],
+        [0, [1, 2, 3]],
+        [3, []],
+    ]
+
+
+@pytest.mark.parametrize("way", ["", "?replicaSet=globaldb", "?directConnection=true", "localhost"])
+def test_node_driver(node_clients: Path, own: mongottl.RunningServer, way: str) -> None:
+    uri = own.uri.replace("127.0.0.1", "localhost") if way == "localhost" else own.uri + way
+    ended = subprocess.run(
+        ["node", HERE / "node_driver.js", uri],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "NODE_PATH": str(node_clients / "node_modules")},
+    )
+    assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr
+    assert ended.stderr == ""
+    assert failed_commands(own) <= {"insert"}  # the duplicate and the transaction that it tries on purpose
