@@ -103,7 +103,6 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
 for _name, _reason in (
     ("$changeStream", "change streams are not there yet"),
     ("$changeStreamSplitLargeEvent", "change streams are not there yet"),
-    ("$collStats", "it is not there yet; use the collStats command"),
     ("$currentOp", "it is not there yet"),
     ("$densify", "it is not there yet"),
     ("$fill", "it is not there yet"),
