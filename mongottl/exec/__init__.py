@@ -2,7 +2,12 @@
 
     context    ServiceContext (what a server has) and OperationContext (what one command has)
     planner    from a filter and a sort to a plan
+    bounds     ranges of index keys from filters, and whether an index gives a sort's order
+    implication whether a filter implies that of a partial index
+    access     ways into a collection, as the planner weighs them
     stages     the plan's stages; each pulls batches of records
+    index_scan the stages that read indexes
+    counting   counts, without reading documents where that is exact
     explain    a plan in mongod's words
     writes     inserts, updates, deletes and index builds, each in its unit of work
     expiry     arming the timing wheel, finding and purging what is due

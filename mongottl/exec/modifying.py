@@ -54,8 +54,11 @@ class Selection:
         self.hint = hint
         self.natural = natural
 
-    def open(self, op: OperationContext) -> PlanStage:
-        return plan_query(op, self.collection, self.match, sort=self.sort, natural=self.natural, hint=self.hint).open()
+    def open(self, op: OperationContext, wanted: int = 0) -> PlanStage:
+        """wanted: how many records will do, 0 for all; the plan then begins with small reads."""
+        return plan_query(
+            op, self.collection, self.match, sort=self.sort, natural=self.natural, hint=self.hint, wanted=wanted
+        ).open()
 
     def still_selects(self, op: OperationContext, record: Record) -> Record | None:
         """The record as it is now, if it lives and still matches.
@@ -84,7 +87,7 @@ def first_record(op: OperationContext, selection: Selection) -> Steps[Record | N
     """The first record of a selection, as it is now."""
     if selection.collection is None:
         return None
-    stage = selection.open(op)
+    stage = selection.open(op, wanted=1)
     while (batch := stage.next_batch(op)) is not None:
         for record in batch:
             current = selection.still_selects(op, record)
