@@ -33,7 +33,7 @@ RECEIVE_SIZE: Final = 64 * 1024
 # A task that has run this long lets others run before it goes on.
 SLICE_S: Final = 0.002
 # Messages answered or chunks received in a row, without having to wait for the client, before others get their turn.
-BURST: Final = 16
+BURST: Final = 4
 
 # What `_glance` sees of the client's side of the socket.
 _SILENT: Final = 0
