@@ -135,12 +135,16 @@ def reap_due(service: "ServiceContext") -> "Steps[int]":
     service.purging = True
     try:
         while service.ttl_monitor_enabled:
-            due = service.wheel.advance_to(service.clock.now_ms() // _MS_PER_S)
+            now_s = service.clock.now_ms() // _MS_PER_S
+            due = service.wheel.advance_to(now_s)
             if not due:
                 break
             service.metrics.ttl_passes += 1
             for number in dict.fromkeys(key for _, key in due):
                 deleted += yield from _purge_collection(service, number)
+                if service.clock.now_ms() // _MS_PER_S < now_s:
+                    # The clock was set back meanwhile: what the wheel gave out as due is so no longer.
+                    yield from rearm_collection(service, number)
     finally:
         service.purging = False
     return deleted

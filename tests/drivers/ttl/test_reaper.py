@@ -8,6 +8,16 @@ import pytest
 from pymongo import MongoClient
 
 import mongottl
+import mongottl.storage  # registers the engines
+from mongottl.catalog.index import parse_index_spec
+from mongottl.clock import VirtualClock
+from mongottl.config import ServerConfig
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.exec.client import ClientInfo
+from mongottl.exec.context import OperationContext, ServiceContext, run_to_end
+from mongottl.exec.expiry import reap_due
+from mongottl.exec.writes import insert_batch, prepare_document
+from mongottl.storage.interface import open_storage_engine
 from tests.drivers.ttl.conftest import Bench
 
 YEAR_S = 365 * 24 * 3600
@@ -155,3 +165,27 @@ def test_what_fell_due_while_down_is_purged_at_start(tmp_path: Path) -> None:
         status = client.admin.command("serverStatus")
         assert status["metrics"]["ttl"]["deletedDocuments"] == 1000
         assert status["mongottl"]["expiredNotPurged"] == 0
+
+
+def test_a_clock_set_back_during_a_purge_forgets_nothing() -> None:
+    """What the wheel gave out as due and is so no longer must be armed again."""
+    service = ServiceContext(ServerConfig(), VirtualClock(), open_storage_engine("sqlite", None))
+    clock = service.clock
+    assert isinstance(clock, VirtualClock)
+    clock.freeze()
+    collection = service.catalog.create_collection("db", "documents", EMPTY_DOCUMENT)
+    spec = parse_index_spec(encode({"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": 10}))
+    service.catalog.finish_index(collection, service.catalog.start_index(collection, spec))
+    op = OperationContext(service, ClientInfo(1, "", ""), "db")
+    documents = [prepare_document(op, encode({"n": n})) for n in range(1000)]
+    insert_batch(op, collection, documents)
+    clock.advance(10)
+    steps = reap_due(service)
+    next(steps)  # the first batch is gone
+    clock.advance(-5)
+    for _ in steps:
+        pass
+    left = collection.store.count()
+    assert 0 < left < 1000
+    clock.advance(5)
+    assert run_to_end(reap_due(service)) == left
