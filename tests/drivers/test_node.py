@@ -192,7 +192,7 @@ def test_the_example_of_the_ttl_articles(mongosh: Shell, dialect: str) -> None:
     with mongottl.start_server(dialect=dialect) as server:
         uri = server.uri + ("?retryWrites=false" if dialect == "cosmos" else "")
         out = json.loads(mongosh(uri, SEED))
-    created = {
+    created: dict[str, Any] = {
         "numIndexesBefore": 1,
         "numIndexesAfter": 2,
         "createdCollectionAutomatically": True,
