@@ -208,7 +208,7 @@ def check_uuid(
                 "db": database,
                 "collectionUUID": uuid,
                 "expectedCollection": name,
-                "actualCollection": actual[0] if actual else None,
+                "actualCollection": actual,
             },
         )
 
