@@ -11,6 +11,10 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1]))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the replies of the scripts in tests/golden")
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     import mongottl
     from mongottl.build_info import describe_version

@@ -1,0 +1,226 @@
+"""Runs golden scripts: see README.md in this folder for their format.
+
+A script talks to a server of its own, over one raw socket. The server's clock stands still unless the script moves it,
+and begins far in the future, so that a restart, which begins at the machine's time, finds nothing due.
+"""
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import bson
+from bson import Binary, Int64, ObjectId
+
+import mongottl
+from mongottl.wire.connection import ClientWireConnection
+from mongottl.wire.encode import encode_request
+from mongottl.wire.messages import NeedData, OpMsg
+from tests.golden.notation import CODEC, Placeholder, parse, render, shape
+
+START_S = 4_102_444_800  # 2100-01-01T00:00:00Z
+
+
+class Block:
+    """A comment or blank line (`request` is empty), or a request and the reply recorded for it."""
+
+    def __init__(self, number: int, lines: list[str], request: str) -> None:
+        self.number = number
+        self.lines = lines
+        self.request = request
+        self.reply: list[str] = []
+
+
+def read_script(text: str) -> list[Block]:
+    """The blocks of a script. ValueError for a line that belongs nowhere."""
+    blocks: list[Block] = []
+    open_request: Block | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(">  ") and open_request is not None and not open_request.reply:
+            open_request.lines.append(line)
+            open_request.request += " " + line[1:].strip()
+        elif line.startswith(">"):
+            open_request = Block(number, [line], line[1:].strip())
+            blocks.append(open_request)
+        elif not line or line.startswith("#"):
+            open_request = None
+            blocks.append(Block(number, [line], ""))
+        elif open_request is not None:
+            open_request.reply.append(line)
+        else:
+            raise ValueError(f"line {number} belongs to no request: {line}")
+    return blocks
+
+
+class _Client:
+    """One socket that sends commands as OP_MSG."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.wire = ClientWireConnection()
+        self.request_id = 0
+
+    def run(self, command: dict[str, Any]) -> dict[str, Any]:
+        """The reply. ConnectionError if the server hangs up instead."""
+        self.request_id += 1
+        self.socket.sendall(encode_request(self.request_id, bson.encode(command)))
+        while isinstance(message := self.wire.next_message(), NeedData):
+            data = self.socket.recv(65536)
+            if not data:
+                raise ConnectionError
+            self.wire.receive_data(data)
+        assert isinstance(message, OpMsg)
+        return bson.decode(message.body, CODEC)
+
+
+class Runner:
+    """A server and the client of one script. folder: for the server's data."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._settings: dict[str, Any] = {}
+        self._now_s: float = START_S
+        self._stack = ExitStack()
+        self._server: mongottl.RunningServer | None = None
+        self._client: _Client | None = None
+        self._given: list[Any] = []
+        self._placeholders: dict[str, Any] = {}
+
+    def close(self) -> None:
+        """Stops the server. AssertionError if something went wrong in it, or a cursor was left open."""
+        try:
+            if self._client is not None and self._server is not None and self._settings.get("dialect") != "cosmos":
+                status = self._connected().run({"serverStatus": 1, "$db": "admin"})
+                assert status["asserts"]["internal"] == 0, "an InternalError was answered, see the log"
+                assert status["metrics"]["cursor"]["open"]["total"] == 0, "the script leaves a cursor open"
+        finally:
+            self._stop()
+
+    def run(self, request: str) -> str:
+        """What a request is answered with, as it is recorded."""
+        word, _, rest = request.partition(" ")
+        if word == "serve":
+            self._settings = parse(rest)
+            self._stop()
+            return "ready"
+        if word == "restart":
+            self._stop()
+            self._start()
+            return "ready"
+        if word == "advance":
+            self._connected()
+            assert self._server is not None
+            self._now_s += float(rest)
+            return f"purged {self._server.clock.advance(float(rest))}"
+        command = parse(rest if word in ("shape", "plan") else request, self._placeholders)
+        if word == "plan":
+            command = {"explain": command, "verbosity": "queryPlanner"}
+        command.setdefault("$db", "test")
+        self._given.extend(_scalars(command))
+        try:
+            reply = self._connected().run(command)
+        except ConnectionError:
+            self._disconnect()
+            return "connection closed"
+        if word == "shape":
+            return render(shape(reply))
+        if word == "plan" and reply["ok"]:
+            cursor = reply["stages"][0]["$cursor"] if "stages" in reply else reply
+            reply = cursor["queryPlanner"]["winningPlan"]
+        return render(self._normalised(reply, ""))
+
+    def _connected(self) -> _Client:
+        if self._server is None:
+            self._start()
+        if self._client is None:
+            assert self._server is not None
+            self._client = _Client(self._server.port)
+        return self._client
+
+    def _start(self) -> None:
+        self._server = self._stack.enter_context(mongottl.start_server(data_dir=str(self._folder), **self._settings))
+        self._server.clock.freeze()
+        # To a whole second, whatever instant the clock was frozen at.
+        self._server.clock.advance(self._now_s - self._server.clock.now().timestamp())
+
+    def _stop(self) -> None:
+        self._disconnect()
+        self._server = None
+        self._stack.close()
+
+    def _disconnect(self) -> None:
+        if self._client is not None:
+            self._client.socket.close()
+            self._client = None
+
+    def _normalised(self, value: Any, path: str) -> Any:
+        """The reply with placeholders for what the server made up: what no request of the script has named."""
+        if isinstance(value, dict):
+            return {key: self._normalised(item, f"{path}.{key}") for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._normalised(item, path) for item in value]
+        if path.endswith((".executionTimeMillis", ".executionTimeMillisEstimate", ".serverInfo.port")):
+            return Placeholder("<number>")
+        if path == ".cursor.id" and value:
+            return self._placeholder("cursor", value)
+        if isinstance(value, (Int64, ObjectId, Binary)):
+            for name, known in self._placeholders.items():
+                if type(known) is type(value) and known == value:
+                    return Placeholder(name)
+        if isinstance(value, ObjectId) and value not in self._given:
+            return self._placeholder("oid", value)
+        if isinstance(value, Binary) and value.subtype == 4 and value not in self._given:
+            return self._placeholder("uuid", value)
+        if isinstance(value, str):
+            for name, known in self._placeholders.items():
+                if isinstance(known, Int64):
+                    value = value.replace(str(int(known)), name)
+            return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:<port>", value)
+        return value
+
+    def _placeholder(self, kind: str, value: Any) -> Placeholder:
+        number = 1
+        for name, known in self._placeholders.items():
+            if name.startswith(f"<{kind} "):
+                if known == value:
+                    return Placeholder(name)
+                number += 1
+        name = f"<{kind} {number}>"
+        self._placeholders[name] = value
+        return Placeholder(name)
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _scalars(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _scalars(item)
+    else:
+        yield value
+
+
+def play(path: Path, folder: Path, update: bool) -> None:
+    """Runs a script and compares, or rewrites it. AssertionError names the line of the first reply that differs."""
+    blocks = read_script(path.read_text(encoding="utf-8"))
+    runner = Runner(folder)
+    written: list[str] = []
+    try:
+        for block in blocks:
+            written.extend(block.lines)
+            if not block.request:
+                continue
+            try:
+                reply = runner.run(block.request).splitlines()
+            except ValueError as error:
+                raise ValueError(f"{path.name}:{block.number}: {error}") from None
+            written.extend(reply)
+            if not update:
+                assert "\n".join(reply) == "\n".join(block.reply), f"{path.name}:{block.number}: {block.request}"
+    finally:
+        runner.close()
+    if update:
+        path.write_text("\n".join(written) + "\n", encoding="utf-8")
