@@ -9,7 +9,7 @@ from pymongo import MongoClient
 
 import mongottl
 import mongottl.storage  # registers the engines
-from mongottl.catalog.index import parse_index_spec
+from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.document.build import EMPTY_DOCUMENT, encode
