@@ -15,7 +15,6 @@ BATCH_SIZE: Final = 256  # documents; architecture decision 4
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-@mypyc_attr(allow_interpreted_subclasses=True)
 class DocumentSource:
     """A stream of raw documents."""
 

@@ -1,0 +1,134 @@
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from bson import Binary, Decimal128, Int64, MaxKey, ObjectId, Timestamp
+from bson.datetime_ms import DatetimeMS
+
+from mongottl.errors import CommandError, ErrorCode
+
+Check = Callable[[object, dict[str, Any], object], None]
+Failure = Callable[[object, dict[str, Any]], CommandError]
+
+OID = ObjectId("5ab9c3da31c2ab715d421285")
+UUID = uuid.UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (1, "int"),
+        (Int64(1), "long"),
+        (1.0, "double"),
+        (Decimal128("1"), "decimal"),
+        ("x", "string"),
+        ({}, "object"),
+        (["$nothing"], "missing"),
+        (None, "null"),
+        (True, "bool"),
+        (DatetimeMS(0), "date"),
+        (OID, "objectId"),
+        (Binary(b"x"), "binData"),
+        (Timestamp(1, 1), "timestamp"),
+        (MaxKey(), "maxKey"),
+    ],
+)
+def test_type(check: Check, value: object, name: str) -> None:
+    check({"$type": value}, {}, name)
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [
+        ("$toBool", 0, False),
+        ("$toBool", 0.5, True),
+        ("$toBool", "false", True),
+        ("$toBool", Decimal128("0"), False),
+        ("$toInt", 2.9, 2),
+        ("$toInt", -2.9, -2),
+        ("$toInt", "-17", -17),
+        ("$toInt", True, 1),
+        ("$toInt", Decimal128("5.9"), 5),
+        ("$toLong", 3, Int64(3)),
+        ("$toLong", DatetimeMS(77), Int64(77)),
+        ("$toDouble", 7, 7.0),
+        ("$toDouble", "1e3", 1000.0),
+        ("$toDouble", "-Infinity", float("-inf")),
+        ("$toDouble", DatetimeMS(5), 5.0),
+        ("$toDecimal", 5, Decimal128("5")),
+        ("$toDecimal", 5.5, Decimal128("5.50000000000000")),
+        ("$toDecimal", "1.10", Decimal128("1.10")),
+        ("$toString", 2.0, "2"),
+        ("$toString", 1e16, "1e+16"),
+        ("$toString", False, "false"),
+        ("$toString", OID, "5ab9c3da31c2ab715d421285"),
+        ("$toString", DatetimeMS(1_522_170_001_538), "2018-03-27T17:00:01.538Z"),
+        ("$toString", Binary(b"hi"), "aGk="),
+        ("$toObjectId", "5ab9c3da31c2ab715d421285", OID),
+        ("$toDate", Int64(1000), DatetimeMS(1000)),
+        ("$toDate", 1500.9, DatetimeMS(1500)),
+        ("$toDate", OID, DatetimeMS(0x5AB9C3DA * 1000)),
+        ("$toDate", Timestamp(3, 9), DatetimeMS(3000)),
+        ("$toDate", "2018-03-20", DatetimeMS(1_521_504_000_000)),
+        ("$toUUID", str(UUID), Binary(UUID.bytes, 4)),
+        ("$toInt", None, None),
+        ("$isNumber", Int64(1), True),
+        ("$isNumber", "1", False),
+    ],
+)
+def test_shorthands(check: Check, operator: str, value: object, expected: object) -> None:
+    check({operator: value}, {}, expected)
+    check({operator: "$v"}, {"v": value}, expected)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"input": "12", "to": "int"}, 12),
+        ({"input": "12", "to": 18}, Int64(12)),
+        ({"input": "x", "to": "int", "onError": "no number"}, "no number"),
+        ({"input": None, "to": "int", "onNull": -1}, -1),
+        ({"input": "$nothing", "to": "int"}, None),
+        ({"input": 5, "to": None}, None),
+        ({"input": 258, "to": "binData"}, Binary(b"\x02\x01\x00\x00")),
+        ({"input": 258, "to": "binData", "byteOrder": "big"}, Binary(b"\x00\x00\x01\x02")),
+        ({"input": Binary(b"\x02\x01"), "to": "int"}, 258),
+        ({"input": "68656c", "to": "binData", "format": "hex"}, Binary(b"hel")),
+        ({"input": "aGk=", "to": {"type": "binData", "subtype": 5}, "format": "base64"}, Binary(b"hi", 5)),
+        ({"input": Binary(b"hi"), "to": "string", "format": "hex"}, "6869"),
+        ({"input": Binary(UUID.bytes, 4), "to": "string", "format": "auto"}, str(UUID)),
+    ],
+)
+def test_convert(check: Check, parameters: dict[str, object], expected: object) -> None:
+    check({"$convert": parameters}, {}, expected)
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ({"$toInt": "1.5"}, ErrorCode.ConversionFailure),
+        ({"$toInt": 2.0**31}, ErrorCode.ConversionFailure),
+        ({"$toInt": float("nan")}, ErrorCode.ConversionFailure),
+        ({"$toInt": DatetimeMS(0)}, ErrorCode.ConversionFailure),
+        ({"$toLong": 1e300}, ErrorCode.ConversionFailure),
+        ({"$toDouble": "1e999"}, ErrorCode.ConversionFailure),
+        ({"$toDouble": Decimal128("1e999")}, ErrorCode.ConversionFailure),
+        ({"$toDate": 5}, ErrorCode.ConversionFailure),  # an int32 is no number of milliseconds
+        ({"$toDate": "yesterday"}, ErrorCode.ConversionFailure),
+        ({"$toObjectId": "5ab9"}, ErrorCode.ConversionFailure),
+        ({"$toString": {}}, ErrorCode.ConversionFailure),
+        ({"$toInt": [1, 2]}, 50723),
+        ({"$convert": 1}, ErrorCode.FailedToParse),
+        ({"$convert": {"input": 1}}, ErrorCode.FailedToParse),
+        ({"$convert": {"input": 1, "to": "zzz"}}, ErrorCode.BadValue),
+        ({"$convert": {"input": 1, "to": 1.5}}, ErrorCode.FailedToParse),
+        ({"$convert": {"input": "x", "to": "binData"}}, 4341115),
+        ({"$convert": {"input": "x", "to": "binData", "format": "zzz"}}, 4341125),
+        ({"$convert": {"input": 1, "to": "binData", "byteOrder": "middle"}}, 9130002),
+        ({"$convert": {"input": 1, "to": {"type": "binData", "subtype": 99}}}, 4341107),
+        ({"$convert": {"input": Binary(b"x"), "to": {"type": "binData", "subtype": 4}}}, ErrorCode.ConversionFailure),
+    ],
+)
+def test_errors(failure: Failure, expression: object, code: int) -> None:
+    assert failure(expression, {}).code == code
