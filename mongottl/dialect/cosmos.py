@@ -19,7 +19,15 @@ REPLY_TYPES: Final = {
     "createIndexes": "CreateIndexesResponse",
     "dropIndexes": "DropIndexesResponse",
     "hello": "IsMasterResponse",
+    "isMaster": "IsMasterResponse",
 }
+
+# A new account does not take retryable writes; with the capability switched on it would.
+RETRYABLE_WRITES_REFUSAL: Final = (
+    "Retryable writes are not supported. Please disable retryable writes by specifying"
+    ' "retrywrites=false" in the connection string or an equivalent driver specific config.'
+)
+URI_OPTIONS: Final = "retryWrites=false"
 
 DATE_TTL_REFUSAL: Final = "The 'expireAfterSeconds' option is supported on '_ts' field only."
 MAX_MESSAGE_SIZE_BYTES: Final = 4_194_304

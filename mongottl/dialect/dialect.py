@@ -11,6 +11,8 @@ class Dialect:
     refused_commands: commands that exist but are refused with CommandNotSupported (115).
     reply_types: command to the `_t` that its replies begin with.
     date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
+    retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
+    uri_options: what a connection string needs for drivers to get along with this kind of server.
     """
 
     def __init__(
@@ -21,6 +23,8 @@ class Dialect:
         date_ttl_refusal: str | None = None,
         max_message_size_bytes: int = 48_000_000,
         max_write_batch_size: int = 100_000,
+        retryable_writes_refusal: str | None = None,
+        uri_options: str = "",
     ) -> None:
         self.name = name
         self.refused_commands = refused_commands
@@ -28,11 +32,18 @@ class Dialect:
         self.date_ttl_refusal = date_ttl_refusal
         self.max_message_size_bytes = max_message_size_bytes
         self.max_write_batch_size = max_write_batch_size
+        self.retryable_writes_refusal = retryable_writes_refusal
+        self.uri_options = uri_options
 
     def check_command(self, name: str) -> None:
         """CommandNotSupported (115) for a command that this kind of server does not have."""
         if name in self.refused_commands:
             raise CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported")
+
+    def check_retryable_write(self) -> None:
+        """BadValue (2) where writes cannot be retried."""
+        if self.retryable_writes_refusal is not None:
+            raise CommandError(ErrorCode.BadValue, self.retryable_writes_refusal)
 
     def dress_reply(self, command: str, reply: dict[str, Value]) -> dict[str, Value]:
         """The reply as this kind of server gives it."""
@@ -52,5 +63,7 @@ def dialect_named(name: str) -> Dialect:
             cosmos.DATE_TTL_REFUSAL,
             cosmos.MAX_MESSAGE_SIZE_BYTES,
             cosmos.MAX_WRITE_BATCH_SIZE,
+            cosmos.RETRYABLE_WRITES_REFUSAL,
+            cosmos.URI_OPTIONS,
         )
     return Dialect("mongodb")

@@ -168,6 +168,7 @@ class Dispatcher:
             )
         if not spec.writes:
             raise CommandError(50768, "txnNumber may only be provided for retryable write commands")
+        self.dialect.check_retryable_write()
         op.txn_number = generic.txn_number
         return retried_reply(session, generic.txn_number, spec.name)
 

@@ -74,7 +74,8 @@ class Server:
             host = "::1"
         if ":" in host:
             host = f"[{host}]"
-        return f"mongodb://{host}:{self.port}/"
+        options = self.service.dialect.uri_options
+        return f"mongodb://{host}:{self.port}/{'?' if options else ''}{options}"
 
     def listen(self) -> None:
         """Binds the address. OSError if it is taken or does not exist."""

@@ -190,8 +190,7 @@ SEED = """
 def test_the_example_of_the_ttl_articles(mongosh: Shell, dialect: str) -> None:
     """A default of 10 s; three documents whose `ttl` of 20 counts, and two whose `ttl` does not."""
     with mongottl.start_server(dialect=dialect) as server:
-        uri = server.uri + ("?retryWrites=false" if dialect == "cosmos" else "")
-        out = json.loads(mongosh(uri, SEED))
+        out = json.loads(mongosh(server.uri, SEED))
     created: dict[str, Any] = {
         "numIndexesBefore": 1,
         "numIndexesAfter": 2,
