@@ -127,12 +127,10 @@ class Connection:
         checksum = message.flags & CHECKSUM_PRESENT
         try:
             while True:
-                more = (
-                    dispatcher.has_more(message, body)
-                    and not self._server.stopping.is_set()
-                    and self._glance() == _SILENT
-                    and self._wire.unread_size == 0
-                )
+                client = _TALKING if self._wire.unread_size else self._glance()
+                if client == _GONE:
+                    raise ClientLeftError
+                more = client == _SILENT and dispatcher.has_more(message, body) and not self._server.stopping.is_set()
                 self._last_reply_id += 1
                 flags = checksum | (MORE_TO_COME if more else 0)
                 await self._send(encode_reply(self._last_reply_id, response_to, body, flags, message.compressor))

@@ -1,4 +1,4 @@
-"""What the installed package gives to Python's tests: the pytest fixtures, the server in a thread, the server in trio."""
+"""What the installed package gives to Python's tests: fixtures, the server in a thread, the server in trio."""
 
 import importlib.metadata
 import subprocess
@@ -55,6 +55,7 @@ def test_plugin_is_declared() -> None:
 
 
 def test_servers_in_threads_know_nothing_of_each_other() -> None:
+    threads = servers_threads()
     with mongottl.start_server() as one, mongottl.start_server() as other:
         assert one.port != other.port
         with Client(one.uri) as client, Client(other.uri) as stranger:
@@ -62,7 +63,11 @@ def test_servers_in_threads_know_nothing_of_each_other() -> None:
             assert stranger.test.things.count_documents({}) == 0
             one.clock.advance(3600)
             assert one.clock.now() - other.clock.now() > timedelta(minutes=59)
-    assert not [thread for thread in threading.enumerate() if thread.name == "mongottl"]
+    assert servers_threads() == threads
+
+
+def servers_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "mongottl"}
 
 
 def test_clock_in_python() -> None:
@@ -93,9 +98,12 @@ def test_settings_by_name(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_raised_where_the_server_is_started() -> None:
-    with mongottl.start_server() as server:
-        with pytest.raises(OSError, match=f"127.0.0.1:{server.port}"), mongottl.start_server(port=server.port):
-            pass
+    with (
+        mongottl.start_server() as server,
+        pytest.raises(OSError, match=f"127.0.0.1:{server.port}"),
+        mongottl.start_server(port=server.port),
+    ):
+        pass
     with pytest.raises(TypeError), mongottl.start_server(prot=1):
         pass
 

@@ -380,9 +380,9 @@ def test_monitors_stream_heartbeats_and_meet_no_errors() -> None:
             wait_for(lambda: len(heartbeats.awaited) >= 4)
             assert heartbeats.awaited[:4] == [False, True, True, True]
             assert connections(observer) == 6
+            assert heartbeats.failures == []
+            assert commands.failures == []
         wait_for(lambda: connections(observer) == 3, within_s=1.0)  # the stream ends with its client
-    assert heartbeats.failures == []
-    assert commands.failures == []
 
 
 def connections(client: "pymongo.MongoClient[dict[str, Any]]") -> int:
