@@ -340,7 +340,9 @@ def mod(values: list[Value]) -> Value:
     remainder = abs(left) % abs(right)
     if left < 0:
         remainder = -remainder
-    return Int64(remainder) if x == LONG or y == LONG else remainder
+    if x == LONG or y == LONG:
+        return Int64(remainder)  # not in one expression with the int: compiled, that would be a plain int
+    return remainder
 
 
 def _double_remainder(a: float, b: float) -> float:

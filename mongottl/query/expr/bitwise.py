@@ -32,7 +32,9 @@ def _combine(name: str, values: list[Value], operator: int) -> Value:
             result |= number
         else:
             result ^= number
-    return Int64(result) if long else result
+    if long:
+        return Int64(result)  # not in one expression with the int: compiled, that would be a plain int
+    return result
 
 
 @expression("$bitAnd", 0, -1)
