@@ -106,6 +106,7 @@ class ErrorCode(IntEnum):
     CappedPositionLost = 136
     ConversionFailure = 241
     StaleClusterTime = 209
+    CursorKilled = 237
     CollectionUUIDMismatch = 361
     AmbiguousIndexKeyPattern = 181
     IndexBuildAborted = 276

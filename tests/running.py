@@ -54,7 +54,8 @@ class Running:
         generic = GenericArguments()
         request = spec.request._make(spec.parser.parse(body, [], generic))
         op = self.op(database)
-        op.set_max_time_ms(max_time_ms)
+        if max_time_ms:
+            op.set_max_time_ms(max_time_ms)
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):
             return _decoded_steps(outcome)

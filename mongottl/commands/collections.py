@@ -9,7 +9,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import id_index_spec
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
-from mongottl.commands.listing import clamped, listing_reply
+from mongottl.commands.listing import listing_reply
 from mongottl.commands.reads import check_collation
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -23,11 +23,12 @@ from mongottl.commands.request import (
     TEXT,
     UNSUPPORTED,
     Field,
+    clamped_integer,
 )
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.compare import compare_values
 from mongottl.document.render import render_document
-from mongottl.document.types import BinData, Value, type_code_of, type_name
+from mongottl.document.types import BinData, Decimal128, Value, type_code_of, type_name
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
@@ -43,7 +44,7 @@ class CreateRequest(NamedTuple):
     capped: Annotated[bool, Field("capped", BOOL_FIELD)] = False
     auto_index_id: Annotated[bool, Field("autoIndexId", BOOL_FIELD)] = True
     id_index: Annotated[bytes | None, Field("idIndex", DOCUMENT_FIELD)] = None
-    size: Annotated[Value, Field("size", NUMBER)] = None
+    size: Annotated[int | float | Decimal128 | None, Field("size", NUMBER)] = None
     max: Annotated[Value, Field("max", NUMBER)] = None
     storage_engine: Annotated[Value, Field("storageEngine", IGNORED)] = None
     index_option_defaults: Annotated[Value, Field("indexOptionDefaults", IGNORED)] = None
@@ -84,10 +85,11 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
 
 def check_options(request: CreateRequest) -> None:
     """Refuses what a collection cannot be so far. The parser has refused most of it by name."""
-    if request.size is not None and not 1 <= clamped(request.size) <= MAX_CAPPED_BYTES:
+    size = None if request.size is None else clamped_integer(request.size)
+    if size is not None and not 1 <= size <= MAX_CAPPED_BYTES:
         raise CommandError(
             ErrorCode.BadValue,
-            f"BSON field 'size' value must be >= 1 and <= {MAX_CAPPED_BYTES}, actual value '{clamped(request.size)}'",
+            f"BSON field 'size' value must be >= 1 and <= {MAX_CAPPED_BYTES}, actual value '{size}'",
         )
     if request.capped:
         raise CommandError(ErrorCode.CommandNotSupported, "The option 'create.capped' is not supported yet")
@@ -166,7 +168,7 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
     if target is not None:
         check_no_index_build(target)
         op.service.cursors.close_where_namespace(target.namespace)
-    op.service.cursors.close_where_namespace(source.namespace)
+    op.service.cursors.close_where_namespace(source.namespace, "collection renamed")
     op.catalog.rename_collection(source, to_database, to_name, target)
     op.service.note_write()
     return {}

@@ -9,13 +9,24 @@ Source: MongoDB's "Read Concern", "Write Concern" and "Stable API" pages.
 from typing import Final
 
 from mongottl.commands.registry import STABLE_API, CommandSpec
-from mongottl.commands.request import GenericArguments
-from mongottl.document.types import Date, Timestamp, is_number
+from mongottl.commands.request import GenericArguments, clamped_integer
+from mongottl.document.types import Decimal128, Timestamp, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 
 _LEVELS: Final = ("local", "available", "majority", "linearizable", "snapshot")
-_READERS: Final = ("find", "aggregate", "count", "distinct", "insert", "update", "delete", "findAndModify", "explain")
+# The others are read at `local` alone.
+_READ_AT_ANY_LEVEL: Final = frozenset(("find", "aggregate", "distinct", "explain", "getMore"))
+_PROVENANCES: Final = (
+    "clientSupplied",
+    "implicitDefault",
+    "customDefault",
+    "getLastErrorDefaults",
+    "internalWriteDefault",
+)
+_INTERNAL_WRITE_CONCERN: Final = frozenset(("getLastError", "wOpTime", "wElectionId"))
+_MAX_MEMBERS: Final = 50
+_MAX_INT32: Final = 2**31 - 1
 
 
 def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
@@ -37,50 +48,171 @@ def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
 
 
 def check_read_concern(command: str, concern: bytes) -> None:
-    """BadValue (2), TypeMismatch (14) or 40415 for nonsense, CommandNotSupported (115) for what is to come."""
+    """Whether this command may be read at this level, and whether the concern makes sense at all.
+
+    TypeMismatch (14), BadValue (2) or 40415 for wrong fields, InvalidOptions (72) for a level that the command does not
+    have or fields that do not go together, CommandNotSupported (115) for what is to come.
+    """
+    level: Value = None
+    after: Value = None
+    at: Value = None
     for option, value in fields(concern):
         if option == "level":
-            if not isinstance(value, str) or value not in _LEVELS:
-                raise CommandError(
-                    ErrorCode.BadValue,
-                    f"Enumeration value '{value}' for field 'readConcern.level' is not a valid value.",
-                )
-            if value == "snapshot" and command in _READERS:
-                raise CommandError(ErrorCode.CommandNotSupported, "readConcern level 'snapshot' is not supported yet")
+            level = value
+            if value is not None:
+                _check_word("readConcern.level", value, _LEVELS)
         elif option in ("afterClusterTime", "atClusterTime"):
-            if not isinstance(value, (Timestamp, Date)):
-                raise CommandError(
-                    ErrorCode.TypeMismatch,
-                    f"BSON field 'readConcern.{option}' is the wrong type, expected type 'timestamp'",
-                )
-        elif option != "provenance":
+            if not isinstance(value, Timestamp):
+                raise _wrong_type(f"readConcern.{option}", value, "timestamp")
+            if option == "afterClusterTime":
+                after = value
+            else:
+                at = value
+        elif option == "provenance":
+            if value is not None:
+                _check_word("readConcern.provenance", value, _PROVENANCES)
+        else:
             raise CommandError(40415, f"BSON field 'readConcern.{option}' is an unknown field.")
+    _check_cluster_times(level, after, at)
+    if level is None or level == "local" or command in _READ_AT_ANY_LEVEL:
+        if level == "snapshot" and command != "getMore":
+            raise CommandError(ErrorCode.CommandNotSupported, "readConcern level 'snapshot' is not supported yet")
+        return
+    if command != "count" or level == "snapshot":
+        raise CommandError(ErrorCode.InvalidOptions, f"Command {command} does not support read concern level '{level}'")
 
 
-def check_write_concern(spec: CommandSpec, concern: bytes) -> bool:
-    """Whether the reply must wait for the disk. FailedToParse (9) or UnsatisfiableWriteConcern (100) for the rest."""
-    durable = False
+def _check_cluster_times(level: Value, after: Value, at: Value) -> None:
+    if isinstance(at, Timestamp) and level != "snapshot":
+        raise CommandError(
+            ErrorCode.InvalidOptions, "atClusterTime field can be set only if level is equal to snapshot"
+        )
+    if isinstance(after, Timestamp):
+        if level in ("available", "linearizable"):
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                "afterClusterTime field can be set only if level is equal to majority, local, or snapshot",
+            )
+        if at is not None:
+            raise CommandError(ErrorCode.InvalidOptions, "Specifying a timestamp for both clocks is not supported")
+    for name, given in (("afterClusterTime", after), ("atClusterTime", at)):
+        if isinstance(given, Timestamp) and given.time == 0 and given.inc == 0:
+            raise CommandError(ErrorCode.InvalidOptions, f"{name} cannot be a null timestamp")
+
+
+def _check_word(name: str, value: Value, words: tuple[str, ...]) -> None:
+    if not isinstance(value, str):
+        raise _wrong_type(name, value, "string")
+    if value not in words:
+        raise CommandError(ErrorCode.BadValue, f"Enumeration value '{value}' for field '{name}' is not a valid value.")
+
+
+def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
+    form = "types" if expected.startswith("[") else "type"
+    return CommandError(
+        ErrorCode.TypeMismatch,
+        f"BSON field '{name}' is the wrong type '{type_name(type_code_of(value))}', expected {form} '{expected}'",
+    )
+
+
+class WriteConcern:
+    """What a write's reply waits for, and what it says.
+
+    durable: until the journal is on disk. silent: nothing is said of failed statements (`w: 0` without `j: true`).
+    error: the `writeConcernError` of a reply whose write was done but cannot reach as many members as asked for.
+    """
+
+    def __init__(self) -> None:
+        self.durable = False
+        self.silent = False
+        self.error: dict[str, Value] | None = None
+
+
+def parse_write_concern(spec: CommandSpec, concern: bytes) -> WriteConcern:
+    """FailedToParse (9), TypeMismatch (14) or 40415 for a wrong concern, InvalidOptions (72) where none is taken."""
+    if not spec.writes and spec.name != "aggregate":
+        raise CommandError(ErrorCode.InvalidOptions, "Command does not support writeConcern")
+    parsed = WriteConcern()
+    fsync = False
     for option, value in fields(concern):
         if option == "w":
-            if isinstance(value, str):
-                if value != "majority":
-                    raise CommandError(79, f"No write concern mode named '{value}' found in replica set configuration")
-            elif isinstance(value, (int, float)) and not isinstance(value, bool):
-                if value < 0 or value > 50:
-                    raise CommandError(
-                        ErrorCode.FailedToParse, "w has to be a non-negative number and not greater than 50"
-                    )
-                if value > 1:
-                    raise CommandError(ErrorCode.UnsatisfiableWriteConcern, "Not enough data-bearing nodes")
-            else:
-                raise CommandError(ErrorCode.FailedToParse, "w has to be a number, string, or object")
+            _take_members(parsed, value)
         elif option in ("j", "fsync"):
-            if not isinstance(value, (bool, int, float)):
-                raise CommandError(ErrorCode.FailedToParse, f"{option} must be numeric or a boolean value")
-            durable = durable or bool(value)
-        elif option in ("wtimeout", "wtimeoutMS"):
-            if not is_number(value):
-                raise CommandError(ErrorCode.FailedToParse, "wtimeout must be numeric")
-        elif option not in ("provenance", "getLastError"):
-            raise CommandError(ErrorCode.FailedToParse, f"unrecognized write concern field: {option}")
-    return durable and spec.writes
+            wanted = _truth(option, value)
+            if option == "fsync":
+                fsync = wanted
+            else:
+                parsed.durable = wanted
+        elif option == "wtimeout":
+            if is_number(value) and not (isinstance(value, (int, float)) and value <= _MAX_INT32):
+                _check_timeout(value)
+        elif option == "provenance":
+            if value is not None:
+                _check_word("writeConcern.provenance", value, _PROVENANCES)
+        elif option not in _INTERNAL_WRITE_CONCERN:
+            raise CommandError(40415, f"BSON field 'writeConcern.{option}' is an unknown field.")
+    if fsync and parsed.durable:
+        raise CommandError(ErrorCode.FailedToParse, "fsync and j options cannot be used together")
+    parsed.durable = (parsed.durable or fsync) and spec.writes
+    if parsed.durable:
+        parsed.silent = False
+    return parsed
+
+
+def _take_members(parsed: WriteConcern, value: Value) -> None:
+    """`w`: a number of members, the name of a mode, or tags."""
+    if value is None:
+        return
+    if isinstance(value, str):
+        if value != "majority":
+            parsed.error = _write_concern_error(
+                79,
+                "UnknownReplWriteConcern",
+                f"No write concern mode named '{value}' found in replica set configuration",
+            )
+    elif is_number(value):
+        number = _as_integer(value)
+        if number < 0 or number > _MAX_MEMBERS:
+            raise CommandError(
+                ErrorCode.FailedToParse,
+                f"w has to be a non-negative number and not greater than {_MAX_MEMBERS}; found: {number}",
+            )
+        parsed.silent = number == 0
+        if number > 1:
+            parsed.error = _write_concern_error(100, "UnsatisfiableWriteConcern", "Not enough data-bearing nodes")
+    elif isinstance(value, bytes):
+        tags = fields(value)
+        if not tags:
+            raise CommandError(ErrorCode.FailedToParse, "tagged write concern requires tags")
+        if not all(is_number(count) for _, count in tags):
+            raise CommandError(ErrorCode.FailedToParse, "tags must be a single level document with only number values")
+        parsed.error = _write_concern_error(
+            100, "UnsatisfiableWriteConcern", "Not enough nodes match write concern mode"
+        )
+    else:
+        raise CommandError(ErrorCode.FailedToParse, "w has to be a number, string, or object")
+
+
+def _write_concern_error(code: int, name: str, message: str) -> dict[str, Value]:
+    return {"code": code, "codeName": name, "errmsg": message}
+
+
+def _truth(option: str, value: Value) -> bool:
+    if value is None:
+        return False
+    if isinstance(value, bool):
+        return value
+    if not is_number(value):
+        raise _wrong_type(f"writeConcern.{option}", value, "[bool, long, int, decimal, double]")
+    return value.to_decimal() != 0 if isinstance(value, Decimal128) else bool(value)
+
+
+def _check_timeout(value: Value) -> None:
+    """Of other types than numbers, anything goes."""
+    if _as_integer(value) > _MAX_INT32:
+        raise CommandError(ErrorCode.FailedToParse, "wtimeout must be an integer within int32 range")
+
+
+def _as_integer(value: Value) -> int:
+    assert isinstance(value, (int, float, Decimal128))
+    return clamped_integer(value)

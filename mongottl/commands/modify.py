@@ -2,8 +2,9 @@
 
 from typing import Annotated, NamedTuple
 
+from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
-from mongottl.commands.reads import check_collation, context_of, natural_order
+from mongottl.commands.reads import check_collation, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
@@ -16,17 +17,21 @@ from mongottl.commands.request import (
     UNSUPPORTED,
     Field,
 )
-from mongottl.commands.writes import check_array_filters, collection_for_write
+from mongottl.commands.writes import check_array_filters, upsert_or_update
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.keystring import encode_raw
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.modifying import Selection, UpdateResult, delete_one, update_one, upsert
-from mongottl.query.match import MatchDetails, MatchExpression, parse_match
+from mongottl.exec.modifying import Selection, UpdateResult, apply_update, delete_one, update_one
+from mongottl.exec.writes import delete_batch
+from mongottl.query.context import ParseContext
+from mongottl.query.match import MatchDetails, MatchExpression, parse_match, simple_id_filter
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
-from mongottl.query.update import parse_update
+from mongottl.query.update import UpdateDriver, parse_update
+from mongottl.storage.interface import Record, WriteConflict
 
 
 class FindAndModifyRequest(NamedTuple):
@@ -42,7 +47,7 @@ class FindAndModifyRequest(NamedTuple):
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
     let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bypass: Annotated[Value, Field("bypassDocumentValidation", IGNORED)] = None
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
     statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
 
@@ -54,54 +59,99 @@ class FindAndModifyRequest(NamedTuple):
     aliases=("findandmodify",),
     writes=True,
 )
-def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Steps[Reply]:
+def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply | Steps[Reply]:
     """`value` is the document before the change, or after it with `new`; null where nothing matched."""
-    check_database_name(op.database)
-    check_new_collection_name(op.database, request.collection)
+    check_request(request)
     check_collation(request.collation)
-    if request.remove:
-        for option, given in (
-            ("update", request.update is not MISSING),
-            ("upsert", request.upsert),
-            ("new", request.new),
-        ):
-            if given:
-                raise CommandError(
-                    ErrorCode.FailedToParse,
-                    f"Cannot specify both {option}=true and remove=true"
-                    if option != "update"
-                    else "Cannot specify both an update and remove=true",
-                )
-        if request.new:
-            raise CommandError(
-                ErrorCode.FailedToParse,
-                "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
-            )
-        if request.array_filters is not None:
-            raise CommandError(ErrorCode.FailedToParse, "Cannot specify arrayFilters and remove=true")
-    elif request.update is MISSING:
-        raise CommandError(ErrorCode.FailedToParse, "Either an update or remove=true must be specified")
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is None:
+        check_database_name(op.database)
+        check_new_collection_name(op.database, request.collection)
     context = context_of(op, request.collection, request.let)
-    match = parse_match(request.query, context)
     projection = None if is_empty(request.fields) else parse_projection(request.fields, context, for_find=True)
+    driver: UpdateDriver | None = None
+    if not request.remove:
+        filters = None if request.array_filters is None else check_array_filters(request.array_filters)
+        driver = parse_update(request.update, context, filters)
+    if collection is not None and request.hint is MISSING:
+        type_code, pos = simple_id_filter(request.query)
+        if type_code != 0:
+            record = find_by_id(op, collection, encode_raw(request.query, type_code, pos))
+            reply = _modify_by_id(op, collection, request, record, driver, projection)
+            if reply is not None:
+                return reply
+    match = parse_match(request.query, context)
     natural = natural_order(request.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):
         sort = parse_sort(request.sort)
-    collection = op.catalog.lookup(op.database, request.collection)
     selection = Selection(collection, match, sort, request.hint, natural)
-    if request.remove:
+    if driver is None:
         return _remove(op, selection, projection)
-    filters = check_array_filters(request.array_filters)
-    driver = parse_update(request.update, context, filters)
+    return _update(op, request, selection, driver, projection, context)
 
-    def run() -> Steps[Reply]:
-        result = yield from update_one(op, selection, driver)
-        if not result.matched and request.upsert:
-            result = upsert(op, collection_for_write(op, request.collection), driver, match, context)
-        return _reply(result, request.new, match, projection)
 
-    return run()
+def check_request(request: FindAndModifyRequest) -> None:
+    """FailedToParse (9) for options that do not go together."""
+    if not request.remove:
+        if request.update is MISSING:
+            raise CommandError(ErrorCode.FailedToParse, "Either an update or remove=true must be specified")
+        return
+    for given, what in (
+        (request.update is not MISSING, "both an update and remove=true"),
+        (request.upsert, "both upsert=true and remove=true"),
+        (request.new, "both new=true and remove=true; 'remove' always returns the deleted document"),
+        (request.array_filters is not None, "arrayFilters and remove=true"),
+    ):
+        if given:
+            raise CommandError(ErrorCode.FailedToParse, f"Cannot specify {what}")
+
+
+def _modify_by_id(
+    op: OperationContext,
+    collection: Collection,
+    request: FindAndModifyRequest,
+    record: Record | None,
+    driver: UpdateDriver | None,
+    projection: Projection | None,
+) -> Reply | None:
+    """The reply where the filter is {_id: value} and this is its record; None if there is more to it than that.
+
+    Nothing is to be sorted then, so `sort` is not even looked at, as in MongoDB.
+    """
+    if projection is not None and projection.needs_positional:
+        return None
+    try:
+        if driver is None:
+            if record is None:
+                return {"lastErrorObject": {"n": 0}, "value": None}
+            delete_batch(op, collection, [record])
+            op.service.metrics.documents["deleted"] += 1
+            value = record[1] if projection is None else projection.apply(record[1], None)
+            return {"lastErrorObject": {"n": 1}, "value": value}
+        result = UpdateResult()
+        if record is None:
+            return None if request.upsert else _reply(result, request.new, None, projection)
+        if driver.needs_positional:
+            return None
+        apply_update(op, collection, None, record, driver, result)
+    except WriteConflict:
+        return None
+    return _reply(result, request.new, None, projection)
+
+
+def _update(
+    op: OperationContext,
+    request: FindAndModifyRequest,
+    selection: Selection,
+    driver: UpdateDriver,
+    projection: Projection | None,
+    context: ParseContext,
+) -> Steps[Reply]:
+    result = yield from update_one(op, selection, driver)
+    if not result.matched and request.upsert:
+        result = yield from upsert_or_update(op, request.collection, selection, driver, context)
+    return _reply(result, request.new, selection.match, projection)
 
 
 def _remove(op: OperationContext, selection: Selection, projection: Projection | None) -> Steps[Reply]:
@@ -111,7 +161,7 @@ def _remove(op: OperationContext, selection: Selection, projection: Projection |
     return {"lastErrorObject": {"n": 1}, "value": _projected(document, selection.match, projection)}
 
 
-def _reply(result: UpdateResult, new: bool, match: MatchExpression, projection: Projection | None) -> Reply:
+def _reply(result: UpdateResult, new: bool, match: MatchExpression | None, projection: Projection | None) -> Reply:
     last: dict[str, Value] = {
         "n": 1 if result.matched else 0,
         "updatedExisting": result.matched > 0 and result.upserted_id is MISSING,
@@ -123,11 +173,11 @@ def _reply(result: UpdateResult, new: bool, match: MatchExpression, projection: 
     return {"lastErrorObject": last, "value": value}
 
 
-def _projected(document: bytes, match: MatchExpression, projection: Projection | None) -> bytes:
+def _projected(document: bytes, match: MatchExpression | None, projection: Projection | None) -> bytes:
     if projection is None:
         return document
     details: MatchDetails | None = None
-    if projection.needs_positional:
+    if match is not None and projection.needs_positional:
         details = MatchDetails()
         match.matches_positional(document, details)
     return projection.apply(document, details)

@@ -9,23 +9,28 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
-    ANY,
     ARRAY_FIELD,
     BOOL_FIELD,
     COLLECTION,
+    COUNT_LIMIT,
     DOCUMENT_FIELD,
+    GIVEN_BOOL,
+    GIVEN_DOCUMENT,
     HINT,
     IGNORED,
-    INTEGER,
     ONE,
+    PIPELINE,
+    TEXT,
     UNSUPPORTED,
     WHOLE,
     Field,
+    clamped_integer,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_raw, encode_value
 from mongottl.document.path import FieldPath, values_at
-from mongottl.document.types import MISSING, Int64, Value
+from mongottl.document.types import MISSING, Decimal128, Int64, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
@@ -45,6 +50,8 @@ from mongottl.ttl.policy import NO_TTL, is_expired
 
 MAX_DISTINCT_BYTES: Final = 16 * 1024 * 1024
 CURSOR_IN_USE: Final = 12051
+NUL_IN_KEY: Final = 31032
+_RUNTIME_CONSTANTS: Final = ("NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR", "USER_ROLES")
 
 
 class FindRequest(NamedTuple):
@@ -61,8 +68,8 @@ class FindRequest(NamedTuple):
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     no_cursor_timeout: Annotated[bool, Field("noCursorTimeout", BOOL_FIELD)] = False
     allow_disk_use: Annotated[bool, Field("allowDiskUse", BOOL_FIELD)] = True
-    allow_partial_results: Annotated[Value, Field("allowPartialResults", IGNORED)] = None
-    oplog_replay: Annotated[Value, Field("oplogReplay", IGNORED)] = None
+    allow_partial_results: Annotated[bool, Field("allowPartialResults", BOOL_FIELD)] = False
+    oplog_replay: Annotated[bool, Field("oplogReplay", BOOL_FIELD)] = False
     tailable: Annotated[bool, Field("tailable", BOOL_FIELD)] = False
     await_data: Annotated[bool, Field("awaitData", BOOL_FIELD)] = False
     return_key: Annotated[bool, Field("returnKey", BOOL_FIELD)] = False
@@ -136,14 +143,28 @@ def context_of(op: OperationContext, collection: str, let: bytes = EMPTY_DOCUMEN
 
 
 def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
-    """The values of a command's `let`: expressions that may not look at a document."""
+    """The values of a command's `let`: expressions over those before them that may not look at a document.
+
+    4738901 for the name of a system variable, 51144 for the use of one, 4890500 for a field of the document.
+    """
     from mongottl.query.expr import EvaluationContext, parse_expression
     from mongottl.query.expr.path import check_user_name
 
     values: dict[str, Value] = {}
+    earlier = ParseContext(context.now_ms, values, context.namespace)
+    earlier.runtime_constants = False
     for name, value in fields(let):
+        if name in _RUNTIME_CONSTANTS:
+            raise CommandError(4738901, f"Attempt to set internal constant: {name}")
         check_user_name(name)
-        values[name] = parse_expression(value, context).evaluate(EvaluationContext())
+        expression = parse_expression(value, earlier)
+        if expression.dependencies() != set():
+            raise CommandError(
+                4890500,
+                "Command let Expression tried to access a field, but this is not allowed because command let"
+                " expressions run before the query examines any documents.",
+            )
+        values[name] = expression.evaluate(EvaluationContext())
     return values
 
 
@@ -164,9 +185,10 @@ def natural_order(document: bytes) -> int:
         if name == "$natural":
             if len(fields(document)) > 1:
                 raise CommandError(ErrorCode.BadValue, "$natural sort cannot be set with other fields")
-            if not isinstance(value, (int, float)) or value not in (1, -1):
-                raise CommandError(ErrorCode.BadValue, "$natural sort must be 1 or -1")
-            return int(value)
+            for direction in (1, -1):
+                if is_number(value) and compare_values(value, direction) == 0:
+                    return direction
+            raise CommandError(ErrorCode.BadValue, "$natural sort must be 1 or -1")
     return 0
 
 
@@ -175,10 +197,11 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     if request.tailable or request.await_data:
         if request.await_data and not request.tailable:
             raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
-        raise CommandError(
-            ErrorCode.BadValue,
-            "error processing query: tailable cursor requested on non capped collection",
-        )
+        if collection is not None:
+            raise CommandError(
+                ErrorCode.BadValue,
+                "error processing query: tailable cursor requested on non capped collection",
+            )
     for option, given in (("returnKey", request.return_key), ("showRecordId", request.show_record_id)):
         if given:
             raise CommandError(ErrorCode.CommandNotSupported, f"The option 'find.{option}' is not supported yet")
@@ -207,6 +230,9 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     return (yield from first_reply(op, cursor, batch_size, keep=not request.single_batch))
 
 
+_NOT_YOURS: Final = "Cannot run getMore on cursor"
+
+
 class GetMoreRequest(NamedTuple):
     cursor_id: Annotated[Value, Field("getMore", ONE)]
     collection: Annotated[str, Field("collection", COLLECTION)]
@@ -217,7 +243,10 @@ class GetMoreRequest(NamedTuple):
 
 @command("getMore", GetMoreRequest, help="Returns the next documents of a cursor.", counter="getmore")
 def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
-    """CursorNotFound (43) for a cursor that is unknown, closed or of another namespace or session (13)."""
+    """CursorNotFound (43) for a cursor that is unknown or closed, QueryPlanKilled (175) where its collection is gone.
+
+    Unauthorized (13) with another namespace, 50736 to 50738 in another session, 12051 while another getMore uses it.
+    """
     cursor_id = request.cursor_id
     if not isinstance(cursor_id, Int64):
         raise CommandError(
@@ -232,11 +261,14 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
             f" {cursor.namespace}",
         )
     if cursor.session_key != op.session_key:
-        raise CommandError(
-            50736 if cursor.session_key is None else 50737,
-            f"Cannot run getMore on cursor {int(cursor_id)}, which was created in another session or in none",
-        )
-    if op.deadline_s > 0:
+        if cursor.session_key is None:
+            raise CommandError(
+                50736, f"{_NOT_YOURS} {int(cursor_id)}, which was not created in a session, in a session"
+            )
+        if op.session_key is None:
+            raise CommandError(50737, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a session, without an lsid")
+        raise CommandError(50738, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a different session")
+    if op.has_max_time:
         raise CommandError(ErrorCode.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
     if cursor.in_use:
         raise CommandError(CURSOR_IN_USE, f"cursor id {int(cursor_id)} is already in use")
@@ -245,6 +277,9 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
 
 def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> Steps[Reply]:
     registry = op.service.cursors
+    if cursor.why_dead:
+        registry.close(cursor)
+        cursor.check_alive()
     cursor.in_use = True
     try:
         page = yield from cursor.next_page(op, batch_size)
@@ -269,20 +304,22 @@ class KillCursorsRequest(NamedTuple):
 
 @command("killCursors", KillCursorsRequest, help="Closes cursors.")
 def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
-    """Which cursors were closed and which are unknown; an empty list is refused as mongod does."""
-    if not request.cursors:
-        raise CommandError(ErrorCode.BadValue, "Must specify at least one cursor id in: killCursors")
+    """Which cursors were closed and which are unknown. A cursor is known by its id alone; null is passed over."""
     killed: list[Value] = []
     not_found: list[Value] = []
-    namespace = f"{op.database}.{request.collection}"
+    check_collection_name(op.database, request.collection)
     for place, cursor_id in enumerate(request.cursors):
-        if not isinstance(cursor_id, Int64):
+        if cursor_id is not None and not isinstance(cursor_id, Int64):
             raise CommandError(
                 ErrorCode.TypeMismatch,
-                f"BSON field 'killCursors.cursors.{place}' is the wrong type, expected type 'long'",
+                f"BSON field 'killCursors.cursors.{place}' is the wrong type '{type_name(type_code_of(cursor_id))}',"
+                " expected type 'long'",
             )
+    for cursor_id in request.cursors:
+        if not isinstance(cursor_id, Int64):
+            continue
         cursor = op.service.cursors.find(int(cursor_id))
-        if cursor is None or cursor.namespace != namespace:
+        if cursor is None:
             not_found.append(cursor_id)
             continue
         op.service.cursors.close(cursor)
@@ -293,7 +330,7 @@ def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
 class CountRequest(NamedTuple):
     collection: Annotated[str, Field("count", COLLECTION)]
     query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    limit: Annotated[int, Field("limit", INTEGER)] = 0
+    limit: Annotated[int, Field("limit", COUNT_LIMIT)] = 0
     skip: Annotated[int, Field("skip", WHOLE)] = 0
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
@@ -315,7 +352,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
 
 class DistinctRequest(NamedTuple):
     collection: Annotated[str, Field("distinct", COLLECTION)]
-    key: Annotated[Value, Field("key", ANY)]
+    key: Annotated[str, Field("key", TEXT)]
     query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
@@ -327,12 +364,8 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     check_collation(request.collation)
-    if not isinstance(request.key, str):
-        raise CommandError(
-            ErrorCode.TypeMismatch, "BSON field 'distinct.key' is the wrong type, expected type 'string'"
-        )
-    if request.key == "" or "\0" in request.key:
-        raise CommandError(31032 if request.key else 40352, "FieldPath cannot be constructed with empty string")
+    if "\0" in request.key:
+        raise CommandError(NUL_IN_KEY, "The 'key' of a distinct command must not contain a null byte")
     collection = op.catalog.lookup(op.database, request.collection)
     match = parse_match(request.query, context_of(op, request.collection))
     stage = plan_query(op, collection, match, hint=request.hint).open()
@@ -359,20 +392,23 @@ def _collect_distinct(op: OperationContext, stage: PlanStage, key: str) -> Steps
 
 class AggregateRequest(NamedTuple):
     collection: Annotated[Value, Field("aggregate", ONE)]
-    pipeline: Annotated[list[Value], Field("pipeline", ARRAY_FIELD)]
-    cursor: Annotated[bytes | None, Field("cursor", DOCUMENT_FIELD)] = None
-    explain: Annotated[bool, Field("explain", BOOL_FIELD)] = False
-    allow_disk_use: Annotated[bool, Field("allowDiskUse", BOOL_FIELD)] = True
+    pipeline: Annotated[list[Value], Field("pipeline", PIPELINE)]
+    cursor: Annotated[bytes | None, Field("cursor", GIVEN_DOCUMENT)] = None
+    explain: Annotated[bool, Field("explain", GIVEN_BOOL)] = False
+    allow_disk_use: Annotated[bool, Field("allowDiskUse", GIVEN_BOOL)] = True
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
     let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bypass: Annotated[Value, Field("bypassDocumentValidation", IGNORED)] = None
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
 
 
 @command("aggregate", AggregateRequest, help="Runs an aggregation pipeline.")
 def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`, as mongod."""
     check_database_name(op.database)
+    batch_size = _cursor_batch_size(request.cursor)
+    if request.explain and op.has_write_concern:
+        raise CommandError(ErrorCode.FailedToParse, "Aggregation explain does not support the 'writeConcern' option")
     if request.cursor is None and not request.explain:
         raise CommandError(
             ErrorCode.FailedToParse, "The 'cursor' option is required, except for aggregate with the explain argument"
@@ -386,8 +422,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         from mongottl.commands.explain import explain_aggregate
 
         return (yield from explain_aggregate(op, collection, specs, request, "queryPlanner", {"aggregate": name}))
-    batch_size = _cursor_batch_size(request.cursor)
-    plan = plan_aggregation(op, collection, specs, request.hint)
+    plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use)
     cursor = ClientCursor(
         f"{op.database}.{name}",
         plan.open(op, request.allow_disk_use),
@@ -417,9 +452,17 @@ def _cursor_batch_size(cursor: bytes | None) -> int:
     for name, value in fields(cursor):
         if name != "batchSize":
             raise CommandError(40415, f"BSON field 'cursor.{name}' is an unknown field.")
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise CommandError(ErrorCode.TypeMismatch, "cursor.batchSize field must be a number")
-        if value < 0:
-            raise CommandError(51024, f"BSON field 'batchSize' value must be >= 0, actual value '{int(value)}'")
-        batch_size = int(value)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"BSON field 'cursor.batchSize' is the wrong type '{type_name(type_code_of(value))}',"
+                " expected types '[long, int, decimal, double]'",
+            )
+        batch_size = clamped_integer(value)
+        if batch_size < 0:
+            raise CommandError(
+                ErrorCode.BadValue, f"BSON field 'batchSize' value must be >= 0, actual value '{batch_size}'"
+            )
     return batch_size

@@ -45,12 +45,19 @@ WHOLE_KIND: Final = 5  # a number >= 0, integral
 INTEGER_KIND: Final = 6  # an integral number
 ARRAY_KIND: Final = 7  # list of decoded values
 DOCUMENTS_KIND: Final = 8  # list of raw documents; also from a document sequence
-HINT_KIND: Final = 9  # document or string
 IGNORED_KIND: Final = 10  # known to mongod, without meaning here
-PIPELINE_OR_DOCUMENT_KIND: Final = 11  # raw document, or list
 ONE_KIND: Final = 12  # the command's own name where it names no collection: any value
 UNSUPPORTED_KIND: Final = 13  # known to mongod, refused by name
 NUMBER_KIND: Final = 14  # any number, decoded
+STRICT_BOOL_KIND: Final = 15  # bool alone
+# From here on null is a wrong type too, where elsewhere it counts as an absent field.
+_FIRST_WITHOUT_NULL: Final = 20
+HINT_KIND: Final = 20  # document or string
+PIPELINE_OR_DOCUMENT_KIND: Final = 21  # raw document, or list
+GIVEN_BOOL_KIND: Final = 22
+GIVEN_DOCUMENT_KIND: Final = 23
+PIPELINE_KIND: Final = 24  # list of raw documents
+COUNT_LIMIT_KIND: Final = 25  # an integral number of either sign
 
 _EXPECTED: Final = {
     COLLECTION_KIND: "string",
@@ -62,8 +69,9 @@ _EXPECTED: Final = {
     NUMBER_KIND: "[long, int, decimal, double]",
     ARRAY_KIND: "array",
     DOCUMENTS_KIND: "array",
-    HINT_KIND: "[string, object]",
-    PIPELINE_OR_DOCUMENT_KIND: "[object, array]",
+    STRICT_BOOL_KIND: "bool",
+    GIVEN_BOOL_KIND: "bool",
+    GIVEN_DOCUMENT_KIND: "object",
 }
 
 
@@ -89,6 +97,11 @@ PIPELINE_OR_DOCUMENT: Final = PIPELINE_OR_DOCUMENT_KIND
 ONE: Final = ONE_KIND
 UNSUPPORTED: Final = UNSUPPORTED_KIND
 ANY: Final = ANY_KIND
+STRICT_BOOL: Final = STRICT_BOOL_KIND
+GIVEN_BOOL: Final = GIVEN_BOOL_KIND
+GIVEN_DOCUMENT: Final = GIVEN_DOCUMENT_KIND
+PIPELINE: Final = PIPELINE_KIND
+COUNT_LIMIT: Final = COUNT_LIMIT_KIND
 
 
 class GenericArguments:
@@ -100,7 +113,7 @@ class GenericArguments:
         self.txn_number: int | None = None
         self.autocommit: bool | None = None
         self.start_transaction = False
-        self.max_time_ms = 0
+        self.max_time_ms = -1  # -1 if it was not given
         self.comment: Value = MISSING
         self.read_concern: bytes | None = None
         self.write_concern: bytes | None = None
@@ -258,7 +271,7 @@ class RequestParser:
             generic.api_deprecation_errors = body[cursor.value] != 0
 
     def _max_time_ms(self, body: bytes, cursor: ElementCursor) -> int:
-        number = self._integral(cursor, cursor.decoded())
+        number = self._exact(cursor)
         if number < 0 or number > 2**31 - 1:
             raise CommandError(
                 ErrorCode.BadValue,
@@ -289,14 +302,16 @@ class RequestParser:
             return read_string(body, cursor.value)
         if kind == ONE_KIND:
             return cursor.decoded()
-        if kind == IGNORED_KIND or type_code == NULL or type_code == UNDEFINED:
+        if kind == IGNORED_KIND or ((type_code == NULL or type_code == UNDEFINED) and kind < _FIRST_WITHOUT_NULL):
             return cursor.decoded() if kind == ANY_KIND else MISSING
         if kind == DOCUMENT_KIND and type_code == DOCUMENT:
             return read_embedded(body, cursor.value)
         if kind == WHOLE_KIND or kind == INTEGER_KIND:
             number = self._integral(cursor, cursor.decoded())
             if number < 0 and kind == WHOLE_KIND:
-                raise CommandError(51024, f"BSON field '{cursor.name()}' value must be >= 0, actual value '{number}'")
+                raise CommandError(
+                    ErrorCode.BadValue, f"BSON field '{cursor.name()}' value must be >= 0, actual value '{number}'"
+                )
             return number
         if kind == BOOL_KIND:
             if type_code == BOOL:
@@ -310,10 +325,23 @@ class RequestParser:
             return self._documents(body, cursor)
         elif kind == ARRAY_KIND and type_code == ARRAY:
             return cursor.decoded()
-        elif kind == HINT_KIND and (type_code == STRING or type_code == DOCUMENT):
-            return cursor.decoded()
-        elif kind == PIPELINE_OR_DOCUMENT_KIND and (type_code == DOCUMENT or type_code == ARRAY):
-            return cursor.decoded()
+        elif kind == STRICT_BOOL_KIND or kind == GIVEN_BOOL_KIND:
+            if type_code == BOOL:
+                return body[cursor.value] != 0
+        elif kind == HINT_KIND:
+            if type_code == STRING or type_code == DOCUMENT:
+                return cursor.decoded()
+            raise CommandError(ErrorCode.FailedToParse, "Hint must be a string or an object")
+        elif kind == PIPELINE_OR_DOCUMENT_KIND:
+            if type_code == DOCUMENT or type_code == ARRAY:
+                return cursor.decoded()
+            raise CommandError(ErrorCode.FailedToParse, "Update argument must be either an object or an array")
+        elif kind == GIVEN_DOCUMENT_KIND and type_code == DOCUMENT:
+            return read_embedded(body, cursor.value)
+        elif kind == PIPELINE_KIND:
+            return self._pipeline(cursor)
+        elif kind == COUNT_LIMIT_KIND:
+            return self._count_limit(cursor)
         elif kind == NUMBER_KIND and type_code in (INT32, INT64, DOUBLE, DECIMAL128):
             return cursor.decoded()
         elif kind == ANY_KIND:
@@ -325,19 +353,40 @@ class RequestParser:
         raise self._wrong_type(cursor, _EXPECTED[kind])
 
     def _integral(self, cursor: ElementCursor, value: Value) -> int:
-        """A number as an int, truncated as mongod does it. TypeMismatch for what is no number."""
+        """A number as an int. TypeMismatch for what is no number."""
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
             raise self._wrong_type(cursor, "[long, int, decimal, double]")
-        if isinstance(value, int):
-            return int(value)
-        decimal = value.to_decimal() if isinstance(value, Decimal128) else value
-        if decimal != decimal:
-            return 0
-        if decimal >= 2**63:
-            return 2**63 - 1
-        if decimal <= -(2**63):
-            return -(2**63)
-        return int(decimal)
+        return clamped_integer(value)
+
+    def _exact(self, cursor: ElementCursor) -> int:
+        """A number without a fractional part. TypeMismatch for what is no number, FailedToParse (9) for the others."""
+        value = cursor.decoded()
+        number = self._integral(cursor, value)
+        if isinstance(value, Decimal128):
+            decimal = value.to_decimal()
+            exact = not decimal.is_nan() and decimal == number
+        else:
+            exact = value == number
+        if not exact:
+            raise CommandError(ErrorCode.FailedToParse, f"Expected an integer: {cursor.name()}: {value}")
+        return number
+
+    def _count_limit(self, cursor: ElementCursor) -> int:
+        if cursor.type_code not in (INT32, INT64, DOUBLE, DECIMAL128):
+            raise CommandError(ErrorCode.BadValue, "limit value is not a valid number")
+        number = self._exact(cursor)
+        if number == -(2**63):
+            raise CommandError(ErrorCode.BadValue, "limit value for count cannot be min long")
+        return number
+
+    def _pipeline(self, cursor: ElementCursor) -> Value:
+        value = cursor.decoded()
+        if not isinstance(value, list):
+            raise CommandError(ErrorCode.TypeMismatch, "A pipeline must be an array of objects")
+        for stage in value:
+            if not isinstance(stage, bytes):
+                raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
+        return value
 
     def _documents(self, body: bytes, cursor: ElementCursor) -> list[Value]:
         documents: list[Value] = []
@@ -351,6 +400,24 @@ class RequestParser:
                 )
             documents.append(read_embedded(body, elements.value))
         return documents
+
+
+def clamped_integer(value: int | float | Decimal128) -> int:
+    """A number as an int64: doubles are truncated, decimals rounded half to even, NaN is 0, the rest is clamped."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Decimal128):
+        decimal = value.to_decimal()
+        if decimal.is_nan():
+            return 0
+        return round(decimal) if abs(decimal) < 2**63 else _clamped(decimal > 0)
+    if value != value:
+        return 0
+    return int(value) if abs(value) < 2**63 else _clamped(value > 0)
+
+
+def _clamped(positive: bool) -> int:
+    return 2**63 - 1 if positive else -(2**63)
 
 
 def session_key(lsid: bytes) -> bytes:

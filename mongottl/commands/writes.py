@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
-from mongottl.commands.reads import check_collation, context_of, natural_order
+from mongottl.commands.reads import check_collation, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
@@ -20,41 +20,48 @@ from mongottl.commands.request import (
     IGNORED,
     NUMBER,
     PIPELINE_OR_DOCUMENT,
+    STRICT_BOOL,
     UNSUPPORTED,
     Field,
     RequestParser,
     parser_for,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.types import MISSING, Int64, Value
+from mongottl.document.keystring import encode_raw
+from mongottl.document.types import MISSING, Int64, Value, type_code_of, type_name
 from mongottl.document.walk import is_empty
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.modifying import (
     Selection,
     UpdateResult,
+    apply_update,
     delete_many,
     delete_one,
     update_many,
     update_one,
     upsert,
 )
-from mongottl.exec.writes import insert_batch, insert_document, prepare_document
-from mongottl.query.match import parse_match
+from mongottl.exec.writes import delete_batch, insert_batch, insert_document, prepare_document
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match, simple_id_filter
 from mongottl.query.sort import SortPattern, parse_sort
-from mongottl.query.update import parse_update
-from mongottl.storage.interface import DuplicateKey
+from mongottl.query.update import UpdateDriver, parse_update
+from mongottl.storage.interface import DuplicateKey, WriteConflict
 
 # Documents of one unit of work; between two of them other clients run.
 INSERT_CHUNK: Final = 500
+# Of error messages in one reply.
+MAX_ERROR_BYTES: Final = 1024 * 1024
 
 
 class InsertRequest(NamedTuple):
     collection: Annotated[str, Field("insert", COLLECTION)]
     documents: Annotated[list[bytes], Field("documents", DOCUMENTS)]
-    ordered: Annotated[bool, Field("ordered", BOOL_FIELD)] = True
-    bypass: Annotated[Value, Field("bypassDocumentValidation", IGNORED)] = None
-    statement_ids: Annotated[Value, Field("stmtIds", IGNORED)] = None
+    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
+    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
+    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
 
 
@@ -63,11 +70,17 @@ class WriteErrors:
 
     def __init__(self) -> None:
         self.entries: list[Value] = []
+        self._size = 0
 
     def add(self, index: int, error: CommandError) -> None:
+        """Past MAX_ERROR_BYTES in all, index and code must do: the reply has to fit a message."""
         entry: dict[str, Value] = {"index": index, "code": error.code}
-        entry.update(error.details)
-        entry["errmsg"] = error.message
+        self._size += len(error.message)
+        if self._size <= MAX_ERROR_BYTES:
+            entry.update(error.details)
+            entry["errmsg"] = error.message
+        else:
+            entry["errmsg"] = ""
         self.entries.append(entry)
 
     def add_to(self, reply: dict[str, Value]) -> dict[str, Value]:
@@ -108,6 +121,8 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
     """Documents without `_id` get an ObjectId. Duplicate keys are writeErrors with code 11000."""
     documents = request.documents
     check_batch(op, len(documents))
+    if request.statement_ids is not None:
+        check_statement_ids(request.statement_ids, len(documents))
     collection = collection_for_write(op, request.collection)
     if len(documents) == 1:
         errors = WriteErrors()
@@ -169,8 +184,8 @@ def _insert_one_by_one(
 class UpdateStatement(NamedTuple):
     query: Annotated[bytes, Field("q", DOCUMENT_FIELD)]
     update: Annotated[Value, Field("u", PIPELINE_OR_DOCUMENT)]
-    upsert: Annotated[bool, Field("upsert", BOOL_FIELD)] = False
-    multi: Annotated[bool, Field("multi", BOOL_FIELD)] = False
+    upsert: Annotated[bool, Field("upsert", STRICT_BOOL)] = False
+    multi: Annotated[bool, Field("multi", STRICT_BOOL)] = False
     array_filters: Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)] = None
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
@@ -181,10 +196,11 @@ class UpdateStatement(NamedTuple):
 class UpdateRequest(NamedTuple):
     collection: Annotated[str, Field("update", COLLECTION)]
     updates: Annotated[list[bytes], Field("updates", DOCUMENTS)]
-    ordered: Annotated[bool, Field("ordered", BOOL_FIELD)] = True
+    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
     let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bypass: Annotated[Value, Field("bypassDocumentValidation", IGNORED)] = None
-    statement_ids: Annotated[Value, Field("stmtIds", IGNORED)] = None
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
+    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
+    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
 
 
@@ -196,13 +212,44 @@ def _parsed(parser: RequestParser, statement: type[Any], documents: list[bytes])
 
 
 @command("update", UpdateRequest, help="Updates documents.", writes=True, counter="update")
-def update(op: OperationContext, request: UpdateRequest) -> Steps[Reply]:
+def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]:
     """`n` counts matched and upserted documents, `nModified` those that changed."""
     check_batch(op, len(request.updates))
-    check_database_name(op.database)
-    check_new_collection_name(op.database, request.collection)
+    check_statement_ids(request.statement_ids, len(request.updates))
     statements: list[UpdateStatement] = _parsed(UPDATE_STATEMENT, UpdateStatement, request.updates)
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is None:
+        check_database_name(op.database)
+        check_new_collection_name(op.database, request.collection)
+    elif len(statements) == 1:
+        reply = _update_by_id(op, collection, statements[0], request.let)
+        if reply is not None:
+            return reply
     return _run_updates(op, request, statements)
+
+
+def _update_by_id(
+    op: OperationContext, collection: Collection, statement: UpdateStatement, let: bytes
+) -> dict[str, Value] | None:
+    """The reply to a single update of {_id: value}, or None if it takes more than a look into the index on `_id`."""
+    type_code, pos = simple_id_filter(statement.query)
+    if type_code == 0 or statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
+        return None
+    record = find_by_id(op, collection, encode_raw(statement.query, type_code, pos))
+    if record is None:
+        return None
+    errors = WriteErrors()
+    result = UpdateResult()
+    try:
+        driver = parse_update_statement(op, collection.name, statement, context_of(op, collection.name, let))
+        if driver.needs_positional:
+            return None
+        apply_update(op, collection, None, record, driver, result)
+    except CommandError as error:
+        errors.add(0, error)
+    except WriteConflict:
+        return None
+    return errors.add_to({"n": result.matched, "nModified": result.modified})
 
 
 def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement]) -> Steps[Reply]:
@@ -242,15 +289,10 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
     """One statement of `update`."""
     check_collation(statement.collation)
     context = context_of(op, name, let)
-    if not is_empty(statement.constants):
-        if not isinstance(statement.update, list):
-            raise CommandError(51198, "Constant values may only be specified for pipeline updates")
-        context.let = {**context.let, **context_of(op, name, statement.constants).let}
-    filters = check_array_filters(statement.array_filters)
-    driver = parse_update(statement.update, context, filters)
+    driver = parse_update_statement(op, name, statement, context)
     if statement.multi:
-        if driver.kind == "replacement":
-            raise CommandError(ErrorCode.FailedToParse, "multi update is not supported for replacement-style update")
+        if op.txn_number is not None:
+            raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with multi=true")
         if not is_empty(statement.sort):
             raise CommandError(ErrorCode.FailedToParse, "Cannot specify sort with multi=true")
     match = parse_match(statement.query, context)
@@ -258,23 +300,65 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(statement.sort):
         sort = parse_sort(statement.sort)
-    collection = op.catalog.lookup(op.database, name)
-    selection = Selection(collection, match, sort, statement.hint, natural)
-    if collection is not None:
-        if statement.multi:
-            result = yield from update_many(op, selection, driver)
-        else:
-            result = yield from update_one(op, selection, driver)
-        if result.matched:
-            return result
-    if statement.upsert:
-        return upsert(op, collection_for_write(op, name), driver, match, context)
-    return UpdateResult()
+    selection = Selection(op.catalog.lookup(op.database, name), match, sort, statement.hint, natural)
+    if statement.multi:
+        result = yield from update_many(op, selection, driver)
+    else:
+        result = yield from update_one(op, selection, driver)
+    if not result.matched and statement.upsert:
+        return (yield from upsert_or_update(op, name, selection, driver, context))
+    return result
 
 
-def check_array_filters(filters: list[Value] | None) -> list[bytes] | None:
-    if filters is None:
-        return None
+def parse_update_statement(
+    op: OperationContext, name: str, statement: UpdateStatement, context: ParseContext
+) -> UpdateDriver:
+    """What a statement's `u`, `c` and `arrayFilters` do. FailedToParse (9) for a replacement of many documents."""
+    if not is_empty(statement.constants):
+        if not isinstance(statement.update, list):
+            raise CommandError(51198, "Constant values may only be specified for pipeline updates")
+        context.let = {**context.let, **context_of(op, name, statement.constants).let}
+    filters = None if statement.array_filters is None else check_array_filters(statement.array_filters)
+    driver = parse_update(statement.update, context, filters)
+    if statement.multi and driver.kind == "replacement":
+        raise CommandError(ErrorCode.FailedToParse, "multi update is not supported for replacement-style update")
+    return driver
+
+
+def upsert_or_update(
+    op: OperationContext, name: str, selection: Selection, driver: UpdateDriver, context: ParseContext
+) -> Steps[UpdateResult]:
+    """Inserts what an upsert makes; updates instead where another client has just inserted a document that matches."""
+    try:
+        return upsert(op, collection_for_write(op, name), driver, selection.match, context)
+    except DuplicateKeyError:
+        selection.collection = op.catalog.lookup(op.database, name)
+        result = yield from update_one(op, selection, driver)
+        if not result.matched:
+            raise
+        return result
+
+
+def check_statement_ids(ids: list[Value] | None, size: int) -> None:
+    """One for each statement of a retryable batch. InvalidLength (16) where their number differs."""
+    if ids is None:
+        return
+    if len(ids) != size:
+        raise CommandError(
+            ErrorCode.InvalidLength,
+            f"Number of statement ids must match the number of batch entries. Got {len(ids)} statement ids but {size}"
+            " operations.",
+        )
+    for place, value in enumerate(ids):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"BSON field 'stmtIds.{place}' is the wrong type '{type_name(type_code_of(value))}',"
+                " expected type 'int'",
+            )
+
+
+def check_array_filters(filters: list[Value]) -> list[bytes]:
     checked: list[bytes] = []
     for place, item in enumerate(filters):
         if not isinstance(item, bytes):
@@ -296,9 +380,10 @@ class DeleteStatement(NamedTuple):
 class DeleteRequest(NamedTuple):
     collection: Annotated[str, Field("delete", COLLECTION)]
     deletes: Annotated[list[bytes], Field("deletes", DOCUMENTS)]
-    ordered: Annotated[bool, Field("ordered", BOOL_FIELD)] = True
+    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
     let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    statement_ids: Annotated[Value, Field("stmtIds", IGNORED)] = None
+    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
+    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
 
 
@@ -306,12 +391,36 @@ DELETE_STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStat
 
 
 @command("delete", DeleteRequest, help="Deletes documents.", writes=True, counter="delete")
-def delete(op: OperationContext, request: DeleteRequest) -> Steps[Reply]:
+def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]:
+    """`n` counts deleted documents."""
     check_batch(op, len(request.deletes))
-    check_database_name(op.database)
-    check_new_collection_name(op.database, request.collection)
+    check_statement_ids(request.statement_ids, len(request.deletes))
     statements: list[DeleteStatement] = _parsed(DELETE_STATEMENT, DeleteStatement, request.deletes)
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is None:
+        check_database_name(op.database)
+        check_new_collection_name(op.database, request.collection)
+    elif len(statements) == 1:
+        reply = _delete_by_id(op, collection, statements[0])
+        if reply is not None:
+            return reply
     return _run_deletes(op, request, statements)
+
+
+def _delete_by_id(op: OperationContext, collection: Collection, statement: DeleteStatement) -> dict[str, Value] | None:
+    """The reply to a single delete of {_id: value}, or None if it takes more than a look into the index on `_id`."""
+    type_code, pos = simple_id_filter(statement.query)
+    if type_code == 0 or statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
+        return None
+    record = find_by_id(op, collection, encode_raw(statement.query, type_code, pos))
+    if record is None:
+        return {"n": 0}
+    try:
+        delete_batch(op, collection, [record])
+    except WriteConflict:
+        return None
+    op.service.metrics.documents["deleted"] += 1
+    return {"n": 1}
 
 
 def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement]) -> Steps[Reply]:
@@ -337,6 +446,8 @@ def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let:
         raise CommandError(
             ErrorCode.FailedToParse, f"The limit field in delete objects must be 0 or 1. Got {statement.limit}"
         )
+    if statement.limit == 0 and op.txn_number is not None:
+        raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
     match = parse_match(statement.query, context_of(op, name, let))
     selection = Selection(op.catalog.lookup(op.database, name), match, None, statement.hint)
     if statement.limit == 1:

@@ -67,7 +67,11 @@ class AggregationPlan:
 
 
 def plan_aggregation(
-    op: OperationContext, collection: Collection | None, specs: list[StageSpec], hint: Value = MISSING
+    op: OperationContext,
+    collection: Collection | None,
+    specs: list[StageSpec],
+    hint: Value = MISSING,
+    allow_disk_use: bool = True,
 ) -> AggregationPlan:
     """Gives the leading `$match`, `$sort`, `$skip` and `$limit` to the planner."""
     match: MatchExpression = parse_match(EMPTY_DOCUMENT, ParseContext())
@@ -88,5 +92,7 @@ def plan_aggregation(
         if taken < len(specs) and isinstance(spec := specs[taken], LimitSpec):
             limit = spec.count
             taken += 1
-    plan = plan_query(op, collection, match, sort=sort, skip=skip, limit=limit, hint=hint)
+    plan = plan_query(
+        op, collection, match, sort=sort, skip=skip, limit=limit, hint=hint, allow_disk_use=allow_disk_use
+    )
     return AggregationPlan(plan, match, specs[taken:])

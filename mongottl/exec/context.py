@@ -96,6 +96,7 @@ class OperationContext:
     now_ms: the one instant that `_ts`, `$$NOW`, ObjectIds and expiry of this command use.
     session_key: the bytes of the logical session's id, or None. txn_number: of a retryable write, or None.
     deadline_s: elapsed time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
+    has_max_time, has_write_concern: whether the command came with a `maxTimeMS` or `writeConcern` at all.
     """
 
     def __init__(self, service: ServiceContext, client: ClientInfo, database: str) -> None:
@@ -108,12 +109,16 @@ class OperationContext:
         self.session_key: bytes | None = None
         self.txn_number: int | None = None
         self.deadline_s = 0.0
+        self.has_max_time = False
+        self.has_write_concern = False
         self.comment: Value = None
         # Names of further fields, of commands that take any (getParameter).
         self.extra_fields: list[str] = []
         self.killed = False
 
     def set_max_time_ms(self, max_time_ms: int) -> None:
+        """0 is no limit, but was given all the same."""
+        self.has_max_time = True
         if max_time_ms > 0:
             self.deadline_s = self.service.clock.monotonic_s() + max_time_ms / MS_PER_S
 

@@ -76,7 +76,7 @@ class ClientCursor:
     """An open cursor of a client.
 
     cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
-    in_use: a command is pulling from it right now.
+    in_use: a command is pulling from it right now. why_dead: what took its data away, for the next getMore to tell.
     """
 
     def __init__(self, namespace: str, source: PageSource, session_key: bytes | None, now_s: float) -> None:
@@ -89,6 +89,14 @@ class ClientCursor:
         self.last_used_s = now_s
         self.in_use = False
         self.killed = False
+        self.why_dead = ""
+
+    def check_alive(self) -> None:
+        """QueryPlanKilled (175) if its collection is gone, CursorKilled (237) if somebody closed it while in use."""
+        if self.why_dead:
+            raise CommandError(ErrorCode.QueryPlanKilled, self.why_dead)
+        if self.killed:
+            raise CommandError(ErrorCode.CursorKilled, f"cursor id {self.cursor_id} was killed while in use")
 
     def next_page(self, op: "OperationContext", wanted: int) -> "Steps[list[bytes]]":
         """The next page: `wanted` documents (0: no such bound) or as many as fit 16 MiB, at least one."""
@@ -101,18 +109,22 @@ class ClientCursor:
                 return page.documents
             op.check_interrupt()
             yield None
-            if self.killed:
-                raise CommandError(ErrorCode.CursorNotFound, f"cursor id {self.cursor_id} was killed")
+            self.check_alive()
 
     def close(self) -> None:
         self.source.close()
 
 
 class CursorRegistry:
-    """The open cursors of a server, by id."""
+    """The open cursors of a server, by id.
+
+    A cursor whose collection is gone holds nothing and does not count as open, but is remembered until its next
+    getMore or its timeout, because MongoDB tells a dropped collection (175) from a cursor that it never heard of (43).
+    """
 
     def __init__(self) -> None:
         self._cursors: dict[int, ClientCursor] = {}
+        self._dead: dict[int, ClientCursor] = {}
         self.opened_total = 0
         self.timed_out_total = 0
 
@@ -123,7 +135,7 @@ class CursorRegistry:
         """Gives the cursor an id that cannot be guessed, and keeps it."""
         while True:
             cursor_id = int.from_bytes(os.urandom(8), "little") >> 1
-            if cursor_id != 0 and cursor_id not in self._cursors:
+            if cursor_id != 0 and self.find(cursor_id) is None:
                 break
         cursor.cursor_id = cursor_id
         self._cursors[cursor_id] = cursor
@@ -131,28 +143,32 @@ class CursorRegistry:
         return cursor_id
 
     def get(self, cursor_id: int) -> ClientCursor:
-        """The cursor. CursorNotFound (43) if there is none of this id."""
-        cursor = self._cursors.get(cursor_id)
+        """The cursor, dead or alive. CursorNotFound (43) if there is none of this id."""
+        cursor = self.find(cursor_id)
         if cursor is None:
             raise CommandError(ErrorCode.CursorNotFound, f"cursor id {cursor_id} not found")
         return cursor
 
     def find(self, cursor_id: int) -> ClientCursor | None:
-        return self._cursors.get(cursor_id)
+        cursor = self._cursors.get(cursor_id)
+        return self._dead.get(cursor_id) if cursor is None else cursor
 
     def close(self, cursor: ClientCursor) -> None:
         """Forgets the cursor and lets go of what it holds."""
         self._cursors.pop(cursor.cursor_id, None)
+        self._dead.pop(cursor.cursor_id, None)
         cursor.killed = True
         cursor.close()
 
-    def close_where_namespace(self, namespace: str) -> None:
-        """Closes the cursors of a collection that is going away."""
+    def close_where_namespace(self, namespace: str, why: str = "collection dropped") -> None:
+        """Takes away the data of the cursors of a collection that is going away."""
         for cursor in [c for c in self._cursors.values() if c.namespace == namespace]:
             self.close(cursor)
+            cursor.why_dead = f"{why}: {namespace}"
+            self._dead[cursor.cursor_id] = cursor
 
     def close_where_session(self, session_key: bytes) -> None:
-        for cursor in [c for c in self._cursors.values() if c.session_key == session_key]:
+        for cursor in [c for c in [*self._cursors.values(), *self._dead.values()] if c.session_key == session_key]:
             self.close(cursor)
 
     def close_idle(self, before_s: float) -> None:
@@ -161,7 +177,9 @@ class CursorRegistry:
         for cursor in idle:
             self.close(cursor)
             self.timed_out_total += 1
+        for cursor in [c for c in self._dead.values() if c.last_used_s < before_s]:
+            self.close(cursor)
 
     def close_all(self) -> None:
-        for cursor in list(self._cursors.values()):
+        for cursor in [*self._cursors.values(), *self._dead.values()]:
             self.close(cursor)

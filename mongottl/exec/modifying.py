@@ -5,14 +5,13 @@ updated once, even if the update moves it ahead of the scan (the Halloween probl
 """
 
 from mongottl.catalog.collection import Collection
-from mongottl.document.build import DocumentBuilder
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.planner import plan_query
 from mongottl.exec.stages import PlanStage
-from mongottl.exec.writes import delete_batch, insert_document, prepare_document, update_record, update_records
+from mongottl.exec.writes import check_size, delete_batch, insert_document, update_record, update_records, with_new_id
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchDetails, MatchExpression
 from mongottl.query.sort import SortPattern
@@ -117,12 +116,15 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
 def apply_update(
     op: OperationContext,
     collection: Collection,
-    match: MatchExpression,
+    match: MatchExpression | None,
     record: Record,
     driver: UpdateDriver,
     result: UpdateResult,
 ) -> None:
-    """Updates one record and counts it. An update that changes nothing still restarts the document's lifetime."""
+    """Updates one record and counts it. An update that changes nothing still restarts the document's lifetime.
+
+    match: may be None where the driver needs no positional details.
+    """
     document, modified = updated_document(match, record, driver)
     result.before = record[1]
     result.after = document
@@ -134,9 +136,9 @@ def apply_update(
         op.service.metrics.documents["updated"] += 1
 
 
-def updated_document(match: MatchExpression, record: Record, driver: UpdateDriver) -> tuple[bytes, bool]:
+def updated_document(match: MatchExpression | None, record: Record, driver: UpdateDriver) -> tuple[bytes, bool]:
     details: MatchDetails | None = None
-    if driver.needs_positional:
+    if match is not None and driver.needs_positional:
         details = MatchDetails()
         match.matches_positional(record[1], details)
     outcome = driver.apply(record[1], details, False)
@@ -196,11 +198,8 @@ def upsert(
     document = new_document_for_upsert(driver, match, context)
     type_code, _ = find_field_at(document, 0, b"_id")
     if type_code == 0:
-        builder = DocumentBuilder()
-        builder.append("_id", op.service.object_ids.generate(op.now_s))
-        builder.append_raw_element(document[4:-1])
-        document = builder.finish()
-    document = prepare_document(op, document)
+        document = with_new_id(op, document)
+    check_size(document)
     insert_document(op, collection, document)
     op.service.metrics.documents["inserted"] += 1
     result = UpdateResult()

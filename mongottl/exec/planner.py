@@ -136,8 +136,7 @@ def plan_query(
 
     natural: 1 or -1 for a sort or hint {$natural: ±1}. limit: 0 for none. hint: an index's name or key pattern, or
     {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are.
-    BadValue (2) for a hint that names no usable index, NoQueryExecutionPlans (291) for one that names a partial index
-    which may lack some of the result, FailedToParse (9) for a hint of another type.
+    BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
     if sort is not None and sort.is_empty():
         sort = None
@@ -172,8 +171,9 @@ def natural_direction(hint: Value) -> int:
         pairs = fields(hint)
         if len(pairs) == 1 and pairs[0][0] == "$natural":
             direction = pairs[0][1]
-            if isinstance(direction, (int, float)) and direction in (1, -1):
-                return int(direction)
+            for way in (1, -1):
+                if is_number(direction) and compare_values(direction, way) == 0:
+                    return way
             raise CommandError(ErrorCode.BadValue, "$natural hint must be 1 or -1")
     return 0
 
@@ -219,14 +219,7 @@ def _same_pattern(key: list[tuple[str, Value]], hint: list[tuple[str, Value]]) -
 def _hinted_path(
     collection: Collection, index: IndexEntry, match: MatchExpression, sort: SortPattern | None
 ) -> AccessPath:
-    """A scan of that index, whole if it must be. A sparse one then gives what it holds, as documented."""
-    partial = index.descriptor.partial_match
-    if partial is not None and not implies(match, partial):
-        raise CommandError(
-            ErrorCode.NoQueryExecutionPlans,
-            f"error processing query: ns={collection.namespace}: planner returned error :: caused by :: the hinted"
-            f" index '{index.name}' is partial and may not hold all documents that match",
-        )
+    """A scan of that index, whole if it must be. A sparse or partial one then gives what it holds, as documented."""
     filter = Filter(conjuncts_of(match))
     bounds = bounds_of(index, filter, complete=False)
     if bounds is None:  # a number in a path of a multikey index: the whole of it, in an order of no use

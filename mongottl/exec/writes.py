@@ -14,6 +14,7 @@ from mongottl.document.validate import check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.expiry import arm_record, arm_records, delete_records
+from mongottl.query.update import with_timestamps
 from mongottl.storage.interface import DuplicateKey, NewRecord, Record, WriteConflict, WriteUnitOfWork
 from mongottl.ttl.policy import is_expired, meaningful_ttl_s
 
@@ -22,25 +23,52 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _MAX_CONFLICTS: Final = 100
+_EMPTY_TIMESTAMP: Final = bytes(8)
 
 
 def prepare_document(op: "OperationContext", document: bytes) -> bytes:
-    """A document as it will be stored: with an `_id`, which comes first.
+    """A document that a client inserts, as it will be stored: with an `_id`, which comes first.
 
-    BSONObjectTooLarge (10334) beyond 16 MiB, BadValue (2) or InvalidIdField (53) for an `_id` that cannot be one.
+    Empty timestamps among its root fields become the operation's time. BadValue (2) beyond 16 MiB and for an `_id` that
+    cannot be one or that is there twice, Overflow (15) beyond 100 levels.
     """
-    check_size(document)
+    if len(document) > MAX_DOCUMENT_BYTES:
+        raise WriteError(
+            ErrorCode.BadValue,
+            f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}",
+        )
+    check_depth(document)
+    if b"\x11" in document and _EMPTY_TIMESTAMP in document:
+        document = with_timestamps(document, op.now_ms)
     type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:
-        builder = DocumentBuilder()
-        builder.append("_id", op.service.object_ids.generate(op.now_s))
-        builder.append_raw_element(document[4:-1])
-        return builder.finish()
+        return with_new_id(op, document)
     if type_code != OBJECT_ID:
+        if type_code in (ARRAY, REGEX, UNDEFINED):
+            raise WriteError(ErrorCode.BadValue, f"can't use a value of type {type_name(int(type_code))} for _id")
         check_id(document, int(type_code), int(pos))
+    if document.count(b"_id\0") > 1 and _has_two_ids(document):
+        raise WriteError(ErrorCode.BadValue, "can't have multiple _id fields in one document")
     if document[5:9] == b"_id\0":
         return document
     return _with_id_first(document)
+
+
+def with_new_id(op: "OperationContext", document: bytes) -> bytes:
+    """The document with a new ObjectId as its `_id`."""
+    builder = DocumentBuilder()
+    builder.append("_id", op.service.object_ids.generate(op.now_s))
+    builder.append_raw_element(document[4:-1])
+    return builder.finish()
+
+
+def _has_two_ids(document: bytes) -> bool:
+    cursor = ElementCursor(document, 0)
+    found = 0
+    while cursor.next():
+        if cursor.name_is(b"_id"):
+            found += 1
+    return found > 1
 
 
 def _with_id_first(document: bytes) -> bytes:

@@ -9,12 +9,14 @@ class ParseContext:
     now_ms: the operation's one instant, for `$$NOW` and `$currentDate`; milliseconds since the epoch.
     let: the command's `let` variables, already evaluated: name without `$$` to value.
     namespace: "db.collection" of the command, for messages and for stages that read other collections.
+    runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are there; not while the values of `let` are computed.
     """
 
     def __init__(self, now_ms: int = 0, let: dict[str, Value] | None = None, namespace: str = "") -> None:
         self.now_ms = now_ms
         self.let: dict[str, Value] = {} if let is None else let
         self.namespace = namespace
+        self.runtime_constants = True
 
     @property
     def database(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
-from mongottl.commands.concerns import check_api_version, check_read_concern, check_write_concern
+from mongottl.commands.concerns import WriteConcern, check_api_version, check_read_concern, parse_write_concern
 from mongottl.commands.registry import UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments, session_key
 from mongottl.document.build import encode
@@ -30,6 +30,8 @@ _OK: Final = 1.0
 _HANDSHAKES: Final = ("hello", "isMaster", "ismaster")
 # Commands that only read, or only wait.
 _READERS: Final = ("find", "getMore", "aggregate", "count", "distinct", "explain", *_HANDSHAKES)
+# Writes whose reply says nothing of what became of them under `w: 0`.
+_SILENT_WRITES: Final = ("insert", "update", "delete")
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024 + 16 * 1024
 
@@ -130,13 +132,16 @@ class Dispatcher:
         op = OperationContext(service, client, generic.database)
         op.extra_fields = generic.extra_fields
         op.comment = generic.comment if generic.comment is not MISSING else None
-        if generic.max_time_ms:
+        if generic.max_time_ms >= 0:
             op.set_max_time_ms(generic.max_time_ms)
         if generic.read_concern is not None:
             check_read_concern(spec.name, generic.read_concern)
-        durable = False
+        concern: WriteConcern | None = None
         if generic.write_concern is not None:
-            durable = check_write_concern(spec, generic.write_concern)
+            concern = parse_write_concern(spec, generic.write_concern)
+            op.has_write_concern = True
+            if not (concern.durable or concern.silent or concern.error is not None):
+                concern = None
         if generic.lsid is not None:
             retried = self._enter_session(spec, generic, op)
             if retried is not None:
@@ -147,8 +152,8 @@ class Dispatcher:
             )
         fail_point = service.fail_points.triggered(spec.name, client)
         request = spec.request._make(values)
-        if fail_point is not None or durable:
-            return self._with_extras(spec, op, request, fail_point, durable)
+        if fail_point is not None or concern is not None:
+            return self._with_extras(spec, op, request, fail_point, concern)
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):
             return self._finish_steps(spec, op, outcome)
@@ -178,9 +183,9 @@ class Dispatcher:
         op: OperationContext,
         request: tuple[Value, ...],
         fail_point: FailCommand | None,
-        durable: bool,
+        concern: WriteConcern | None,
     ) -> Steps[bytes]:
-        """A command under a fail point, or with a write concern that wants the journal on disk before the reply."""
+        """A command under a fail point, or with a write concern that has a say in when and what is replied."""
         name = spec.name
         try:
             if fail_point is not None:
@@ -189,8 +194,13 @@ class Dispatcher:
                 fail_point.fail()
             outcome = spec.function(op, request)
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
-            if durable:
-                yield Flush()
+            if concern is not None:
+                if concern.durable:
+                    yield Flush()
+                if concern.silent and name in _SILENT_WRITES:
+                    reply = {"n": 0}
+                if concern.error is not None and isinstance(reply, dict):
+                    reply["writeConcernError"] = concern.error
             if fail_point is not None and isinstance(reply, dict):
                 reply.update(fail_point.reply_additions())
             return self._reply(spec, op, reply)

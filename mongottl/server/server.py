@@ -12,6 +12,7 @@ working on; what still runs after a grace period is cancelled. The data is then 
 
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -39,6 +40,7 @@ ACCEPT_BURST: Final = 64
 DROP_BATCH: Final = 1000
 JANITOR_INTERVAL_S: Final = 60.0
 LISTEN_BACKLOG: Final = 1024
+RECURSION_LIMIT: Final = 10_000
 SESSION_LIFETIME_MS: Final = 30 * 60 * 1000
 
 
@@ -46,6 +48,8 @@ class Server:
     """A running server. uri: what a client connects to. clock: a VirtualClock if test commands are enabled."""
 
     def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine, log: Log) -> None:
+        # A pipeline may have a thousand stages, and each pulls from the one before it.
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
         self.config = config
         self.clock = clock
         self.engine = engine

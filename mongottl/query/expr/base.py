@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
+from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.registry import Registry
 
@@ -131,7 +132,9 @@ class Scope:
         return inner
 
     def system_variable(self, name: str) -> Value:
-        """The operation's own `$$NOW` and the like; UNBOUND for what has no fixed value."""
+        """The operation's own `$$NOW` and the like; UNBOUND for what has no fixed value. 51144 where there is none."""
+        if not self.ctx.runtime_constants and (name == "NOW" or name == "CLUSTER_TIME"):
+            raise CommandError(51144, f"Builtin variable '$${name}' is not available")
         if name == "NOW":
             return Date(self.ctx.now_ms)
         if name == "CLUSTER_TIME":

@@ -18,6 +18,7 @@ from mongottl.query.update.driver import (
     id_first,
     new_document_for_upsert,
     parse_update,
+    with_timestamps,
 )
 from mongottl.query.update.registry import modifiers
 
@@ -33,4 +34,5 @@ __all__ = [
     "parse_update",
     "push",
     "rename",
+    "with_timestamps",
 ]

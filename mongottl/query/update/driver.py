@@ -118,7 +118,7 @@ class ReplacementDriver(UpdateDriver):
 
     def __init__(self, replacement: bytes, now_ms: int) -> None:
         super().__init__("replacement")
-        self.replacement = _with_timestamps(replacement, now_ms)
+        self.replacement = with_timestamps(replacement, now_ms)
 
     def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
         return replace_document(doc, self.replacement, is_insert)
@@ -133,7 +133,7 @@ class PipelineDriver(UpdateDriver):
         return replace_document(doc, self.pipeline.transform(doc), True)
 
 
-def _with_timestamps(replacement: bytes, now_ms: int) -> bytes:
+def with_timestamps(replacement: bytes, now_ms: int) -> bytes:
     """The document with the empty timestamps among its root fields, `_id` excepted, filled in."""
     builder = DocumentBuilder()
     inc = 0
