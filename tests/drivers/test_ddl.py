@@ -208,7 +208,7 @@ def test_dropping_a_collection_ends_its_cursors(client: Client, database: Databa
     database.c.drop()
     with pytest.raises(OperationFailure) as caught:
         list(cursor)
-    assert code_of(caught) == 43
+    assert code_of(caught) == 175
     assert server_status(client)["metrics"]["cursor"]["open"]["total"] == 0
 
 
