@@ -1,0 +1,156 @@
+"""From messages to replies: what becomes of errors, and which requests get several replies. No sockets."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import bson
+import pytest
+from bson import Int64
+
+from mongottl.clock import VirtualClock
+from mongottl.commands import COMMANDS
+from mongottl.config import ServerConfig
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ProtocolError
+from mongottl.exec.client import ClientInfo
+from mongottl.exec.context import OperationContext, ServiceContext, Steps, run_to_end
+from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
+from mongottl.server.log import Log
+from mongottl.storage.interface import EngineUnavailable, open_storage_engine
+from mongottl.wire.messages import OpMsg
+
+
+class Setup:
+    """A dispatcher with everything below it, and a client."""
+
+    def __init__(self) -> None:
+        clock = VirtualClock()
+        config = ServerConfig(enable_test_commands=True)
+        self.engine = open_storage_engine("sqlite", None)
+        self.service = ServiceContext(config, clock, self.engine)
+        self.stream = io.StringIO()
+        self.log = Log(stream=self.stream)
+        self.dispatcher = Dispatcher(self.service, self.log)
+        self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")
+
+    def message(self, command: dict[str, Any]) -> OpMsg:
+        return OpMsg(1, 0, 0, bson.encode({**command, "$db": "test"}), [])
+
+    def run(self, command: dict[str, Any]) -> dict[str, Any]:
+        outcome = self.dispatcher.handle(self.message(command), self.client)
+        return bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome))
+
+
+@pytest.fixture
+def setup() -> Iterator[Setup]:
+    made = Setup()
+    yield made
+    made.engine.close()
+
+
+def answer_with(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
+    """Lets `ping` raise or return something."""
+
+    def function(op: OperationContext, request: tuple[Value, ...]) -> Any:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(COMMANDS["ping"], "function", function)
+
+
+def answer_in_steps(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def function(op: OperationContext, request: tuple[Value, ...]) -> Steps[dict[str, Value]]:
+        yield None
+        raise error
+
+    monkeypatch.setattr(COMMANDS["ping"], "function", function)
+
+
+def test_command_error(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = CommandError(26, "nothing there", {"extra": 1}, ("Label",))
+    expected = {
+        "ok": 0.0,
+        "errmsg": "nothing there",
+        "code": 26,
+        "codeName": "NamespaceNotFound",
+        "extra": 1,
+        "errorLabels": ["Label"],
+    }
+    answer_with(monkeypatch, error)
+    assert setup.run({"ping": 1}) == expected
+    answer_in_steps(monkeypatch, error)
+    assert setup.run({"ping": 1}) == expected
+    assert setup.service.metrics.asserts_user == 2
+    assert setup.service.metrics.failed_commands["ping"] == 2
+    assert setup.stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("error", [ValueError("oops"), RecursionError("too deep"), MemoryError(), OSError(28, "full")])
+def test_anything_else_is_our_mistake(setup: Setup, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    for answer in (answer_with, answer_in_steps):
+        answer(monkeypatch, error)
+        reply = setup.run({"ping": 1})
+        assert (reply["ok"], reply["code"], reply["codeName"]) == (0.0, 1, "InternalError")
+        assert type(error).__name__ in reply["errmsg"]
+    assert setup.service.metrics.asserts_internal == 2
+    assert setup.log.internal_errors == 2
+    assert "Traceback" in setup.stream.getvalue()
+
+
+def test_failing_engine_is_no_mistake_of_ours(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(monkeypatch, EngineUnavailable("disk full"))
+    reply = setup.run({"ping": 1})
+    assert (reply["code"], reply["errmsg"]) == (96, "storage engine: disk full")
+    assert setup.log.internal_errors == 0
+
+
+def test_connection_is_closed_on_request(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(monkeypatch, ProtocolError("close"))
+    with pytest.raises(ProtocolError):
+        setup.run({"ping": 1})
+
+
+def test_reply_too_large(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(monkeypatch, {"x": "y" * MAX_BODY_BYTES})
+    assert setup.run({"ping": 1})["code"] == 10334
+    answer_with(monkeypatch, {"x": "y" * (MAX_BODY_BYTES - 100)})
+    assert setup.run({"ping": 1})["ok"] == 1.0
+
+
+def test_request_too_large(setup: Setup) -> None:
+    assert setup.run({"ping": 1, "comment": "y" * MAX_BODY_BYTES})["code"] == 10334
+
+
+def hello(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"hello": 1, **fields}
+
+
+OK = bson.encode({"ok": 1.0})
+FAILED = bson.encode({"ok": 0.0, "cursor": {"id": Int64(5)}})
+WAITING = {"topologyVersion": {"processId": bson.ObjectId(), "counter": Int64(0)}, "maxAwaitTimeMS": 10}
+
+
+@pytest.mark.parametrize(
+    ("command", "reply", "more"),
+    [
+        (hello(WAITING), OK, True),
+        (hello(WAITING), FAILED, False),
+        (hello({}), OK, False),
+        ({"isMaster": 1, **WAITING}, OK, True),
+        ({"ping": 1}, OK, False),
+        ({"find": "c"}, bson.encode({"cursor": {"id": Int64(5)}, "ok": 1.0}), False),
+        ({"getMore": Int64(5)}, bson.encode({"cursor": {"id": Int64(5)}, "ok": 1.0}), True),
+        ({"getMore": Int64(5)}, bson.encode({"cursor": {"id": Int64(0)}, "ok": 1.0}), False),
+        ({"getMore": Int64(5)}, FAILED, False),
+    ],
+)
+def test_who_gets_several_replies(setup: Setup, command: dict[str, Any], reply: bytes, more: bool) -> None:
+    assert setup.dispatcher.has_more(setup.message(command), reply) is more
+
+
+def test_what_need_not_go_on_for_nobody(setup: Setup) -> None:
+    assert setup.dispatcher.may_abandon(setup.message({"find": "c"}))
+    assert not setup.dispatcher.may_abandon(setup.message({"update": "c"}))
+    assert not setup.dispatcher.may_abandon(setup.message({"createIndexes": "c"}))
