@@ -107,11 +107,9 @@ def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> Accumulato
 
 
 def parse_unary(name: str, argument: Value, ctx: ParseContext) -> Expression:
-    """An accumulator's one argument: an expression, or an array of exactly one. 40237 for another array."""
+    """An accumulator's one argument. 40237 for an array, of one element too: that would be several arguments."""
     if isinstance(argument, list):
-        if len(argument) != 1:
-            raise CommandError(40237, f"The {name} accumulator is a unary operator")
-        argument = argument[0]
+        raise CommandError(40237, f"The {name} accumulator is a unary operator")
     return parse_expression(argument, ctx)
 
 

@@ -26,6 +26,7 @@ from mongottl.query.pipeline.source import (
 from mongottl.query.pipeline.stage import StageSpec, stage
 
 _MAX_REMEMBERED_KEYS: Final = 100_000
+_GROUP_CODES: Final[dict[str, int]] = {"can't $divide by zero": 4848401, "can't $mod by zero": 4848403}
 
 
 class GroupSpec(StageSpec):
@@ -79,6 +80,17 @@ class GroupSource(BlockingSource):
         self._size = 0
 
     def absorb(self, batch: list[bytes]) -> None:
+        try:
+            self._add(batch)
+        except CommandError as error:
+            # Divisions by zero have codes of their own here, since mongod groups in another engine.
+            code = _GROUP_CODES.get(error.message)
+            if code is None:
+                raise
+            raise CommandError(code, error.message) from None
+        self._check_size()
+
+    def _add(self, batch: list[bytes]) -> None:
         ev = self._ev
         arguments = self._arguments
         count = len(arguments)
@@ -89,7 +101,6 @@ class GroupSource(BlockingSource):
             states = group.states
             for i in range(count):
                 states[i].add(arguments[i].evaluate(ev))
-        self._check_size()
 
     def _group_by_field(self, key: FieldExpression, doc: bytes) -> Group:
         name = key.name_bytes
@@ -147,21 +158,32 @@ class GroupSource(BlockingSource):
 
     def _output(self, group: Group) -> bytes:
         builder = DocumentBuilder()
-        builder.append("_id", shown_key(group.key))
+        builder.append("_id", shown(group.key))
         accumulators = self._accumulators
         for i in range(len(accumulators)):
             value = group.states[i].result()
-            builder.append_named(accumulators[i].field_bytes, None if isinstance(value, Missing) else value)
+            builder.append_named(accumulators[i].field_bytes, shown_result(accumulators[i].name, value))
         return builder.finish()
 
 
-def shown_key(key: Value) -> Value:
-    """A group's key as it comes out. MinKey and MaxKey in a document, code as a string: so does mongod 8."""
-    if isinstance(key, (MinKey, MaxKey)):
-        return encode({"": key})
-    if isinstance(key, JavaScript) and key.scope is None:
-        return key.code
-    return key
+def shown(value: Value) -> Value:
+    """A value as a group gives it out. MinKey and MaxKey come in a document, code as a string: so does mongod 8."""
+    if isinstance(value, (MinKey, MaxKey)):
+        return encode({"": value})
+    if isinstance(value, JavaScript) and value.scope is None:
+        return value.code
+    return value
+
+
+def shown_result(accumulator: str, value: Value) -> Value:
+    """What an accumulator made, null for nothing. Those that keep a value as a key would be kept show it like one."""
+    if isinstance(value, Missing):
+        return None
+    if accumulator == "$first" or accumulator == "$last":
+        return shown(value)
+    if accumulator == "$addToSet" and isinstance(value, list):
+        return [shown(item) for item in value]
+    return value
 
 
 @stage("$group")

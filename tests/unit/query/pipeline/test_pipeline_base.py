@@ -238,6 +238,16 @@ def test_a_limit_stops_reading() -> None:
     assert source.closed
 
 
+def test_group_has_its_own_view_of_some_values_and_errors() -> None:
+    documents: Documents = [{"v": bson.MinKey()}, {"v": bson.Code("f")}]
+    found = run(documents, {"$group": {"_id": "$v", "last": {"$last": "$v"}}})
+    wrapped = {"": bson.MinKey()}
+    assert found == [{"_id": wrapped, "last": wrapped}, {"_id": "f", "last": "f"}]
+    assert failure({"$group": {"_id": None, "x": {"$sum": {"$divide": ["$_id", 0]}}}}) == 4848401
+    assert failure({"$group": {"_id": {"$mod": ["$_id", 0]}}}) == 4848403
+    assert failure({"$group": {"_id": None, "x": {"$sum": ["$_id"]}}}) == 40237
+
+
 @pytest.mark.parametrize("stage", [{"$sort": {"v": 1}}, {"$group": {"_id": "$v"}}, {"$count": "n"}])
 def test_blocking_stages_take_one_batch_per_call(stage: dict[str, Any]) -> None:
     source = CountingSource(3)

@@ -218,7 +218,7 @@ def test_sample_takes_distinct_documents() -> None:
         ({"$median": {"input": "$v", "method": "approximate"}}, 2.0),
         ({"$percentile": {"input": "$v", "p": [0.1, 1], "method": "approximate"}}, [1.0, 3.0]),
         ({"$setUnion": {"$cond": [{"$isNumber": "$v"}, ["$v"], []]}}, [3, 1, 2]),
-        ({"$concatArrays": [["$i"]]}, [0, 1, 2, 3]),
+        ({"$concatArrays": {"$ifNull": ["$none", ["$i"]]}}, [0, 1, 2, 3]),
     ],
 )
 def test_ranked_accumulators(accumulator: object, expected: object) -> None:
