@@ -115,6 +115,10 @@ def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
     )
 
 
+# `aggregate` may write. The Node driver sends `w: 0` along with endSessions, whose reply it does not want.
+_TAKES_WRITE_CONCERN: Final = ("aggregate", "endSessions")
+
+
 class WriteConcern:
     """What a write's reply waits for, and what it says.
 
@@ -130,7 +134,7 @@ class WriteConcern:
 
 def parse_write_concern(spec: CommandSpec, concern: bytes) -> WriteConcern:
     """FailedToParse (9), TypeMismatch (14) or 40415 for a wrong concern, InvalidOptions (72) where none is taken."""
-    if not spec.writes and spec.name != "aggregate":
+    if not spec.writes and spec.name not in _TAKES_WRITE_CONCERN:
         raise CommandError(ErrorCode.InvalidOptions, "Command does not support writeConcern")
     parsed = WriteConcern()
     fsync = False
