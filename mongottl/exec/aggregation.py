@@ -1,6 +1,7 @@
 """Running pipelines: which leading stages the planner answers, and what the others read from."""
 
 import random
+from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import EMPTY_DOCUMENT, encode
@@ -8,7 +9,7 @@ from mongottl.document.types import MISSING, Date, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.planner import QueryPlan, plan_query
-from mongottl.exec.reading import PipelinePages, PlanDocuments
+from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.statistics import collection_size, describe_size, parse_scale
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
@@ -17,19 +18,39 @@ from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.sort import SortPattern
 
+# Stages that hand documents on as they come, so that no more need be read than a page lacks.
+_STREAMING: Final = frozenset(
+    """
+    $addFields $limit $lookup $match $project $redact $replaceRoot $replaceWith $set $skip $unset $unwind
+    """.split()
+)
+
 
 class OperationRun(RunContext):
     """A pipeline's view of the operation that runs it."""
 
-    def __init__(self, op: OperationContext, allow_disk_use: bool) -> None:
-        super().__init__(op.now_ms, allow_disk_use)
-        self._op = op
+    def __init__(self, pull: Pull, allow_disk_use: bool) -> None:
+        super().__init__(pull.op.now_ms, allow_disk_use)
+        self._pull = pull
+        self._op = pull.op
 
     def open_collection(self, database: str, collection: str, match: bytes | None) -> DocumentSource:
         context = ParseContext(self._op.now_ms, None, f"{database}.{collection}")
         tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
-        plan = plan_query(self._op, self._op.catalog.lookup(database, collection), tree)
-        return PlanDocuments(plan.open(), self._op)
+        op = self._pull.op
+        found = op.catalog.lookup(database, collection)
+        return PlanDocuments(plan_query(op, found, tree).open(), found, Pull(op, False))
+
+    def has_index(self, database: str, collection: str, path: str) -> bool:
+        found = self._pull.op.catalog.lookup(database, collection)
+        if found is None:
+            return False
+        for index in found.writable_indexes:
+            descriptor = index.descriptor
+            whole = not descriptor.hidden and not descriptor.sparse and descriptor.partial_match is None
+            if index.ready and whole and descriptor.paths[0].dotted == path:
+                return True
+        return False
 
     def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:
         host = self._op.service.config.advertise_host or self._op.client.local
@@ -56,14 +77,18 @@ class OperationRun(RunContext):
 class AggregationPlan:
     """A pipeline ready to run: a plan for what the planner answers, and the stages left over."""
 
-    def __init__(self, plan: QueryPlan, match: MatchExpression, rest: list[StageSpec]) -> None:
+    def __init__(
+        self, collection: Collection | None, plan: QueryPlan, match: MatchExpression, rest: list[StageSpec]
+    ) -> None:
+        self.collection = collection
         self.plan = plan
         self.match = match
         self.rest = rest
 
     def open(self, op: OperationContext, allow_disk_use: bool) -> PipelinePages:
-        head = PlanDocuments(self.plan.open(), op)
-        return PipelinePages(open_pipeline(self.rest, head, OperationRun(op, allow_disk_use)), head)
+        pull = Pull(op, all(spec.name in _STREAMING for spec in self.rest))
+        head = PlanDocuments(self.plan.open(), self.collection, pull)
+        return PipelinePages(open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use)), pull)
 
 
 def plan_aggregation(
@@ -95,4 +120,4 @@ def plan_aggregation(
     plan = plan_query(
         op, collection, match, sort=sort, skip=skip, limit=limit, hint=hint, allow_disk_use=allow_disk_use
     )
-    return AggregationPlan(plan, match, specs[taken:])
+    return AggregationPlan(collection, plan, match, specs[taken:])

@@ -72,19 +72,33 @@ class RecordPages(PageSource):
         return projection.apply(document, details)
 
 
+class Pull:
+    """Who pulls documents through a pipeline right now, and how many are still needed.
+
+    op: the command; a later getMore is another one, with another time. wanted: documents that the page still lacks
+    where the stages hand documents on one by one, else 0 for any number.
+    """
+
+    def __init__(self, op: OperationContext, streaming: bool) -> None:
+        self.op = op
+        self.wanted = 0
+        self.streaming = streaming
+
+
 class PipelinePages(PageSource):
     """The results of a pipeline."""
 
-    def __init__(self, source: DocumentSource, bridge: "PlanDocuments | None") -> None:
+    def __init__(self, source: DocumentSource, pull: Pull) -> None:
         self._source = source
-        self._bridge = bridge
+        self._pull = pull
         self._waiting: list[bytes] = []
         self._position = 0
 
     def fill(self, op: OperationContext, page: Page) -> bool:
         if self._position >= len(self._waiting):
-            if self._bridge is not None:
-                self._bridge.op = op
+            self._pull.op = op
+            if self._pull.streaming:
+                self._pull.wanted = page.missing()
             batch = self._source.next_batch()
             if batch is None:
                 return False
@@ -101,17 +115,42 @@ class PipelinePages(PageSource):
 
 
 class PlanDocuments(DocumentSource):
-    """The documents of a plan's records, as the first stage of a pipeline. op: the command that pulls right now."""
+    """The documents of a plan's records, as the first stage of a pipeline.
 
-    def __init__(self, stage: PlanStage, op: OperationContext) -> None:
+    Records wait here rather than documents further on, so that one that expires before it is pulled is left out.
+    """
+
+    def __init__(self, stage: PlanStage, collection: Collection | None, pull: Pull) -> None:
         self._stage = stage
-        self.op = op
+        self._collection = collection
+        self._pull = pull
+        self._waiting: list[Record] = []
+        self._position = 0
 
     def next_batch(self) -> list[bytes] | None:
-        batch = self._stage.next_batch(self.op)
+        op = self._pull.op
+        wanted = self._pull.wanted
+        if self._position < len(self._waiting):
+            return self._from_waiting(op, wanted)
+        batch = self._stage.next_batch(op)
         if batch is None:
             return None
-        return [record[1] for record in batch]
+        if wanted == 0 or len(batch) <= wanted:
+            return [record[1] for record in batch]
+        self._waiting = batch
+        self._position = wanted
+        return [record[1] for record in batch[:wanted]]
+
+    def _from_waiting(self, op: OperationContext, wanted: int) -> list[bytes]:
+        end = self._position + wanted if wanted else len(self._waiting)
+        records = self._waiting[self._position : end]
+        self._position = end
+        default_ttl_s = NO_TTL if self._collection is None else self._collection.default_ttl_s
+        return [
+            record[1]
+            for record in records
+            if default_ttl_s == NO_TTL or not is_expired(record[2], record[3], default_ttl_s, op.now_s)
+        ]
 
 
 def first_reply(

@@ -187,6 +187,33 @@ def test_get_more_of_an_older_cursor(bench: Bench, order: str | None) -> None:
     assert rest == list(range(11, 1000, 2))
 
 
+@pytest.mark.parametrize(
+    "pipeline",
+    [[], [{"$match": {}}], [{"$project": {"n": 1}}], [{"$sort": {"n": 1}}], [{"$match": {}}, {"$addFields": {"x": 1}}]],
+    ids=repr,
+)
+def test_get_more_of_an_aggregation(bench: Bench, pipeline: list[dict[str, Any]]) -> None:
+    bench.set_default(10)
+    bench.collection.insert_many([{"_id": n, "n": n, **({"ttl": 1000} if n % 2 else {})} for n in range(600)])
+    cursor = bench.collection.aggregate(pipeline, batchSize=10)
+    assert [next(cursor)["_id"] for _ in range(10)] == list(range(10))
+    bench.advance(10)
+    assert [document["_id"] for document in cursor] == list(range(11, 600, 2))
+
+
+def test_get_more_of_a_join(bench: Bench) -> None:
+    """The foreign collection is read with the time of the getMore too."""
+    bench.set_default(10)
+    local = bench.database["local"]
+    local.insert_many([{"_id": n} for n in range(400)])
+    bench.collection.insert_many([{"_id": n} for n in range(400)])
+    join = {"$lookup": {"from": "documents", "localField": "_id", "foreignField": "_id", "as": "found"}}
+    cursor = local.aggregate([join], batchSize=10)
+    assert [len(next(cursor)["found"]) for _ in range(10)] == [1] * 10
+    bench.advance(10)
+    assert sum(len(document["found"]) for document in cursor) == 0
+
+
 def test_explain_counts_the_living(expired: Bench) -> None:
     stats: dict[str, Any] = expired.database.command(
         {"explain": {"find": "documents", "filter": {"a": 5}}, "verbosity": "executionStats"}
