@@ -9,8 +9,8 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import id_index_spec
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
+from mongottl.commands.collation import check_collation
 from mongottl.commands.listing import listing_reply
-from mongottl.commands.reads import check_collation
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands import modify, reads, writes
+from mongottl.commands.collation import check_collation
 from mongottl.commands.reads import context_of, natural_order
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
+from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -26,11 +28,22 @@ from mongottl.exec.explain import (
     projection_wrapper,
     update_wrapper,
 )
-from mongottl.exec.planner import plan_query
+from mongottl.exec.planner import is_usable, plan_query
+from mongottl.exec.shape import (
+    expression_shape,
+    filter_shape,
+    is_planned_stage,
+    order_shape,
+    plan_shape_hash,
+    planned_filter_shape,
+    projection_shape,
+    query_shape_hash,
+    stage_shape,
+)
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import StageSpec
 from mongottl.query.projection import parse_projection
-from mongottl.query.sort import parse_sort
+from mongottl.query.sort import SortPattern, parse_sort
 
 if TYPE_CHECKING:
     from mongottl.commands.reads import AggregateRequest
@@ -68,13 +81,17 @@ def _explain(
     verbosity: str,
     *,
     wrappers: tuple[Wrapper, ...] = (),
-    let: bytes = b"\x05\0\0\0\0",
-    sort: bytes = b"\x05\0\0\0\0",
-    projection: bytes = b"\x05\0\0\0\0",
+    let: bytes = EMPTY_DOCUMENT,
+    sort: bytes = EMPTY_DOCUMENT,
+    projection: bytes = EMPTY_DOCUMENT,
     skip: int = 0,
     limit: int = 0,
     hint: Value = MISSING,
+    collation: bytes = EMPTY_DOCUMENT,
+    shape: str = "",
 ) -> Steps[Reply]:
+    """shape: what `queryShapeHash` tells apart besides filter, sort and projection; empty for writes."""
+    check_collation(collation)
     context = context_of(op, name, let)
     match = parse_match(filter, context)
     natural = natural_order(sort)
@@ -82,18 +99,51 @@ def _explain(
     if not is_empty(projection):
         parsed = parse_projection(projection, context, for_find=True)
         wrappers = (projection_wrapper(parsed.is_simple, projection), *wrappers)
-    plan = plan_query(
-        op,
-        op.catalog.lookup(op.database, name),
-        match,
-        sort=pattern,
-        natural=natural,
-        skip=skip,
-        limit=limit,
-        hint=hint,
+    collection = op.catalog.lookup(op.database, name)
+    plan = plan_query(op, collection, match, sort=pattern, natural=natural, skip=skip, limit=limit, hint=hint)
+    namespace = f"{op.database}.{name}"
+    described = match.describe()
+    reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
+    _add_plan_hashes(
+        reply, collection, [planned_filter_shape(described), order_shape(sort), projection_shape(projection)]
     )
-    reply = yield from explain_plan(op, plan, f"{op.database}.{name}", match.describe(), verbosity, explained, wrappers)
+    if shape:
+        parts = [namespace, shape, filter_shape(filter), order_shape(sort), order_shape(projection)]
+        reply["queryShapeHash"] = query_shape_hash(parts)
     return _with_server(op, reply)
+
+
+def _add_plan_hashes(reply: dict[str, Value], collection: Collection | None, shape: list[str]) -> None:
+    """Gives a reply's `queryPlanner` the hashes of the plan's shape, and of it together with the indexes there are."""
+    planner = reply["queryPlanner"]
+    assert isinstance(planner, dict)
+    names = [] if collection is None else [index.name for index in collection.indexes if is_usable(index)]
+    hashes: dict[str, Value] = {
+        "queryHash": plan_shape_hash(shape),
+        "planCacheShapeHash": plan_shape_hash(shape),
+        "planCacheKey": plan_shape_hash([*shape, *names]),
+    }
+    completed: dict[str, Value] = {}
+    for name, value in planner.items():
+        completed[name] = value
+        if name == "indexFilterSet":
+            completed.update(hashes)
+    reply["queryPlanner"] = completed
+
+
+# Parameters of mongod that its explain shows; only the limit on memory has a meaning here.
+_SERVER_PARAMETERS: Final[dict[str, Value]] = {
+    "internalQueryFacetBufferSizeBytes": 104857600,
+    "internalQueryFacetMaxOutputDocSizeBytes": 104857600,
+    "internalLookupStageIntermediateDocumentMaxSizeBytes": 104857600,
+    "internalDocumentSourceGroupMaxMemoryBytes": 104857600,
+    "internalQueryMaxBlockingSortMemoryUsageBytes": 104857600,
+    "internalQueryProhibitBlockingMergeOnMongoS": 0,
+    "internalQueryMaxAddToSetBytes": 104857600,
+    "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": 104857600,
+    "internalQueryFrameworkControl": "forceClassicEngine",
+    "internalQueryPlannerIgnoreIndexWithCollationForRegex": 1,
+}
 
 
 def _with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Value]:
@@ -104,6 +154,7 @@ def _with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Val
         "version": f"{op.service.config.announced_version()}.0",
         "gitVersion": "mongottl",
     }
+    reply["serverParameters"] = _SERVER_PARAMETERS
     return reply
 
 
@@ -121,6 +172,8 @@ def _explain_find(op: OperationContext, request: reads.FindRequest, verbosity: s
             skip=request.skip,
             limit=request.limit,
             hint=request.hint,
+            collation=request.collation,
+            shape="find",
         )
     )
 
@@ -136,7 +189,9 @@ def _explain_count(op: OperationContext, request: reads.CountRequest, verbosity:
             skip=request.skip,
             limit=abs(request.limit),
             hint=request.hint,
+            collation=request.collation,
             wrappers=(count_wrapper(),),
+            shape="count",
         )
     )
 
@@ -144,7 +199,18 @@ def _explain_count(op: OperationContext, request: reads.CountRequest, verbosity:
 def _explain_distinct(
     op: OperationContext, request: reads.DistinctRequest, verbosity: str, explained: bytes
 ) -> Steps[Reply]:
-    return (yield from _explain(op, request.collection, request.query, explained, verbosity, hint=request.hint))
+    return (
+        yield from _explain(
+            op,
+            request.collection,
+            request.query,
+            explained,
+            verbosity,
+            hint=request.hint,
+            collation=request.collation,
+            shape=f"distinct:{request.key}",
+        )
+    )
 
 
 def _explain_aggregate_command(
@@ -152,6 +218,7 @@ def _explain_aggregate_command(
 ) -> Steps[Reply]:
     from mongottl.query.pipeline import optimise, parse_pipeline
 
+    check_collation(request.collation)
     name = reads.collection_of(op, request.collection)
     context = context_of(op, name, request.let)
     specs = optimise(parse_pipeline(request.pipeline, context), context)
@@ -169,17 +236,26 @@ def explain_aggregate(
     explained: Value,
 ) -> Steps[Reply]:
     """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
-    plan = plan_aggregation(op, collection, specs, request.hint)
-    name = reads.collection_of(op, request.collection)
-    cursor = yield from explain_plan(
-        op, plan.plan, f"{op.database}.{name}", plan.match.describe(), verbosity, explained
-    )
-    if not plan.rest:
-        return _with_server(op, cursor)
-    stages: list[Value] = [{"$cursor": cursor}]
-    for spec in plan.rest:
-        stages.append(spec.describe())
-    return _with_server(op, {"explainVersion": "1", "stages": stages})
+    plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use)
+    namespace = f"{op.database}.{reads.collection_of(op, request.collection)}"
+    described = plan.match.describe()
+    stages: list[Value] = [spec.describe() for spec in plan.rest]
+    shape = [planned_filter_shape(described), _sort_shape(plan.plan.sort)]
+    if stages and is_planned_stage(stages[0]):
+        shape.append(expression_shape(stages[0]))
+    reply = yield from explain_plan(op, plan.plan, namespace, described, verbosity, explained)
+    _add_plan_hashes(reply, collection, shape)
+    if stages:
+        del reply["command"]
+        reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *stages]}
+    written = [stage_shape(stage) for stage in request.pipeline if isinstance(stage, bytes)]
+    reply["queryShapeHash"] = query_shape_hash([namespace, "aggregate", *written])
+    reply["command"] = explained
+    return _with_server(op, reply)
+
+
+def _sort_shape(sort: SortPattern | None) -> str:
+    return "" if sort is None else ",".join(f"{path}:{order}" for path, order in sort.describe().items())
 
 
 def _explain_update(
@@ -199,6 +275,7 @@ def _explain_update(
             sort=statement.sort,
             limit=0 if statement.multi else 1,
             hint=statement.hint,
+            collation=statement.collation,
             wrappers=(update_wrapper(statement.multi),),
         )
     )
@@ -220,6 +297,7 @@ def _explain_delete(
             let=request.let,
             limit=1 if statement.limit == 1 else 0,
             hint=statement.hint,
+            collation=statement.collation,
             wrappers=(delete_wrapper(statement.limit != 1),),
         )
     )
@@ -241,6 +319,7 @@ def _explain_find_and_modify(
             projection=request.fields,
             limit=1,
             hint=request.hint,
+            collation=request.collation,
         )
     )
 

@@ -4,7 +4,8 @@ from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
-from mongottl.commands.reads import check_collation, context_of, find_by_id, natural_order
+from mongottl.commands.collation import check_collation
+from mongottl.commands.reads import context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,

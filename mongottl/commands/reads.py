@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.commands.collation import check_collation
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
@@ -166,17 +167,6 @@ def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
             )
         values[name] = expression.evaluate(EvaluationContext())
     return values
-
-
-def check_collation(collation: bytes) -> None:
-    """Only the simple collation, which compares bytes, is there so far."""
-    if is_empty(collation):
-        return
-    locale = dict(fields(collation)).get("locale")
-    if locale is None:
-        raise CommandError(40414, "BSON field 'collation.locale' is missing but a required field")
-    if locale != "simple":
-        raise CommandError(ErrorCode.CommandNotSupported, f"collation: the locale '{locale}' is not supported yet")
 
 
 def natural_order(document: bytes) -> int:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
-from mongottl.commands.reads import check_collation, context_of, find_by_id, natural_order
+from mongottl.commands.collation import check_collation
+from mongottl.commands.reads import context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
@@ -157,7 +158,7 @@ def _insert_chunk(
         prepared = [prepare_document(op, document) for document in chunk]
         insert_batch(op, collection, prepared)
         return len(chunk)
-    except (CommandError, DuplicateKey):
+    except (CommandError, DuplicateKey, WriteConflict):
         return _insert_one_by_one(op, collection, chunk, start, ordered, errors)
 
 
