@@ -13,13 +13,13 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import IndexBounds, describe_bounds
 from mongottl.exec.context import OperationContext
 from mongottl.exec.stages import (
-    BATCH,
     MAX_RANGES_PER_CALL,
     PlanNode,
     PlanStage,
     check_alive,
     first_batch_size,
     living,
+    next_batch_size,
 )
 from mongottl.query.match import MatchExpression
 from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
@@ -67,7 +67,9 @@ class IndexStage(PlanStage):
         if not self._used:
             self._used = True
             self._index.accesses += 1
+        started_s = op.service.clock.monotonic_s()
         records = self.read()
+        self._size = next_batch_size(op, self._size, started_s)
         if records is None or collection.default_ttl_s == NO_TTL:
             return records
         return living(collection, records, op.now_s)
@@ -185,8 +187,6 @@ class IndexScan(IndexStage):
         self._place = place
         self._seeks += visits
         self.examined += len(found)
-        if size < BATCH:
-            self._size = min(size * 2, BATCH)
         match = self._residual
         if match is None:
             records: list[Record] = [row[1:] for row in found]
@@ -241,8 +241,6 @@ class PointLookup(IndexStage):
             self._place = place + len(part)
             self._seeks += len(part)
             records = store.find_records([rid for _, rid in self._data.find_exact(part)])
-            if size < BATCH:
-                self._size = min(size * 2, BATCH)
         self.examined += len(records)
         match = self._residual
         if match is not None:

@@ -32,6 +32,8 @@ from mongottl.ttl.policy import NO_TTL, is_expired
 
 # Records (or index entries) that one call examines at most: a fraction of a millisecond's work.
 BATCH: Final = 256
+# A batch that takes longer than this is too large for its filter.
+SLOW_BATCH_S: Final = 0.002
 # Where the first page is small and a filter may reject records, scans begin with this many and double from there.
 FIRST_BATCH: Final = 16
 # Ranges of an index that one call visits at most; each costs a seek even when it is empty.
@@ -165,6 +167,17 @@ def living(collection: Collection, records: list[Record], now_s: int) -> list[Re
     return [record for record in records if not is_expired(record[2], record[3], default, now_s)]
 
 
+def next_batch_size(op: OperationContext, size: int, started_s: float) -> int:
+    """How many records a scan examines next, after `size` of them took since `started_s` (elapsed time).
+
+    Sizes double up to BATCH. A filter that is slow (hundreds of regular expressions) halves them, since a batch is what
+    other clients wait for.
+    """
+    if op.service.clock.monotonic_s() - started_s > SLOW_BATCH_S:
+        return max(size // 2, FIRST_BATCH)
+    return size if size >= BATCH else min(size * 2, BATCH)
+
+
 def first_batch_size(wanted: int, filtered: bool) -> int:
     """How many records a scan reads first, if the first page needs `wanted` (0: no idea)."""
     if wanted <= 0 or wanted >= BATCH:
@@ -207,6 +220,7 @@ class CollectionScan(PlanStage):
         if collection.dropped:
             check_alive(collection)
         size = self._size
+        started_s = op.service.clock.monotonic_s()
         records = collection.store.scan(self._position, size, self._forward)
         count = len(records)
         self.examined += count
@@ -214,12 +228,11 @@ class CollectionScan(PlanStage):
             self._ended = True
             if count == 0:
                 return None
-        if size < BATCH:
-            self._size = min(size * 2, BATCH)
         self._position = records[-1][0]
         match = self._match
         if match is not None:
             records = [record for record in records if match.matches(record[1])]
+        self._size = next_batch_size(op, size, started_s)
         if collection.default_ttl_s == NO_TTL:
             return records
         return living(collection, records, op.now_s)
