@@ -10,7 +10,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.render import render_document
 from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, Value, type_name
-from mongottl.document.validate import check_depth
+from mongottl.document.validate import MAX_DEPTH, check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.expiry import arm_record, arm_records, delete_records
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _MAX_CONFLICTS: Final = 100
 _EMPTY_TIMESTAMP: Final = bytes(8)
+# A level of documents takes seven bytes: type, empty name, length and end.
+_TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
 
 
 def prepare_document(op: "OperationContext", document: bytes) -> bytes:
@@ -37,7 +39,8 @@ def prepare_document(op: "OperationContext", document: bytes) -> bytes:
             ErrorCode.BadValue,
             f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}",
         )
-    check_depth(document)
+    if len(document) > _TOO_SHORT_TO_BE_DEEP:
+        check_depth(document)
     if b"\x11" in document and _EMPTY_TIMESTAMP in document:
         document = with_timestamps(document, op.now_ms)
     type_code, pos = find_field_at(document, 0, b"_id")
