@@ -21,7 +21,8 @@ from mongottl.query.sort import SortPattern
 # Stages that hand documents on as they come, so that no more need be read than a page lacks.
 _STREAMING: Final = frozenset(
     """
-    $addFields $limit $lookup $match $project $redact $replaceRoot $replaceWith $set $skip $unset $unwind
+    $addFields $graphLookup $limit $lookup $match $project $redact $replaceRoot $replaceWith $set $skip $unionWith
+    $unset $unwind
     """.split()
 )
 
@@ -29,17 +30,19 @@ _STREAMING: Final = frozenset(
 class OperationRun(RunContext):
     """A pipeline's view of the operation that runs it."""
 
-    def __init__(self, pull: Pull, allow_disk_use: bool) -> None:
+    def __init__(self, pull: Pull, allow_disk_use: bool, specs: list[StageSpec]) -> None:
         super().__init__(pull.op.now_ms, allow_disk_use)
         self._pull = pull
         self._op = pull.op
+        # Joins collect what another collection has; only a union hands it on.
+        self._handed_on = any(spec.name == "$unionWith" for spec in specs)
 
     def open_collection(self, database: str, collection: str, match: bytes | None) -> DocumentSource:
         context = ParseContext(self._op.now_ms, None, f"{database}.{collection}")
         tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
         op = self._pull.op
         found = op.catalog.lookup(database, collection)
-        return PlanDocuments(plan_query(op, found, tree).open(), found, Pull(op, False))
+        return PlanDocuments(plan_query(op, found, tree).open(), found, self._pull, self._handed_on)
 
     def has_index(self, database: str, collection: str, path: str) -> bool:
         found = self._pull.op.catalog.lookup(database, collection)
@@ -86,9 +89,10 @@ class AggregationPlan:
         self.rest = rest
 
     def open(self, op: OperationContext, allow_disk_use: bool) -> PipelinePages:
-        pull = Pull(op, all(spec.name in _STREAMING for spec in self.rest))
-        head = PlanDocuments(self.plan.open(), self.collection, pull)
-        return PipelinePages(open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use)), pull)
+        names = {spec.name for spec in self.rest}
+        pull = Pull(op, names <= _STREAMING, "$unwind" in names)
+        head = PlanDocuments(self.plan.open(), self.collection, pull, True)
+        return PipelinePages(open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use, self.rest)), pull)
 
 
 def plan_aggregation(

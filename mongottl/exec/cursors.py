@@ -31,6 +31,14 @@ class Page:
         """How many documents still fit by number; 0 for any number."""
         return self.wanted - len(self.documents) if self.wanted else 0
 
+    def room_bytes(self) -> int:
+        """How much still fits by size."""
+        return MAX_PAGE_BYTES - self._size
+
+    def close(self) -> None:
+        """Takes no more."""
+        self._closed = True
+
     def is_full(self) -> bool:
         return self._closed or (self.wanted > 0 and len(self.documents) >= self.wanted)
 

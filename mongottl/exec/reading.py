@@ -3,13 +3,13 @@
 from mongottl.catalog.collection import Collection
 from mongottl.document.types import Int64, Value
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.cursors import DEFAULT_FIRST_BATCH, ClientCursor, Page, PageSource
+from mongottl.exec.cursors import DEFAULT_FIRST_BATCH, MAX_PAGE_BYTES, ClientCursor, Page, PageSource
 from mongottl.exec.stages import PlanStage
 from mongottl.query.match import MatchDetails, MatchExpression
 from mongottl.query.pipeline import DocumentSource
 from mongottl.query.projection import Projection
 from mongottl.storage.interface import Record
-from mongottl.ttl.policy import NO_TTL, is_expired
+from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s, is_expired
 
 
 class RecordPages(PageSource):
@@ -76,13 +76,17 @@ class Pull:
     """Who pulls documents through a pipeline right now, and how many are still needed.
 
     op: the command; a later getMore is another one, with another time. wanted: documents that the page still lacks
-    where the stages hand documents on one by one, else 0 for any number.
+    where the stages hand documents on one by one, else 0 for any number. room_bytes: what the page still takes by size.
+    full: set if the next document would not fit. multiplying: some stage makes several documents of one.
     """
 
-    def __init__(self, op: OperationContext, streaming: bool) -> None:
+    def __init__(self, op: OperationContext, streaming: bool, multiplying: bool) -> None:
         self.op = op
         self.wanted = 0
+        self.room_bytes = MAX_PAGE_BYTES
+        self.full = False
         self.streaming = streaming
+        self.multiplying = multiplying
 
 
 class PipelinePages(PageSource):
@@ -99,11 +103,15 @@ class PipelinePages(PageSource):
             self._pull.op = op
             if self._pull.streaming:
                 self._pull.wanted = page.missing()
+                self._pull.room_bytes = page.room_bytes()
+                self._pull.full = False
             batch = self._source.next_batch()
             if batch is None:
                 return False
             self._waiting = batch
             self._position = 0
+            if self._pull.full:
+                page.close()
         while self._position < len(self._waiting):
             if not page.add(self._waiting[self._position]):
                 return True
@@ -118,39 +126,66 @@ class PlanDocuments(DocumentSource):
     """The documents of a plan's records, as the first stage of a pipeline.
 
     Records wait here rather than documents further on, so that one that expires before it is pulled is left out.
+    rationed: no more is handed out than the page lacks; else all that there is, for a stage that collects it.
     """
 
-    def __init__(self, stage: PlanStage, collection: Collection | None, pull: Pull) -> None:
+    def __init__(self, stage: PlanStage, collection: Collection | None, pull: Pull, rationed: bool) -> None:
         self._stage = stage
         self._collection = collection
         self._pull = pull
+        self._rationed = rationed and pull.streaming
         self._waiting: list[Record] = []
         self._position = 0
+        self._first_expiry_s: int = NEVER_AT_S
 
     def next_batch(self) -> list[bytes] | None:
-        op = self._pull.op
-        wanted = self._pull.wanted
-        if self._position < len(self._waiting):
-            return self._from_waiting(op, wanted)
-        batch = self._stage.next_batch(op)
-        if batch is None:
-            return None
-        if wanted == 0 or len(batch) <= wanted:
-            return [record[1] for record in batch]
-        self._waiting = batch
-        self._position = wanted
-        return [record[1] for record in batch[:wanted]]
-
-    def _from_waiting(self, op: OperationContext, wanted: int) -> list[bytes]:
-        end = self._position + wanted if wanted else len(self._waiting)
-        records = self._waiting[self._position : end]
-        self._position = end
+        if self._position >= len(self._waiting):
+            batch = self._stage.next_batch(self._pull.op)
+            if batch is None:
+                return None
+            self._waiting = batch
+            self._position = 0
         default_ttl_s = NO_TTL if self._collection is None else self._collection.default_ttl_s
-        return [
-            record[1]
-            for record in records
-            if default_ttl_s == NO_TTL or not is_expired(record[2], record[3], default_ttl_s, op.now_s)
-        ]
+        records = self._ration(default_ttl_s != NO_TTL)
+        if default_ttl_s == NO_TTL:
+            return [record[1] for record in records]
+        now_s = self._pull.op.now_s
+        documents: list[bytes] = []
+        for _, document, ts_s, ttl_s in records:
+            due_s = expires_at_s(ts_s, ttl_s, default_ttl_s)
+            if now_s < due_s:
+                documents.append(document)
+                self._first_expiry_s = min(self._first_expiry_s, due_s)
+        return documents
+
+    def _ration(self, mortal: bool) -> list[Record]:
+        """The next of those that wait. mortal: they may expire, and then what waits further on cannot be helped."""
+        waiting = self._waiting
+        start = self._position
+        end = len(waiting)
+        pull = self._pull
+        if self._rationed:
+            if pull.wanted:
+                end = min(end, start + pull.wanted)
+            if mortal:
+                most = min(end, start + 1) if pull.multiplying else end
+                end = self._fitting(start, most)
+                pull.full = end == start < most
+        self._position = end
+        return waiting[start:end] if end - start < len(waiting) else waiting
+
+    def _fitting(self, start: int, end: int) -> int:
+        """Where the page is full by size, if not before `end`. An empty page takes any document."""
+        room_bytes = self._pull.room_bytes
+        empty = room_bytes == MAX_PAGE_BYTES
+        for i in range(start, end):
+            room_bytes -= len(self._waiting[i][1])
+            if room_bytes < 0 and not (empty and i == start):
+                return i
+        return end
+
+    def is_outdated(self) -> bool:
+        return self._pull.op.now_s >= self._first_expiry_s
 
 
 def first_reply(

@@ -92,7 +92,7 @@ class LookupSource(TransformSource):
         if foreign is not None and spec.pipeline is None:
             plain = all(index < 0 for index in foreign.indexes)
             if plain and not run.has_index(spec.database, spec.collection, foreign.dotted):
-                self._table = ForeignTable(run.open_collection(spec.database, spec.collection, None), foreign)
+                self._table = self._new_table(foreign)
 
     def next_batch(self) -> list[bytes] | None:
         if self._position >= len(self._batch):
@@ -102,6 +102,9 @@ class LookupSource(TransformSource):
             self._batch = batch
             self._position = 0
             self._remembered.clear()
+            foreign = self._spec.foreign
+            if foreign is not None and self._table is not None and self._table.is_outdated():
+                self._table = self._new_table(foreign)
         table = self._table
         if table is not None and not table.complete and self._batch:
             table.read()
@@ -117,6 +120,10 @@ class LookupSource(TransformSource):
             joined.append(changed)
         self._position += count
         return joined
+
+    def _new_table(self, foreign: FieldPath) -> "ForeignTable":
+        spec = self._spec
+        return ForeignTable(self._run.open_collection(spec.database, spec.collection, None), foreign)
 
     def _matches(self, doc: bytes) -> list[Value]:
         spec = self._spec
@@ -233,6 +240,9 @@ class ForeignTable:
         if self._size > HASH_JOIN_BYTES:
             self.too_large = True
             self._source.close()
+
+    def is_outdated(self) -> bool:
+        return self._source.is_outdated()
 
     def find(self, values: list[Value]) -> list[Value]:
         """The documents whose field has one of the values, in the collection's order."""

@@ -22,6 +22,10 @@ class DocumentSource:
         """The next documents, at most about BATCH_SIZE; [] if there are none yet; None behind the last."""
         raise NotImplementedError
 
+    def is_outdated(self) -> bool:
+        """Whether one of the documents given so far has expired since."""
+        return False
+
     def close(self) -> None:
         """Lets go of whatever is held; the stream is not asked again."""
 

@@ -189,7 +189,17 @@ def test_get_more_of_an_older_cursor(bench: Bench, order: str | None) -> None:
 
 @pytest.mark.parametrize(
     "pipeline",
-    [[], [{"$match": {}}], [{"$project": {"n": 1}}], [{"$sort": {"n": 1}}], [{"$match": {}}, {"$addFields": {"x": 1}}]],
+    [
+        [],
+        [{"$match": {}}],
+        [{"$project": {"n": 1}}],
+        [{"$sort": {"n": 1}}],
+        [{"$match": {}}, {"$addFields": {"x": 1}}],
+        [{"$set": {"x": ["$n"]}}, {"$unwind": "$x"}],
+        [{"$set": {"x": [1, 2]}}, {"$unwind": "$x"}, {"$match": {"x": 1}}],
+        [{"$unionWith": "nothing"}],
+        [{"$match": {"_id": -1}}, {"$unionWith": "documents"}],
+    ],
     ids=repr,
 )
 def test_get_more_of_an_aggregation(bench: Bench, pipeline: list[dict[str, Any]]) -> None:
@@ -199,6 +209,41 @@ def test_get_more_of_an_aggregation(bench: Bench, pipeline: list[dict[str, Any]]
     assert [next(cursor)["_id"] for _ in range(10)] == list(range(10))
     bench.advance(10)
     assert [document["_id"] for document in cursor] == list(range(11, 600, 2))
+
+
+def test_get_more_of_an_aggregation_with_full_pages(bench: Bench) -> None:
+    """Also where a page ends because it is full by size."""
+    bench.set_default(10)
+    bench.collection.insert_many([{"_id": n, "body": "x" * 1_000_000} for n in range(30)])
+    command = {"aggregate": "documents", "pipeline": [{"$set": {"n": 1}}], "cursor": {}}
+    first = bench.database.command(command)["cursor"]
+    assert 10 < len(first["firstBatch"]) < 20
+    bench.advance(10)
+    second = bench.database.command("getMore", first["id"], collection="documents")["cursor"]
+    assert (second["id"], second["nextBatch"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"localField": "n", "foreignField": "n"},
+        {"pipeline": [{"$match": {"n": 1}}]},
+        {"localField": "n", "foreignField": "n", "pipeline": []},
+    ],
+    ids=repr,
+)
+def test_get_more_of_a_join_with_one_document(bench: Bench, form: dict[str, Any]) -> None:
+    """What a join remembers of the foreign collection is forgotten when some of it expires."""
+    bench.set_default(10)
+    bench.collection.insert_many([{"_id": 1, "n": 1}, {"_id": 2, "n": 1, "ttl": 20}])
+    local = bench.database["local"]
+    local.insert_many([{"_id": n, "n": 1} for n in range(600)])
+    cursor = local.aggregate([{"$lookup": {"from": "documents", "as": "found", **form}}], batchSize=10)
+    assert [len(next(cursor)["found"]) for _ in range(10)] == [2] * 10
+    bench.advance(10)
+    assert [len(next(cursor)["found"]) for _ in range(300)] == [1] * 300
+    bench.advance(10)
+    assert sum(len(document["found"]) for document in cursor) <= 10  # the rest of a page that was there already
 
 
 def test_get_more_of_a_join(bench: Bench) -> None:
