@@ -7,6 +7,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Date, Value, integer
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec import output
 from mongottl.exec.context import OperationContext
 from mongottl.exec.planner import QueryPlan, plan_query
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
@@ -15,6 +16,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
+from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.sort import SortPattern
 
@@ -76,6 +78,30 @@ class OperationRun(RunContext):
     def random(self) -> float:
         return random.random()
 
+    def check_out(self, database: str, collection: str, time_series: bool) -> None:
+        output.check_out(self._pull.op, database, collection, time_series)
+
+    def open_output(self, database: str, collection: str) -> str:
+        return output.open_output(self._pull.op, database, collection)
+
+    def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:
+        output.insert_output(self._pull.op, database, temporary, documents)
+
+    def publish_output(self, database: str, temporary: str, collection: str) -> None:
+        output.publish_output(self._pull.op, database, temporary, collection)
+
+    def discard_output(self, database: str, temporary: str) -> None:
+        output.discard_output(self._pull.op, database, temporary)
+
+    def check_merge(self, database: str, collection: str, on: list[str]) -> bool:
+        return output.check_merge(self._pull.op, database, collection, on)
+
+    def with_id(self, document: bytes) -> bytes:
+        return output.with_id(self._pull.op, document)
+
+    def merge_document(self, database: str, collection: str, request: MergeRequest) -> None:
+        output.merge_document(self._pull.op, database, collection, request)
+
 
 class AggregationPlan:
     """A pipeline ready to run: a plan for what the planner answers, and the stages left over."""
@@ -121,6 +147,9 @@ def plan_aggregation(
         if taken < len(specs) and isinstance(spec := specs[taken], LimitSpec):
             limit = spec.count
             taken += 1
+    run = OperationRun(Pull(op, True, False), allow_disk_use, [])
+    for spec in specs:
+        spec.check(run)
     plan = plan_query(
         op, collection, match, sort=sort, skip=skip, limit=limit, hint=hint, allow_disk_use=allow_disk_use
     )

@@ -4,12 +4,15 @@
 takes in one batch per call and answers [] until it has, so that no call takes long and others get their turn.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
 from mongottl.document.types import Value
 from mongottl.query.expr import EvaluationContext
+
+if TYPE_CHECKING:
+    from mongottl.query.pipeline.output import MergeRequest
 
 BATCH_SIZE: Final = 256  # documents; architecture decision 4
 
@@ -127,6 +130,38 @@ class RunContext:
 
     def random(self) -> float:
         """A number from [0, 1), for `$sample`."""
+        raise NotImplementedError
+
+    def check_out(self, database: str, collection: str, time_series: bool) -> None:
+        """Whether `$out` may replace a collection. 7268700 where it would have to become one of another kind."""
+        raise NotImplementedError
+
+    def open_output(self, database: str, collection: str) -> str:
+        """Makes a temporary collection with the options and indexes of the target; its name."""
+        raise NotImplementedError
+
+    def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:
+        """Inserts a few documents into a temporary collection. DuplicateKeyError (11000)."""
+        raise NotImplementedError
+
+    def publish_output(self, database: str, temporary: str, collection: str) -> None:
+        """Gives a temporary collection its target's name, and drops what had that name, in one unit of work."""
+        raise NotImplementedError
+
+    def discard_output(self, database: str, temporary: str) -> None:
+        """Drops a temporary collection if it is still there."""
+        raise NotImplementedError
+
+    def check_merge(self, database: str, collection: str, on: list[str]) -> bool:
+        """Whether the unique index on these paths is sparse. 51183 if there is no such index."""
+        raise NotImplementedError
+
+    def with_id(self, document: bytes) -> bytes:
+        """The document with an `_id` of its own."""
+        raise NotImplementedError
+
+    def merge_document(self, database: str, collection: str, request: "MergeRequest") -> None:
+        """Writes one result of `$merge`. 13113 where it meets no document and should."""
         raise NotImplementedError
 
 

@@ -32,6 +32,9 @@ class StageSpec:
         """The stage in full form, `{$name: …}`, for explain: a raw document."""
         raise NotImplementedError
 
+    def check(self, run: RunContext) -> None:
+        """Errors that depend on what there is in the world, and come before anything runs, in explain too."""
+
     def sub_pipelines(self) -> list[list["StageSpec"]]:
         """The pipelines inside the stage."""
         return []
@@ -114,8 +117,6 @@ for _name, _reason in (
     ("$listSampledQueries", "there is no sharding"),
     ("$listSearchIndexes", "Atlas Search is not available"),
     ("$listSessions", "it is not there yet"),
-    ("$merge", "it is not there yet"),
-    ("$out", "it is not there yet"),
     ("$planCacheStats", "it is not there yet"),
     ("$querySettings", "it is not there yet"),
     ("$queryStats", "it is not there yet"),

@@ -1,0 +1,436 @@
+"""`$out` and `$merge`: results that go into a collection instead of to the client.
+
+They give out nothing. How documents are stored is the RunContext's business; here is what is asked of it, and when.
+"""
+
+from typing import Final
+
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.types import MISSING, Missing, Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import EvaluationContext, Expression, parse_expression
+from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.parser import type_of
+from mongottl.query.expr.path import check_user_name, value_at
+from mongottl.query.pipeline.join import check_known, read_fields, wrong_type
+from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.stage import StageSpec, stage
+
+WRITE_BATCH: Final = 64  # documents per call
+_INTERNAL_DATABASES: Final = ("admin", "config", "local")
+_DOCUMENT_TYPE: Final = 3
+
+
+class OutputSpec(StageSpec):
+    """Base of the two. database, collection: where the results go."""
+
+    def __init__(self, name: str, database: str, collection: str) -> None:
+        self.name = name
+        self.last_only = True
+        self.in_facet = False
+        self.database: Final = database
+        self.collection: Final = collection
+
+
+class OutSpec(OutputSpec):
+    """time_series: whether the results were to go into a time series collection, of which there are none."""
+
+    def __init__(self, database: str, collection: str, time_series: bool) -> None:
+        super().__init__("$out", database, collection)
+        self.time_series: Final = time_series
+
+    def check(self, run: RunContext) -> None:
+        run.check_out(self.database, self.collection, self.time_series)
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return OutSource(source, self, run)
+
+    def describe(self) -> Value:
+        return encode({"$out": {"coll": self.collection, "db": self.database}})
+
+
+class OutSource(TransformSource):
+    """Fills a temporary collection, which takes the target's place behind the last document."""
+
+    def __init__(self, source: DocumentSource, spec: OutSpec, run: RunContext) -> None:
+        super().__init__(source)
+        self._spec: Final = spec
+        self._run: Final = run
+        self._temporary = ""
+        self._batch: list[bytes] = []
+        self._position = 0
+        self._finished = False
+
+    def next_batch(self) -> list[bytes] | None:
+        if self._finished:
+            return None
+        spec = self._spec
+        if self._temporary == "":
+            self._temporary = self._run.open_output(spec.database, spec.collection)
+            return []
+        if self._position < len(self._batch):
+            start = self._position
+            self._position = start + WRITE_BATCH
+            self._run.insert_output(spec.database, self._temporary, self._batch[start : self._position])
+            return []
+        batch = self.source.next_batch()
+        if batch is not None:
+            self._batch = batch
+            self._position = 0
+            return []
+        self._run.publish_output(spec.database, self._temporary, spec.collection)
+        self._temporary = ""
+        self._finished = True
+        return None
+
+    def close(self) -> None:
+        temporary = self._temporary
+        if temporary != "":
+            self._temporary = ""
+            self._finished = True
+            self._run.discard_output(self._spec.database, temporary)
+        self.source.close()
+
+
+@stage("$out")
+def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`<collection>` or `{db, coll}`. 16990 for another type; InvalidNamespace (73), 17385, 31321 for bad targets."""
+    database = ctx.database
+    time_series = False
+    if isinstance(argument, str):
+        collection = argument
+    elif isinstance(argument, bytes):
+        written = read_fields("$out", argument)
+        check_known("$out", written, ["db", "coll", "timeseries"])
+        database = _required_string("$out", written, "db")
+        collection = _required_string("$out", written, "coll")
+        options = written.get("timeseries", MISSING)
+        if not is_nullish(options):
+            _check_time_series(options)
+            time_series = True
+    else:
+        raise CommandError(16990, f"$out only supports a string or object argument, but found {type_of(argument)}")
+    _check_target(database, collection)
+    if collection.startswith("system."):
+        raise CommandError(17385, f"Can't $out to special collection: {collection}")
+    if database in _INTERNAL_DATABASES:
+        raise CommandError(31321, f"Can't $out to internal database: {database}")
+    return [OutSpec(database, collection, time_series)]
+
+
+def _required_string(name: str, written: dict[str, Value], field: str) -> str:
+    value = written.get(field, MISSING)
+    if is_nullish(value):
+        raise CommandError(40414, f"BSON field '{name}.{field}' is missing but a required field")
+    if not isinstance(value, str):
+        raise wrong_type(f"{name}.{field}", value, "string")
+    return value
+
+
+def _check_time_series(options: Value) -> None:
+    if not isinstance(options, bytes):
+        raise wrong_type("$out.timeseries", options, "object")
+    written = read_fields("$out.timeseries", options)
+    known = ["timeField", "metaField", "granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"]
+    check_known("$out.timeseries", written, known)
+    _required_string("$out.timeseries", written, "timeField")
+    longest = is_nullish(written.get("bucketMaxSpanSeconds", MISSING))
+    rounding = is_nullish(written.get("bucketRoundingSeconds", MISSING))
+    if longest != rounding:
+        raise CommandError(
+            ErrorCode.InvalidOptions, "bucketMaxSpanSeconds and bucketRoundingSeconds must be given together"
+        )
+
+
+def _check_target(database: str, collection: str) -> None:
+    """InvalidNamespace (73) for what names no collection anywhere."""
+    bad_database = database == ""
+    for character in "/\\. \0":
+        if character in database:
+            bad_database = True
+    if bad_database or database.startswith("$"):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified: {database}.{collection}")
+    if collection == "" or "\0" in collection or collection.startswith("."):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified: {database}.{collection}")
+
+
+class MergeRequest:
+    """What is to become of one document.
+
+    match: the filter for the document that it meets. when_matched: "replace", "merge", "keepExisting", "fail" or
+    "pipeline". pipeline, let: of the last. when_not_matched: "insert", "discard" or "fail".
+    """
+
+    def __init__(
+        self,
+        document: bytes,
+        match: bytes,
+        when_matched: str,
+        pipeline: list[Value],
+        let: dict[str, Value],
+        when_not_matched: str,
+    ) -> None:
+        self.document: Final = document
+        self.match: Final = match
+        self.when_matched: Final = when_matched
+        self.pipeline: Final = pipeline
+        self.let: Final = let
+        self.when_not_matched: Final = when_not_matched
+
+
+class MergeSpec(OutputSpec):
+    """on: the paths that decide whether documents match. pipeline: None unless when_matched is "pipeline"."""
+
+    def __init__(
+        self,
+        database: str,
+        collection: str,
+        on: list[FieldPath],
+        when_matched: str,
+        pipeline: list[Value],
+        let: list[tuple[str, Expression]],
+        when_not_matched: str,
+        ctx: ParseContext,
+    ) -> None:
+        super().__init__("$merge", database, collection)
+        self.on: Final = on
+        self.when_matched: Final = when_matched
+        self.pipeline: Final = pipeline
+        self.let: Final = let
+        self.when_not_matched: Final = when_not_matched
+        self.ctx: Final = ctx
+
+    def check(self, run: RunContext) -> None:
+        run.check_merge(self.database, self.collection, [path.dotted for path in self.on])
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return MergeSource(source, self, run)
+
+    def describe(self) -> Value:
+        when_matched: Value = self.pipeline if self.when_matched == "pipeline" else self.when_matched
+        described: list[tuple[str, Value]] = [
+            ("into", encode({"db": self.database, "coll": self.collection})),
+            ("on", self.on[0].dotted if len(self.on) == 1 else [path.dotted for path in self.on]),
+            ("whenMatched", when_matched),
+        ]
+        if self.let:
+            described.append(("let", encode_fields([(name, node.describe()) for name, node in self.let])))
+        described.append(("whenNotMatched", self.when_not_matched))
+        return encode({"$merge": encode_fields(described)})
+
+
+class MergeSource(TransformSource):
+    """A document that cannot be written does not keep the others of its batch from it; then its error is raised."""
+
+    def __init__(self, source: DocumentSource, spec: MergeSpec, run: RunContext) -> None:
+        super().__init__(source)
+        self._spec: Final = spec
+        self._run: Final = run
+        self._ev: Final[EvaluationContext] = run.evaluation()
+        self._sparse: Final = run.check_merge(spec.database, spec.collection, [path.dotted for path in spec.on])
+        self._batch: list[bytes] = []
+        self._position = 0
+        self._error: CommandError | None = None
+
+    def next_batch(self) -> list[bytes] | None:
+        batch = self._batch
+        if self._position >= len(batch):
+            error = self._error
+            if error is not None:
+                self._error = None
+                raise error
+            fresh = self.source.next_batch()
+            if fresh is None:
+                return None
+            self._batch = fresh
+            self._position = 0
+            return []
+        spec = self._spec
+        start = self._position
+        self._position = start + WRITE_BATCH
+        for document in batch[start : self._position]:
+            request = self._request(document)
+            try:
+                self._run.merge_document(spec.database, spec.collection, request)
+            except CommandError as error:
+                if self._error is None:
+                    self._error = error
+        return []
+
+    def _request(self, document: bytes) -> MergeRequest:
+        spec = self._spec
+        wanted: list[tuple[str, Value]] = []
+        for path in spec.on:
+            value = value_at(document, _DOCUMENT_TYPE, 0, path.part_bytes, 0)
+            if is_nullish(value):
+                if path.dotted == "_id":
+                    document = self._run.with_id(document)
+                    value = value_at(document, _DOCUMENT_TYPE, 0, path.part_bytes, 0)
+                elif self._sparse:
+                    raise CommandError(
+                        51132,
+                        f"$merge write error: 'on' field '{path.dotted}' cannot be missing, null or undefined if"
+                        " supporting index is sparse",
+                    )
+                else:
+                    value = None
+            if isinstance(value, list):
+                raise CommandError(51185, f"$merge write error: 'on' field '{path.dotted}' cannot be an array")
+            wanted.append((path.dotted, encode({"$eq": value})))
+        let: dict[str, Value] = {}
+        if spec.when_matched == "pipeline":
+            let.update(spec.ctx.let)
+            self._ev.root = document
+            for name, node in spec.let:
+                value = node.evaluate(self._ev)
+                let.pop(name, None)
+                if not isinstance(value, Missing):
+                    let[name] = value
+            let["new"] = document
+        return MergeRequest(
+            document, encode_fields(wanted), spec.when_matched, spec.pipeline, let, spec.when_not_matched
+        )
+
+
+_MERGE_FIELDS: Final = ["into", "on", "let", "whenMatched", "whenNotMatched"]
+_MATCHED: Final = ("replace", "keepExisting", "merge", "fail")
+_NOT_MATCHED: Final = ("insert", "discard", "fail")
+
+
+@stage("$merge")
+def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`<collection>` or `{into, on, let, whenMatched, whenNotMatched}`.
+
+    TypeMismatch, 40414, 40415 for a bad shape; 51178 to 51199, 51273, 5786800, 5786801 for bad fields; 51181 for modes
+    that do not go together; 31319, 31320 for targets that may not be written.
+    """
+    if isinstance(argument, str):
+        _check_merge_target(ctx.database, argument)
+        return [MergeSpec(ctx.database, argument, [FieldPath("_id")], "merge", [], [], "insert", ctx)]
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.TypeMismatch, f"$merge requires a string or object argument, but found {type_of(argument)}"
+        )
+    written = read_fields("$merge", argument)
+    check_known("$merge", written, _MERGE_FIELDS)
+    if "into" not in written:
+        raise CommandError(40414, "BSON field '$merge.into' is missing but a required field")
+    database, collection = _into(written["into"], ctx)
+    on = _on(written.get("on", "_id"))
+    let_value = written.get("let", MISSING)
+    if not is_nullish(let_value) and not isinstance(let_value, bytes):
+        raise wrong_type("$merge.let", let_value, "object")
+    pipeline: list[Value] = []
+    when_matched = written.get("whenMatched", "merge")
+    if isinstance(when_matched, list):
+        pipeline = when_matched
+        for item in pipeline:
+            if not isinstance(item, bytes):
+                raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
+        mode = "pipeline"
+    elif isinstance(when_matched, str):
+        if when_matched not in _MATCHED:
+            raise CommandError(
+                ErrorCode.BadValue,
+                f"Enumeration value '{when_matched}' for field 'whenMatched' is not a valid value.",
+            )
+        mode = when_matched
+    else:
+        raise CommandError(
+            51191, f"$merge 'whenMatched' field must be either a string or an array, but found {type_of(when_matched)}"
+        )
+    otherwise = written.get("whenNotMatched", "insert")
+    if is_nullish(otherwise):
+        otherwise = "insert"
+    if not isinstance(otherwise, str):
+        raise wrong_type("$merge.whenNotMatched", otherwise, "string")
+    if otherwise not in _NOT_MATCHED:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"Enumeration value '{otherwise}' for field '$merge.whenNotMatched' is not a valid value.",
+        )
+    if isinstance(let_value, bytes) and mode != "pipeline":
+        raise CommandError(51199, f"Cannot use 'let' variables with 'whenMatched: {mode}' mode")
+    if mode in ("keepExisting", "fail") and otherwise != "insert":
+        raise CommandError(
+            51181,
+            f"Combination of $merge modes 'whenMatched: {mode}' and 'whenNotMatched: {otherwise}' is not supported",
+        )
+    let = _let(let_value, ctx)
+    _check_merge_target(database, collection)
+    return [MergeSpec(database, collection, on, mode, pipeline, let, otherwise, ctx)]
+
+
+def _into(value: Value, ctx: ParseContext) -> tuple[str, str]:
+    if isinstance(value, str):
+        if value == "":
+            raise CommandError(5786800, "$merge 'into' field cannot be an empty string")
+        return ctx.database, value
+    if not isinstance(value, bytes):
+        raise CommandError(
+            51178, f"$merge 'into' field  must be either a string or an object, but found {type_of(value)}"
+        )
+    written = read_fields("into", value)
+    check_known("into", written, ["db", "coll"])
+    for key, part in written.items():
+        if not is_nullish(part) and not isinstance(part, str):
+            raise wrong_type(f"into.{key}", part, "string")
+    collection = written.get("coll", MISSING)
+    if not isinstance(collection, str) or collection == "":
+        raise CommandError(5786801, "$merge 'into' field must specify a 'coll' that is not empty, null or undefined")
+    database = written.get("db", MISSING)
+    if not isinstance(database, str) or database == "":
+        return ctx.database, collection
+    return database, collection
+
+
+def _check_merge_target(database: str, collection: str) -> None:
+    _check_target(database, collection)
+    if collection.startswith("system."):
+        raise CommandError(31319, f"Cannot $merge to special collection: {collection}")
+    if database in _INTERNAL_DATABASES:
+        raise CommandError(31320, f"Cannot $merge to internal database: {database}")
+
+
+def _on(value: Value) -> list[FieldPath]:
+    names: list[str] = []
+    if isinstance(value, str):
+        names.append(value)
+    elif isinstance(value, list):
+        for item in value:
+            if not isinstance(item, str):
+                raise CommandError(51134, f"$merge 'on' array elements must be strings, but found {type_of(item)}")
+            names.append(item)
+        if not names:
+            raise CommandError(51187, "If explicitly specifying $merge 'on', must include at least one field")
+    else:
+        raise CommandError(
+            51186, f"$merge 'on' field  must be either a string or an array of strings, but found {type_of(value)}"
+        )
+    paths: list[FieldPath] = []
+    seen: set[str] = set()
+    for name in names:
+        check_field_path(name)
+        if name in seen:
+            raise CommandError(31465, f"Found a duplicate field '{name}' in $merge.on")
+        seen.add(name)
+        paths.append(FieldPath(name))
+    return paths
+
+
+def _let(value: Value, ctx: ParseContext) -> list[tuple[str, Expression]]:
+    let: list[tuple[str, Expression]] = []
+    if isinstance(value, bytes):
+        for name, expression in fields(value):
+            if name == "new":
+                if not isinstance(expression, str) or expression != "$$ROOT":
+                    raise CommandError(
+                        51273, "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'"
+                    )
+                continue
+            check_user_name(name)
+            let.append((name, parse_expression(expression, ctx)))
+    return let
