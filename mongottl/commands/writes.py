@@ -383,6 +383,7 @@ class DeleteRequest(NamedTuple):
     deletes: Annotated[list[bytes], Field("deletes", DOCUMENTS)]
     ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
     let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
     statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
     statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None

@@ -1,0 +1,161 @@
+"""count and distinct: arguments, results, and what is refused."""
+
+import math
+from typing import Any
+
+import pytest
+from bson import Decimal128, Int64, Timestamp
+from pymongo.database import Database
+
+from tests.drivers.refusals import refusal
+
+Documents = dict[str, Any]
+
+
+@pytest.fixture
+def ten(database: Database[Documents]) -> Database[Documents]:
+    database.c.create_index("a", partialFilterExpression={"_id": {"$gte": 4}}, name="partial")
+    database.c.create_index("s", sparse=True)
+    database.c.insert_many([{"_id": i, "a": i % 3} for i in range(10)])
+    return database
+
+
+@pytest.mark.parametrize(
+    ("arguments", "n"),
+    [
+        ({}, 10),
+        ({"query": {}}, 10),
+        ({"query": None, "skip": None}, 10),
+        ({"query": {"a": 0}}, 4),
+        ({"query": {"_id": 3}}, 1),
+        ({"query": {"_id": 33}}, 0),
+        ({"limit": 3}, 3),
+        ({"limit": -3}, 3),
+        ({"limit": 0}, 10),
+        ({"limit": Decimal128("3.0")}, 3),
+        ({"skip": 8}, 2),
+        ({"skip": 8, "limit": 1}, 1),
+        ({"skip": 80}, 0),
+        ({"skip": 1.9}, 9),
+        ({"skip": Decimal128("-0.5")}, 10),
+        ({"query": {"a": 0}, "skip": 1, "limit": 5}, 3),
+        ({"hint": "_id_"}, 10),
+        ({"hint": {"$natural": Decimal128("-1")}}, 10),
+        ({"hint": {}}, 10),
+        ({"hint": "partial"}, 6),
+        ({"hint": "s_1"}, 0),
+        ({"fields": {"a": 1}}, 10),
+        ({"readConcern": {"level": "majority"}}, 10),
+    ],
+    ids=str,
+)
+def test_count(ten: Database[Documents], arguments: Documents, n: int) -> None:
+    assert ten.command({"count": "c", **arguments})["n"] == n
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"query": 1}, 14),
+        ({"limit": "1"}, 2),
+        ({"limit": None}, 2),
+        ({"limit": 1.5}, 9),
+        ({"limit": math.nan}, 9),
+        ({"limit": Int64(-(2**63))}, 2),
+        ({"skip": -1}, 2),
+        ({"skip": Decimal128("-0.6")}, 2),
+        ({"skip": "1"}, 14),
+        ({"hint": 1}, 9),
+        ({"hint": None}, 9),
+        ({"hint": "none"}, 2),
+        ({"hint": {"$natural": True}}, 2),
+        ({"collation": 1}, 14),
+        ({"collation": {"locale": "de"}}, 115),
+        ({"readConcern": {"level": "snapshot"}}, 72),
+        ({"readConcern": {"atClusterTime": Timestamp(1, 1)}}, 72),
+        ({"writeConcern": {}}, 72),
+        ({"maxTimeMS": -1}, 2),
+        ({"nothing": 1}, 40415),
+    ],
+    ids=str,
+)
+def test_what_count_refuses(ten: Database[Documents], arguments: Documents, code: int) -> None:
+    assert refusal(ten, {"count": "c", **arguments}) == code
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("a", [None, 1, "x", {"b": 1}, {"b": [2, 3]}]),
+        ("a.b", [1, 2, 3]),
+        ("list", [1, 2, [3]]),
+        ("list.0", [1, 3]),
+        ("", ["empty"]),
+        ("none", []),
+        ("none.0.x", []),
+        ("n", [1]),
+    ],
+)
+def test_distinct(database: Database[Documents], key: str, values: list[Any]) -> None:
+    database.c.insert_many(
+        [
+            {"_id": 1, "a": "x", "list": [1, 2, 1], "n": 1},
+            {"_id": 2, "a": 1, "list": [[3], 2], "n": 1.0},
+            {"_id": 3, "a": None, "list": [], "n": Int64(1)},
+            {"_id": 4, "a": [{"b": 1}], "": "empty", "n": Decimal128("1.0")},
+            {"_id": 5, "a": {"b": [2, 3]}},
+            {"_id": 6},
+        ]
+    )
+    assert database.command({"distinct": "c", "key": key})["values"] == values
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        ({"query": {"_id": {"$lt": 2}}}, [0, 1]),
+        ({"query": {"_id": 2}}, [2]),
+        ({"query": None}, [0, 1, 2]),
+        ({"hint": "_id_"}, [0, 1, 2]),
+        ({"hint": "s_1"}, []),
+        ({"readConcern": {"level": "majority"}}, [0, 1, 2]),
+    ],
+    ids=str,
+)
+def test_arguments_of_distinct(ten: Database[Documents], arguments: Documents, values: list[Any]) -> None:
+    assert ten.command({"distinct": "c", "key": "a", **arguments})["values"] == values
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({}, 40414),
+        ({"key": None}, 40414),
+        ({"key": 1}, 14),
+        ({"key": "a\0b"}, 31032),
+        ({"key": "a", "query": []}, 14),
+        ({"key": "a", "hint": 1}, 9),
+        ({"key": "a", "hint": "none"}, 2),
+        ({"key": "a", "collation": {"locale": "de"}}, 115),
+        ({"key": "a", "writeConcern": {"w": 1}}, 72),
+        ({"key": "a", "maxTimeMS": math.inf}, 9),
+        ({"key": "a", "readConcern": {"level": "weak"}}, 2),
+        ({"key": "a", "nothing": 1}, 40415),
+    ],
+    ids=str,
+)
+def test_what_distinct_refuses(ten: Database[Documents], arguments: Documents, code: int) -> None:
+    assert refusal(ten, {"distinct": "c", **arguments}) == code
+
+
+def test_values_beyond_a_document_s_size(database: Database[Documents]) -> None:
+    for i in range(3):
+        database.c.insert_one({"_id": i, "x": bytes([i]) * (6 * 1024 * 1024)})
+    assert refusal(database, {"distinct": "c", "key": "x"}) == 17217
+
+
+def test_no_such_collection(database: Database[Documents]) -> None:
+    assert database.command("count", "c")["n"] == 0
+    assert database.command("distinct", "c", key="a")["values"] == []
+    assert refusal(database, {"count": ""}) == 73
+    assert refusal(database, {"distinct": 1, "key": "a"}) == 73
