@@ -13,7 +13,10 @@ MAX_SESSIONS: Final = 100_000
 
 
 class Session:
-    """One logical session. reply: the answer to the write of `txn_number`, once there is one."""
+    """One logical session. reply: the answer to the write of `txn_number`, once there is one.
+
+    busy_with: the transaction number of a write that others run beside, or -1. It is not to be begun a second time.
+    """
 
     def __init__(self, key: bytes, lsid: bytes) -> None:
         self.key = key
@@ -21,6 +24,7 @@ class Session:
         self.last_used_ms = 0
         self.txn_number = -1
         self.command = ""
+        self.busy_with = -1
         self.reply: bytes | None = None
 
 
@@ -62,6 +66,7 @@ class SessionRegistry:
 def retried_reply(session: Session, txn_number: int, command: str) -> bytes | None:
     """The reply already given to this write, or None if it is new, which is then noted as under way.
 
+    To be asked only when the session is not busy with the same write.
     TransactionTooOld (225) if a later write of the session was seen before.
     """
     if txn_number < session.txn_number:

@@ -27,6 +27,8 @@ from mongottl.storage.interface import EngineUnavailable
 from mongottl.wire.messages import OpMsg, OpQuery
 
 _OK: Final = 1.0
+# How often a retried write looks whether the first attempt, which is still under way, has come to its end.
+_RETRY_POLL_S: Final = 0.002
 _HANDSHAKES: Final = ("hello", "isMaster", "ismaster")
 # Commands that only read, or only wait.
 _READERS: Final = ("find", "getMore", "aggregate", "count", "distinct", "explain", *_HANDSHAKES)
@@ -143,6 +145,8 @@ class Dispatcher:
             if not (concern.durable or concern.silent or concern.error is not None):
                 concern = None
         if generic.lsid is not None:
+            if self._is_under_way(generic):
+                return self._await_first_attempt(spec, values, generic, client)
             retried = self._enter_session(spec, generic, op)
             if retried is not None:
                 return retried
@@ -153,11 +157,46 @@ class Dispatcher:
         fail_point = service.fail_points.triggered(spec.name, client)
         request = spec.request._make(values)
         if fail_point is not None or concern is not None:
-            return self._with_extras(spec, op, request, fail_point, concern)
+            return self._in_session(op, self._with_extras(spec, op, request, fail_point, concern))
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):
-            return self._finish_steps(spec, op, outcome)
+            return self._in_session(op, self._finish_steps(spec, op, outcome))
         return self._reply(spec, op, outcome)
+
+    def _in_session(self, op: OperationContext, steps: Steps[bytes]) -> Steps[bytes]:
+        """The same steps; while they last, a session knows that it is busy with this write."""
+        if op.txn_number is None or op.session_key is None:
+            return steps
+        return self._keep_busy(op.session_key, op.txn_number, steps)
+
+    def _keep_busy(self, key: bytes, txn_number: int, steps: Steps[bytes]) -> Steps[bytes]:
+        session = self.service.sessions.find(key)
+        if session is None:
+            return (yield from steps)
+        session.busy_with = txn_number
+        try:
+            return (yield from steps)
+        finally:
+            if session.busy_with == txn_number:
+                session.busy_with = -1
+
+    def _is_under_way(self, generic: GenericArguments) -> bool:
+        """Whether the same write of the same session has begun and not ended: the client lost patience with it."""
+        if generic.txn_number is None or generic.lsid is None:
+            return False
+        session = self.service.sessions.find(session_key(generic.lsid))
+        return session is not None and session.busy_with == generic.txn_number
+
+    def _await_first_attempt(
+        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, client: ClientInfo
+    ) -> Steps[bytes]:
+        try:
+            while self._is_under_way(generic):
+                yield Wait(_RETRY_POLL_S)
+            outcome = self._run(spec, values, generic, client)
+            return (yield from outcome) if isinstance(outcome, Generator) else outcome
+        except Exception as error:
+            return self._failed(spec.name, error)
 
     def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> bytes | None:
         """Notes the session; the earlier reply if this is a retry of a write that was already carried out."""
