@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.compare import BRACKET_DATE
 from mongottl.document.keystring import bracket_range, encode_value, successor
+from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DATE, INT64_MIN, Date
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
 from mongottl.storage.interface import Record
@@ -63,24 +64,26 @@ def date_due_s(index: IndexEntry, document: bytes) -> int | None:
     expire_after_s = index.descriptor.expire_after_s
     if expire_after_s is None:
         return None
-    earliest = _earliest_date_ms(document, 0, index.descriptor.paths[0].part_bytes, 0)
+    earliest = _earliest_date_ms(document, 0, index.descriptor.paths[0], 0)
     if earliest is None:
         return None
     return -(-earliest // _MS_PER_S) + expire_after_s  # rounded up: never too early
 
 
-def _earliest_date_ms(buf: bytes, start: int, parts: list[bytes], depth: int) -> int | None:
-    type_code, pos = find_field_at(buf, start, parts[depth])
-    last = depth == len(parts) - 1
+def _earliest_date_ms(buf: bytes, start: int, path: FieldPath, depth: int) -> int | None:
+    type_code, pos = find_field_at(buf, start, path.part_bytes[depth])
+    last = depth == path.depth - 1
     if type_code == DATE and last:
         value = decode_value(buf, type_code, pos)
         assert isinstance(value, Date)
         return value.ms
     if type_code == 3 and not last:
-        return _earliest_date_ms(buf, int(pos), parts, depth + 1)
+        return _earliest_date_ms(buf, int(pos), path, depth + 1)
     if type_code != ARRAY:
         return None
     earliest: int | None = None
+    if not last and path.indexes[depth + 1] >= 0:  # the place of an element
+        earliest = _earliest_date_ms(buf, int(pos), path, depth + 1)
     cursor = ElementCursor(buf, pos)
     while cursor.next():
         found: int | None = None
@@ -89,7 +92,7 @@ def _earliest_date_ms(buf: bytes, start: int, parts: list[bytes], depth: int) ->
             assert isinstance(value, Date)
             found = value.ms
         elif not last and cursor.type_code == 3:
-            found = _earliest_date_ms(buf, int(cursor.value), parts, depth + 1)
+            found = _earliest_date_ms(buf, int(cursor.value), path, depth + 1)
         if found is not None and (earliest is None or found < earliest):
             earliest = found
     return earliest

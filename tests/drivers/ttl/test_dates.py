@@ -83,6 +83,26 @@ def test_a_nested_descending_index(bench: Bench) -> None:
     assert bench.ids() == []
 
 
+@pytest.mark.parametrize(
+    ("path", "nested"),
+    [
+        ("a.0", lambda date: {"a": [date, 1]}),
+        ("a.1", lambda date: {"a": [1, date]}),
+        ("a.0.b", lambda date: {"a": [{"b": date}]}),
+        ("a.b.0", lambda date: {"a": {"b": [date]}}),
+        ("a.b.0", lambda date: {"a": [{"b": [date]}]}),
+        ("a.0.0", lambda date: {"a": [[date]]}),
+        ("a.0", lambda date: {"a": {"0": date}}),
+    ],
+)
+def test_a_path_that_names_an_element(bench: Bench, path: str, nested: Any) -> None:
+    bench.collection.create_index(path, expireAfterSeconds=0)
+    bench.collection.insert_many([{"_id": 1, **nested(at(bench, 5))}, {"_id": 2, **nested(at(bench, 50))}])
+    bench.advance(7)
+    assert 1 not in bench.ids()
+    assert 2 in bench.ids()
+
+
 def test_an_index_over_existing_documents(bench: Bench) -> None:
     bench.collection.insert_many([{"_id": n, "at": at(bench, n)} for n in (-100, 0, 100)])
     bench.collection.create_index("at", expireAfterSeconds=50)
