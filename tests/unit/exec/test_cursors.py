@@ -1,0 +1,100 @@
+"""Cursors and writes while others interfere: between the steps of one command, others run to their end."""
+
+from typing import Any
+
+import pytest
+from bson import Int64
+
+from mongottl.errors import CommandError
+from tests.running import Document, Running
+
+
+@pytest.fixture
+def running() -> Running:
+    running = Running()
+    running.insert(*({"_id": i, "a": i} for i in range(2000)))
+    return running
+
+
+def opened(running: Running, **options: Any) -> Int64:
+    return Int64(running.run({"find": "c", "batchSize": 2, **options})["cursor"]["id"])
+
+
+def finished(steps: Any) -> Document:
+    """What steps that have begun end with."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            reply: Document = stop.value
+            return reply
+
+
+def test_idle_cursors_are_closed(running: Running) -> None:
+    cursors = running.service.cursors
+    old, forever = opened(running), opened(running, noCursorTimeout=True)
+    between_s = running.clock.monotonic_s()
+    fresh = opened(running)
+    cursors.close_idle(between_s)
+    assert (len(cursors), cursors.timed_out_total) == (2, 1)
+    assert running.code({"getMore": old, "collection": "c"}) == 43
+    before_use_s = running.clock.monotonic_s()
+    running.run({"getMore": fresh, "collection": "c", "batchSize": 1})  # used: it lives on
+    cursors.close_idle(before_use_s)
+    assert cursors.find(int(fresh)) is not None
+    cursors.close_idle(running.clock.monotonic_s())
+    assert [cursors.find(int(one)) is None for one in (fresh, forever)] == [True, False]
+
+
+def test_cursors_of_dropped_collections_are_forgotten_in_time(running: Running) -> None:
+    cursors = running.service.cursors
+    cursor = opened(running)
+    running.run({"drop": "c"})
+    assert len(cursors) == 0
+    assert cursors.find(int(cursor)) is not None
+    cursors.close_idle(running.clock.monotonic_s())
+    assert running.code({"getMore": cursor, "collection": "c"}) == 43
+
+
+def test_a_cursor_in_use(running: Running) -> None:
+    cursor = opened(running, filter={"a": {"$lt": 0}}, batchSize=0)
+    steps = running.steps({"getMore": cursor, "collection": "c"})
+    next(steps)
+    assert running.code({"getMore": cursor, "collection": "c"}) == 12051
+    running.service.cursors.close_idle(running.clock.monotonic_s() + 1)
+    assert running.run({"killCursors": "c", "cursors": [cursor]})["cursorsKilled"] == [cursor]
+    with pytest.raises(CommandError) as killed:
+        finished(steps)
+    assert killed.value.code == 237
+    assert running.code({"getMore": cursor, "collection": "c"}) == 43
+
+
+def test_a_collection_dropped_under_a_cursor_in_use(running: Running) -> None:
+    cursor = opened(running, filter={"a": {"$lt": 0}}, batchSize=0)
+    steps = running.steps({"getMore": cursor, "collection": "c"})
+    next(steps)
+    running.run({"drop": "c"})
+    with pytest.raises(CommandError) as killed:
+        finished(steps)
+    assert killed.value.code == 175
+
+
+def test_an_upsert_updates_what_another_has_just_inserted(running: Running) -> None:
+    running.index({"u": 1}, unique=True, sparse=True)
+    update = {"q": {"u": 7}, "u": {"$set": {"by": "upsert"}}, "upsert": True, "hint": {"$natural": 1}}
+    steps = running.steps({"update": "c", "updates": [update]})
+    for _ in range(8):
+        next(steps)  # by now the scan is behind where the other one inserts
+    running.insert({"_id": -1, "u": 7})
+    running.run({"update": "c", "updates": [{"q": {"_id": 0}, "u": {"$set": {"x": 1}}}]})
+    reply = finished(steps)
+    assert (reply["n"], reply.get("writeErrors")) == (1, None)
+    assert running.listed({"find": "c", "filter": {"u": 7}}) == [{"_id": -1, "u": 7, "by": "upsert"}]
+
+
+def test_an_upsert_whose_key_belongs_to_another_document(running: Running) -> None:
+    running.index({"u": 1}, unique=True, sparse=True)
+    running.insert({"_id": -1, "u": 7})
+    update = {"q": {"_id": -2}, "u": {"$set": {"u": 7}}, "upsert": True}
+    reply = running.run({"update": "c", "updates": [update]})
+    assert [error["code"] for error in reply["writeErrors"]] == [11000]
