@@ -82,14 +82,21 @@ def test_a_collection_dropped_under_a_cursor_in_use(running: Running) -> None:
 def test_an_upsert_updates_what_another_has_just_inserted(running: Running) -> None:
     running.index({"u": 1}, unique=True, sparse=True)
     update = {"q": {"u": 7}, "u": {"$set": {"by": "upsert"}}, "upsert": True, "hint": {"$natural": 1}}
-    steps = running.steps({"update": "c", "updates": [update]})
-    for _ in range(8):
-        next(steps)  # by now the scan is behind where the other one inserts
-    running.insert({"_id": -1, "u": 7})
-    running.run({"update": "c", "updates": [{"q": {"_id": 0}, "u": {"$set": {"x": 1}}}]})
-    reply = finished(steps)
-    assert (reply["n"], reply.get("writeErrors")) == (1, None)
-    assert running.listed({"find": "c", "filter": {"u": 7}}) == [{"_id": -1, "u": 7, "by": "upsert"}]
+    steps_taken = 0
+    while True:  # wherever the other one comes in, ahead of the scan or behind it
+        steps = running.steps({"update": "c", "updates": [update]})
+        try:
+            for _ in range(steps_taken + 1):
+                next(steps)
+        except StopIteration:
+            break
+        steps_taken += 1
+        running.insert({"_id": -1, "u": 7})
+        reply = finished(steps)
+        assert (reply["n"], reply.get("writeErrors"), reply.get("upserted")) == (1, None, None)
+        assert running.listed({"find": "c", "filter": {"u": 7}}) == [{"_id": -1, "u": 7, "by": "upsert"}]
+        running.run({"delete": "c", "deletes": [{"q": {"_id": -1}, "limit": 1}]})
+    assert steps_taken > 2
 
 
 def test_an_upsert_whose_key_belongs_to_another_document(running: Running) -> None:
