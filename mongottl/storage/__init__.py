@@ -3,4 +3,5 @@
 Importing this package registers the engines.
 """
 
+from mongottl.storage import memory as memory
 from mongottl.storage import sqlite as sqlite

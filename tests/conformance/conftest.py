@@ -9,7 +9,14 @@ import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 
-ENGINES = ("sqlite-memory", "sqlite-file", "contract-sqlite-memory", "contract-sqlite-file")
+ENGINES = (
+    "memory",
+    "sqlite-memory",
+    "sqlite-file",
+    "contract-memory",
+    "contract-sqlite-memory",
+    "contract-sqlite-file",
+)
 
 Opener = Callable[[], StorageEngine]
 
@@ -17,6 +24,8 @@ Opener = Callable[[], StorageEngine]
 def open_engine(kind: str, directory: Path) -> StorageEngine:
     if kind.startswith("contract-"):
         return ContractEngine(open_engine(kind.removeprefix("contract-"), directory))
+    if kind == "memory":
+        return open_storage_engine("memory", None)
     return open_storage_engine("sqlite", str(directory) if kind == "sqlite-file" else None)
 
 

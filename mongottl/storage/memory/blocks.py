@@ -1,0 +1,402 @@
+"""Ordered entries (key, record id) in blocks: what sorted data and the expiry indexes are made of.
+
+    lows   (a, 1)        (f, 7)      (f, 90)     ...      where each block begins, for the first search
+    keys   [a, b, b, e]  [f, f, f]   [f, k, m]   ...      a list a block
+    rids   [1, 4, 5, 2]  [7, 8, 89]  [90, 3, 9]  ...      an array of 8-byte numbers a block
+
+An entry is found by two binary searches, and put in by moving the rest of a block, which is short. A full block at the
+end is followed by a new one, so that ascending keys fill blocks to the last place; elsewhere it is split. Entries that
+come or go in a row are moved together, which makes a batch of ascending keys cost little more than copying it. Record
+ids stand in arrays because a Python number of its own would take four times the room.
+
+A block's low is at or below its first entry, and above the last entry of the block before; removing that first entry
+leaves the low as it is. No block is empty.
+"""
+
+import ctypes
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Final
+
+# Entries of a block at most.
+BLOCK: Final = 512
+# What a block that is split leaves in each part at most.
+_SPLIT: Final = 384
+# A block with fewer is put together with its neighbour if both then have no more than _SPLIT.
+_SMALL: Final = 64
+
+
+def _leave(container: object) -> None:
+    """What there is to do for `untrack` where the garbage collector is another."""
+
+
+def _gc_untrack() -> Callable[[object], None]:
+    if sys.implementation.name != "cpython":
+        return _leave
+    function = ctypes.pythonapi.PyObject_GC_UnTrack
+    function.argtypes = [ctypes.py_object]
+    function.restype = None
+    return function
+
+
+# Takes a list out of the garbage collector's care, who would otherwise look at every object of every block again and
+# again: a tenth of a second for a million documents. What only holds bytes, numbers and tuples of these cannot be part
+# of a cycle, and is freed by its reference count as before.
+untrack: Final[Callable[[object], None]] = _gc_untrack()
+
+
+class SortedBlocks:
+    """length: the number of entries."""
+
+    def __init__(self) -> None:
+        self.length: int = 0
+        self._keys: list[list[bytes]] = []
+        self._rids: list[array[int]] = []
+        self._low_keys: list[bytes] = []
+        self._low_rids: list[int] = []
+
+    def insert(self, keys: list[bytes], rids: list[int]) -> list[int]:
+        """Adds entries, given as parallel lists; the places in these of entries that were there already."""
+        present: list[int] = []
+        count = len(keys)
+        if count == 0:
+            return present
+        if not self._keys:
+            self._add_block(0, [keys[0]], array("q", [rids[0]]))
+            self.length += 1
+            if count == 1:
+                return present
+            start = 1
+        else:
+            start = 0
+        while start < count:
+            key = keys[start]
+            rid = rids[start]
+            number = len(self._keys) - 1
+            held = self._keys[number]
+            held_rids = self._rids[number]
+            last = held[-1]
+            if last < key or (last == key and held_rids[-1] < rid):
+                place = len(held)
+            else:
+                number = self._block_of(key, rid)
+                held = self._keys[number]
+                held_rids = self._rids[number]
+                place = _place(held, held_rids, key, rid)
+                if place < len(held) and held_rids[place] == rid and held[place] == key:
+                    present.append(start)
+                    start += 1
+                    continue
+            end = start + 1
+            if end < count:
+                end = self._run_end(keys, rids, end, number, place)
+            if end == start + 1:
+                if place > 0 and held[place - 1] == key:
+                    key = held[place - 1]  # one object for all equal keys
+                held.insert(place, key)
+                held_rids.insert(place, rid)
+            elif place == len(held):
+                held.extend(keys[start:end])
+                held_rids.extend(array("q", rids[start:end]))
+            else:
+                held[place:place] = keys[start:end]
+                held_rids[place:place] = array("q", rids[start:end])
+            if place == 0 and number == 0:
+                self._low_keys[0] = held[0]
+                self._low_rids[0] = rid
+            self.length += end - start
+            if len(held) > BLOCK:
+                self._split(number)
+            start = end
+        return present
+
+    def remove(self, keys: list[bytes], rids: list[int]) -> list[int]:
+        """Removes entries, given as parallel lists; the places in these of entries that were not there."""
+        absent: list[int] = []
+        count = len(keys)
+        start = 0
+        while start < count:
+            key = keys[start]
+            rid = rids[start]
+            if not self._keys:
+                absent.append(start)
+                start += 1
+                continue
+            number = self._block_of(key, rid)
+            held = self._keys[number]
+            held_rids = self._rids[number]
+            place = _place(held, held_rids, key, rid)
+            if place >= len(held) or held_rids[place] != rid or held[place] != key:
+                absent.append(start)
+                start += 1
+                continue
+            end = start + 1
+            length = len(held)
+            behind = place + 1
+            while end < count and behind < length and held[behind] == keys[end]:
+                end += 1
+                behind += 1
+            if end == start + 1:
+                del held[place]
+                del held_rids[place]
+            else:
+                if held_rids[place:behind] != array("q", rids[start:end]):
+                    # The same keys for other records: one by one.
+                    end = start + 1
+                    behind = place + 1
+                del held[place:behind]
+                del held_rids[place:behind]
+            self.length -= end - start
+            if len(held) < _SMALL:
+                self._merge(number)
+            start = end
+        return absent
+
+    def slice(
+        self, low: bytes, high: bytes, after: tuple[bytes, int] | None, limit: int, forward: bool
+    ) -> tuple[list[bytes], list[int]]:
+        """Keys and record ids of up to `limit` entries with low <= key < high, behind `after`, as parallel lists."""
+        if not self._keys or limit <= 0:
+            return [], []
+        if forward:
+            return self._slice_up(low, high, after, limit)
+        return self._slice_down(low, high, after, limit)
+
+    def _slice_up(
+        self, low: bytes, high: bytes, after: tuple[bytes, int] | None, limit: int
+    ) -> tuple[list[bytes], list[int]]:
+        if after is None:
+            number, place = self._seek(low, 0)
+        else:
+            number, place = self._seek(after[0], after[1] + 1)
+        keys: list[bytes] = []
+        rids: list[int] = []
+        while number < len(self._keys):
+            held = self._keys[number]
+            end = min(len(held), place + limit - len(keys))
+            ended = False
+            if end > place:
+                if held[end - 1] >= high:
+                    end = bisect_left(held, high, place, end)
+                    ended = True
+                part = held[place:end]
+                part_rids: list[int] = self._rids[number][place:end].tolist()
+                if not keys:
+                    keys = part
+                    rids = part_rids
+                else:
+                    keys.extend(part)
+                    rids.extend(part_rids)
+            if ended or len(keys) >= limit:
+                break
+            number += 1
+            place = 0
+        return keys, rids
+
+    def _slice_down(
+        self, low: bytes, high: bytes, after: tuple[bytes, int] | None, limit: int
+    ) -> tuple[list[bytes], list[int]]:
+        if after is None:
+            number, place = self._seek(high, 0)
+        else:
+            number, place = self._seek(after[0], after[1])
+        keys: list[bytes] = []
+        rids: list[int] = []
+        while True:
+            held = self._keys[number]
+            start = max(0, place - limit + len(keys))
+            ended = False
+            if start < place:
+                if held[start] < low:
+                    start = bisect_left(held, low, start, place)
+                    ended = True
+                part = held[start:place]
+                part.reverse()
+                part_rids: list[int] = self._rids[number][start:place].tolist()
+                part_rids.reverse()
+                if not keys:
+                    keys = part
+                    rids = part_rids
+                else:
+                    keys.extend(part)
+                    rids.extend(part_rids)
+            if ended or number == 0 or len(keys) >= limit:
+                break
+            number -= 1
+            place = len(self._keys[number])
+        return keys, rids
+
+    def find(self, key: bytes) -> list[int]:
+        """The record ids under a key, ascending."""
+        rids: list[int] = []
+        if not self._keys:
+            return rids
+        number, place = self._seek(key, 0)
+        while number < len(self._keys):
+            held = self._keys[number]
+            end = place
+            if place < len(held) and held[place] == key:
+                end = bisect_right(held, key, place)
+                rids.extend(self._rids[number][place:end])
+            if end < len(held):
+                break
+            number += 1
+            place = 0
+        return rids
+
+    def count(self, low: bytes, high: bytes) -> int:
+        """How many entries there are with low <= key < high; takes a step for each block of them."""
+        if not self._keys or low >= high:
+            return 0
+        number, place = self._seek(low, 0)
+        last, end = self._seek(high, 0)
+        total = end - place
+        while number < last:
+            total += len(self._keys[number])
+            number += 1
+        return total
+
+    def distinct(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
+        """Up to `limit` different keys with low <= key < high, ascending; takes a search for each of them."""
+        found: list[bytes] = []
+        if not self._keys:
+            return found
+        number, place = self._seek(low, 0)
+        while len(found) < limit:
+            if place >= len(self._keys[number]):
+                number += 1
+                place = 0
+                if number >= len(self._keys):
+                    break
+            held = self._keys[number]
+            key = held[place]
+            if key >= high:
+                break
+            found.append(key)
+            if held[-1] != key:
+                place = bisect_right(held, key, place)
+            else:
+                # The last block that begins with the key or below it.
+                number = bisect_right(self._low_keys, key) - 1
+                place = bisect_right(self._keys[number], key)
+        return found
+
+    def drop(self, limit: int) -> bool:
+        """Forgets about `limit` entries from the end; whether any are left."""
+        while limit > 0 and self._keys:
+            held = self._keys[-1]
+            count = len(held)
+            if count > limit:
+                del held[count - limit :]
+                del self._rids[-1][count - limit :]
+                self.length -= limit
+                return True
+            self._keys.pop()
+            self._rids.pop()
+            self._low_keys.pop()
+            self._low_rids.pop()
+            self.length -= count
+            limit -= count
+        return bool(self._keys)
+
+    def _seek(self, key: bytes, rid: int) -> tuple[int, int]:
+        """Block and place of the first entry at or behind (key, rid); the place may be one behind the block's last."""
+        number = self._block_of(key, rid)
+        return number, _place(self._keys[number], self._rids[number], key, rid)
+
+    def _block_of(self, key: bytes, rid: int) -> int:
+        """The block in which (key, rid) stands, or belongs."""
+        lows = self._low_keys
+        number = bisect_right(lows, key) - 1
+        if number < 0:
+            return 0
+        if self._low_rids[number] > rid and lows[number] == key:
+            first = bisect_left(lows, key, 0, number)
+            number = bisect_right(self._low_rids, rid, first, number + 1) - 1
+            return max(number, 0)
+        return number
+
+    def _run_end(self, keys: list[bytes], rids: list[int], end: int, number: int, place: int) -> int:
+        """How far the entries from `end` - 1 on ascend before the entry that is at `place`, or behind it."""
+        count = len(keys)
+        held = self._keys[number]
+        if place < len(held):
+            next_key = held[place]
+            next_rid = self._rids[number][place]
+        elif number + 1 < len(self._keys):
+            next_key = self._low_keys[number + 1]
+            next_rid = self._low_rids[number + 1]
+        else:
+            key = keys[end - 1]
+            while end < count:
+                following = keys[end]
+                if not (key < following or (rids[end - 1] < rids[end] and key == following)):
+                    break
+                key = following
+                end += 1
+            return end
+        key = keys[end - 1]
+        while end < count:
+            following = keys[end]
+            if not (key < following or (rids[end - 1] < rids[end] and key == following)):
+                break
+            if not (following < next_key or (rids[end] < next_rid and following == next_key)):
+                break
+            key = following
+            end += 1
+        return end
+
+    def _add_block(self, number: int, keys: list[bytes], rids: "array[int]") -> None:
+        untrack(keys)
+        self._keys.insert(number, keys)
+        self._rids.insert(number, rids)
+        self._low_keys.insert(number, keys[0])
+        self._low_rids.insert(number, rids[0])
+
+    def _split(self, number: int) -> None:
+        """Cuts a block that has become too long."""
+        keys = self._keys[number]
+        rids = self._rids[number]
+        count = len(keys)
+        if number == len(self._keys) - 1:
+            size = BLOCK
+        else:
+            parts = -(-count // _SPLIT)
+            size = -(-count // parts)
+        start = size
+        while start < count:
+            number += 1
+            self._add_block(number, keys[start : start + size], rids[start : start + size])
+            start += size
+        del keys[size:]
+        del rids[size:]
+
+    def _merge(self, number: int) -> None:
+        """Removes a block that has become empty, or puts a small one together with its neighbour."""
+        keys = self._keys[number]
+        if keys:
+            if number + 1 == len(self._keys):
+                if number == 0:
+                    return
+                number -= 1
+            if len(self._keys[number]) + len(self._keys[number + 1]) > _SPLIT:
+                return
+            self._keys[number].extend(self._keys[number + 1])
+            self._rids[number].extend(self._rids[number + 1])
+            number += 1
+        del self._keys[number]
+        del self._rids[number]
+        del self._low_keys[number]
+        del self._low_rids[number]
+
+
+def _place(keys: list[bytes], rids: "array[int]", key: bytes, rid: int) -> int:
+    """The place in a block of the first entry at or behind (key, rid)."""
+    if keys[0] == key and keys[-1] == key:
+        return bisect_left(rids, rid)
+    place = bisect_left(keys, key)
+    if place < len(keys) and rids[place] < rid and keys[place] == key:
+        return bisect_left(rids, rid, place, bisect_right(keys, key, place))
+    return place
