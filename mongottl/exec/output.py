@@ -1,6 +1,5 @@
 """What `$out` and `$merge` do to collections, through the same writes as the commands."""
 
-import os
 from typing import Final
 
 from mongottl.catalog.collection import Collection
@@ -56,7 +55,7 @@ def _is_capped(collection: Collection) -> bool:
 def open_output(op: OperationContext, database: str, name: str) -> str:
     """A temporary collection with the target's options and indexes, before any document is in it."""
     target = op.catalog.lookup(database, name)
-    temporary = f"tmp.agg_out.{os.urandom(16).hex()}"
+    temporary = f"tmp.agg_out.{op.service.object_ids.generate(op.now_s)}"
     op.catalog.check_new_name(database, temporary)
     made = op.catalog.create_collection(database, temporary, _NO_OPTIONS if target is None else target.options)
     if target is not None:

@@ -27,6 +27,7 @@ from mongottl.query.pipeline import (  # registers the stages
     sort,
     statistics,
     unwind,
+    window,
 )
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.optimise import optimise
@@ -61,4 +62,5 @@ __all__ = [
     "sort",
     "statistics",
     "unwind",
+    "window",
 ]

@@ -133,7 +133,7 @@ def _merge_state() -> AccumulatorState:
     return MergeObjectsState(5911200)
 
 
-_SIMPLE: Final[dict[str, StateFactory]] = {
+SIMPLE: Final[dict[str, StateFactory]] = {
     "$sum": SumState,
     "$avg": AvgState,
     "$first": FirstState,
@@ -151,10 +151,10 @@ _SIMPLE: Final[dict[str, StateFactory]] = {
 
 
 def _parse_simple(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
-    return SimpleAccumulator(field, name, parse_unary(name, argument, ctx), _SIMPLE[name])
+    return SimpleAccumulator(field, name, parse_unary(name, argument, ctx), SIMPLE[name])
 
 
-for _name in _SIMPLE:
+for _name in SIMPLE:
     accumulator(_name)(_parse_simple)
 
 

@@ -124,7 +124,6 @@ for _name, _reason in (
     ("$scoreFusion", "Atlas Search is not available"),
     ("$search", "Atlas Search is not available"),
     ("$searchMeta", "Atlas Search is not available"),
-    ("$setWindowFields", "it is not there yet"),
     ("$shardedDataDistribution", "there is no sharding"),
     ("$vectorSearch", "Atlas Search is not available"),
 ):

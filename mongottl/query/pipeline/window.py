@@ -1,0 +1,245 @@
+"""`$setWindowFields`: values computed per document from the documents around it.
+
+Everything is read and sorted by partition and `sortBy`, in runs of bounded size. Then one partition after the other is
+gathered and its documents are given out with their new fields, a bounded number of steps per call.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import Final
+
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.keystring import encode_value
+from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.types import MISSING, Missing, Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import Constant, Expression, parse_expression
+from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.parser import type_of
+from mongottl.query.pipeline.join import check_known, read_fields, with_value, wrong_type
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
+from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.windowframe import Partition
+from mongottl.query.pipeline.windowfunction import WindowFunction, parse_window_function
+from mongottl.query.sort import SortPattern, parse_sort
+
+RUN_SIZE: Final = 8192  # documents that are sorted at once
+STEPS: Final = 4096  # values that one call takes into windows, roughly
+
+
+class WindowSpec(StageSpec):
+    """paths: of the output fields. output: as written. sort_by: as written, None without one."""
+
+    def __init__(
+        self,
+        partition_by: Expression | None,
+        sort_by: bytes | None,
+        pattern: SortPattern | None,
+        paths: list[FieldPath],
+        output: bytes,
+        ctx: ParseContext,
+    ) -> None:
+        self.name = "$setWindowFields"
+        self.partition_by: Final = partition_by
+        self.sort_by: Final = sort_by
+        self.pattern: Final = pattern
+        self.paths: Final = paths
+        self.output: Final = output
+        self.ctx: Final = ctx
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return WindowSource(source, self, run)
+
+    def functions(self) -> list[WindowFunction]:
+        """The functions of the output fields; they have a state, so each opened stage has its own."""
+        found: list[WindowFunction] = []
+        for name, specification in fields(self.output):
+            found.append(parse_window_function(name, specification, self.pattern, self.ctx))
+        return found
+
+    def describe(self) -> Value:
+        described: list[tuple[str, Value]] = []
+        if self.partition_by is not None:
+            described.append(("partitionBy", self.partition_by.describe()))
+        if self.sort_by is not None:
+            described.append(("sortBy", self.sort_by))
+        described.append(("output", self.output))
+        return encode({"$setWindowFields": encode_fields(described)})
+
+
+class WindowSource(DocumentSource):
+    """Entries are (partition and sort key, arrival, length of the partition's key, document)."""
+
+    def __init__(self, source: DocumentSource, spec: WindowSpec, run: RunContext) -> None:
+        self.source: Final = source
+        self._spec: Final = spec
+        self._functions: Final = spec.functions()
+        self._run: Final = run
+        self._ev: Final = run.evaluation()
+        self._runs: list[list[tuple[bytes, int, int, bytes]]] = []
+        self._current: list[tuple[bytes, int, int, bytes]] = []
+        self._arrived = 0
+        self._size = 0
+        self._reading = True
+        self._merged: Iterator[tuple[bytes, int, int, bytes]] = iter([])
+        self._next: tuple[bytes, int, int, bytes] | None = None
+        self._partition = Partition(spec.pattern)
+        self._key = b""
+        self._given = -1  # documents of the partition that are given out; -1 while it is being gathered
+
+    def next_batch(self) -> list[bytes] | None:
+        if self._reading:
+            batch = self.source.next_batch()
+            if batch is not None:
+                self._absorb(batch)
+                return []
+            self._reading = False
+            self._finish()
+        if self._given < 0:
+            if self._next is None and not self._partition.documents:
+                return None
+            self._gather()
+            return []
+        return self._compute()
+
+    def close(self) -> None:
+        self.source.close()
+
+    def _absorb(self, batch: list[bytes]) -> None:
+        partition_by = self._spec.partition_by
+        pattern = self._spec.pattern
+        ev = self._ev
+        for doc in batch:
+            key = b""
+            if partition_by is not None:
+                ev.root = doc
+                value = partition_by.evaluate(ev)
+                if isinstance(value, list):
+                    raise CommandError(
+                        ErrorCode.TypeMismatch, "An expression used to partition cannot evaluate to value of type array"
+                    )
+                key = encode_value(None if isinstance(value, Missing) else value)
+            sort_key = b"" if pattern is None else pattern.sort_key(doc)
+            self._current.append((key + sort_key, self._arrived, len(key), doc))
+            self._arrived += 1
+            self._size += len(key) + len(sort_key) + len(doc)
+        if self._size > self._run.memory_limit_bytes and not self._run.allow_disk_use:
+            raise CommandError(
+                ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
+                f"Sort exceeded memory limit of {self._run.memory_limit_bytes} bytes, but did not opt in to external "
+                "sorting.",
+            )
+        if len(self._current) >= RUN_SIZE:
+            self._close_run()
+
+    def _close_run(self) -> None:
+        self._current.sort()
+        self._runs.append(self._current)
+        self._current = []
+
+    def _finish(self) -> None:
+        if self._current:
+            self._close_run()
+        self._merged = iter(self._runs[0]) if len(self._runs) == 1 else iter(heapq.merge(*self._runs))
+        self._runs = []
+        self._next = next(self._merged, None)
+
+    def _gather(self) -> None:
+        """Takes a batch more of documents into the partition, and ends it where another begins."""
+        partition = self._partition
+        count = 0
+        entry = self._next
+        while entry is not None and count < BATCH_SIZE:
+            key = entry[0][: entry[2]]
+            if partition.documents and key != self._key:
+                break
+            self._key = key
+            partition.add(entry[3], entry[0][entry[2] :])
+            entry = next(self._merged, None)
+            count += 1
+        self._next = entry
+        if entry is None or entry[0][: entry[2]] != self._key:
+            for function in self._functions:
+                function.begin(partition)
+            self._given = 0
+
+    def _compute(self) -> list[bytes]:
+        partition = self._partition
+        spec = self._spec
+        found: list[bytes] = []
+        steps = 0
+        place = self._given
+        while place < len(partition.documents) and len(found) < BATCH_SIZE and steps < STEPS:
+            doc = partition.documents[place]
+            for i in range(len(self._functions)):
+                function = self._functions[i]
+                value = function.value(partition, place, self._ev)
+                steps += function.steps
+                doc = with_value(doc, spec.paths[i], None if isinstance(value, Missing) else value)
+            found.append(doc)
+            place += 1
+        self._given = place
+        if place >= len(partition.documents):
+            self._partition = Partition(spec.pattern)
+            self._given = -1
+        return found
+
+
+@stage("$setWindowFields")
+def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{partitionBy, sortBy, output: {<path>: {<function>: …, window: …}, …}}`. FailedToParse for most bad shapes."""
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.FailedToParse,
+            f"the $setWindowFields stage specification must be an object, found {type_of(argument)}",
+        )
+    written = read_fields("$setWindowFields", argument)
+    check_known("$setWindowFields", written, ["partitionBy", "sortBy", "output"])
+    if "output" not in written:
+        raise CommandError(40414, "BSON field '$setWindowFields.output' is missing but a required field")
+    output = written["output"]
+    if not isinstance(output, bytes):
+        raise wrong_type("$setWindowFields.output", output, "object")
+    sort_by = written.get("sortBy", MISSING)
+    pattern: SortPattern | None = None
+    if is_nullish(sort_by):
+        sort_by = None
+    elif not isinstance(sort_by, bytes):
+        raise wrong_type("$setWindowFields.sortBy", sort_by, "object")
+    else:
+        pattern = parse_sort(sort_by)
+        if pattern.is_empty():
+            pattern = None
+    partition_by: Expression | None = None
+    if not isinstance(written.get("partitionBy", MISSING), Missing):
+        partition_by = parse_expression(written["partitionBy"], ctx)
+        if isinstance(partition_by, Constant):
+            if isinstance(partition_by.value, list):
+                raise CommandError(
+                    ErrorCode.TypeMismatch, "An expression used to partition cannot evaluate to value of type array"
+                )
+            partition_by = None
+    return [window_stage(partition_by, sort_by if isinstance(sort_by, bytes) else None, pattern, output, ctx)]
+
+
+def window_stage(
+    partition_by: Expression | None,
+    sort_by: bytes | None,
+    pattern: SortPattern | None,
+    output: bytes,
+    ctx: ParseContext,
+) -> WindowSpec:
+    """The stage with the output fields of a specification. 40176 and 40177 where these get into each other's way."""
+    paths: list[FieldPath] = []
+    for name, specification in fields(output):
+        check_field_path(name)
+        for other in paths:
+            if other.dotted == name or name.startswith(other.dotted + ".") or other.dotted.startswith(name + "."):
+                raise CommandError(
+                    40176, f"specification contains two conflicting paths: '{other.dotted}' and '{name}'"
+                )
+        paths.append(FieldPath(name))
+        parse_window_function(name, specification, pattern, ctx)
+    return WindowSpec(partition_by, sort_by, pattern, paths, output, ctx)

@@ -1,0 +1,205 @@
+import datetime
+from typing import Any
+
+import bson
+import pytest
+
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.pipeline import ListSource, RunContext, drain, open_pipeline, parse_pipeline
+
+Documents = list[dict[str, Any]]
+
+
+def run(documents: Documents, *stages: dict[str, Any]) -> Documents:
+    ctx = ParseContext(1_700_000_000_000, namespace="db.c")
+    specs = parse_pipeline([bson.encode(stage) for stage in stages], ctx)
+    raw = [bson.encode(document) for document in documents]
+    # The same specification twice: it keeps nothing of what it has seen.
+    first = drain(open_pipeline(specs, ListSource(raw, 2), RunContext()))
+    assert drain(open_pipeline(specs, ListSource(raw, 1), RunContext())) == first
+    return [bson.decode(document) for document in first]
+
+
+def window(documents: Documents, function: dict[str, Any], **stage: Any) -> list[Any]:
+    """What one function gives, in the order of the results."""
+    stage.setdefault("sortBy", {"t": 1})
+    found = run(documents, {"$setWindowFields": {**stage, "output": {"r": function}}})
+    return [document["r"] for document in found]
+
+
+def refusal(function: object, **stage: Any) -> int:
+    stage.setdefault("sortBy", {"t": 1})
+    with pytest.raises(CommandError) as caught:
+        run([{"t": 1, "v": 1}], {"$setWindowFields": {**stage, "output": {"r": function}}})
+    return caught.value.code
+
+
+FIVE: Documents = [{"t": t, "v": v} for t, v in [(3, 30), (1, 10), (5, 50), (2, 20), (4, 40)]]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "sums"),
+    [
+        (["unbounded", "unbounded"], [150] * 5),
+        (["unbounded", "current"], [10, 30, 60, 100, 150]),
+        (["current", "unbounded"], [150, 140, 120, 90, 50]),
+        ([-1, 1], [30, 60, 90, 120, 90]),
+        ([1, 2], [50, 70, 90, 50, 0]),
+        ([-9, -8], [0] * 5),
+        ([0, 0], [10, 20, 30, 40, 50]),
+        ([-1.0, bson.Int64(0)], [10, 30, 50, 70, 90]),
+    ],
+)
+def test_documents(bounds: list[Any], sums: list[int]) -> None:
+    assert window(FIVE, {"$sum": "$v", "window": {"documents": bounds}}) == sums
+
+
+@pytest.mark.parametrize(
+    ("bounds", "counts"),
+    [
+        ([-5, 5], [2, 2, 2, 2, 1]),
+        (["unbounded", 0], [1, 2, 3, 4, 5]),
+        (["current", "unbounded"], [5, 4, 3, 2, 1]),
+        ([0.5, 3.5], [1, 0, 1, 0, 0]),
+        ([-100, -50], [0] * 5),
+    ],
+)
+def test_range(bounds: list[Any], counts: list[int]) -> None:
+    documents: Documents = [{"t": t} for t in (0, 3, 10, 12, 20)]
+    assert window(documents, {"$count": {}, "window": {"range": bounds}}) == counts
+
+
+def test_range_takes_in_equals_on_both_sides() -> None:
+    documents: Documents = [{"t": t} for t in (1, 1, 2)]
+    assert window(documents, {"$count": {}, "window": {"range": ["unbounded", "current"]}}) == [2, 2, 3]
+
+
+def test_range_in_months() -> None:
+    days = [datetime.datetime(2024, 1, 31), datetime.datetime(2024, 2, 29), datetime.datetime(2024, 3, 31)]
+    found = window([{"t": day} for day in days], {"$count": {}, "window": {"range": [-1, 0], "unit": "month"}})
+    assert found == [1, 2, 2]
+
+
+def test_partitions_come_sorted_and_do_not_mix() -> None:
+    documents: Documents = [{"p": p, "t": t} for p, t in [("b", 1), ("a", 2), ("b", 0), ("a", 1)]]
+    stage = {"partitionBy": "$p", "sortBy": {"t": 1}, "output": {"n.x": {"$documentNumber": {}}}}
+    found = run(documents, {"$setWindowFields": stage})
+    numbers = [(doc["p"], doc["t"], doc["n"]["x"]) for doc in found]
+    assert numbers == [
+        ("a", 1, 1),
+        ("a", 2, 2),
+        ("b", 0, 1),
+        ("b", 1, 2),
+    ]
+
+
+def test_ranks() -> None:
+    documents: Documents = [{"t": t} for t in (1, 2, 2, 3)]
+    assert window(documents, {"$rank": {}}) == [1, 2, 2, 4]
+    assert window(documents, {"$denseRank": {}}) == [1, 2, 2, 3]
+    assert window(documents, {"$documentNumber": {}}) == [1, 2, 3, 4]
+
+
+def test_shift() -> None:
+    assert window(FIVE, {"$shift": {"output": "$v", "by": 1}}) == [20, 30, 40, 50, None]
+    assert window(FIVE, {"$shift": {"output": "$v", "by": -2, "default": "no"}}) == ["no", "no", 10, 20, 30]
+
+
+def test_derivative_and_integral() -> None:
+    frame = {"documents": [-1, 0]}
+    documents: Documents = [{"t": t, "v": v} for t, v in [(0, 1), (2, 5), (4, 5)]]
+    assert window(documents, {"$derivative": {"input": "$v"}, "window": frame}) == [None, 2.0, 0.0]
+    assert window(documents, {"$integral": {"input": "$v"}, "window": frame}) == [0, 6.0, 10.0]
+    assert window(documents, {"$integral": {"input": "$v"}}) == [16.0] * 3
+    times = [datetime.datetime(2024, 1, 1, hour) for hour in (0, 1, 3)]
+    timed: Documents = [{"t": t, "v": v} for t, v in zip(times, [0, 60, 180], strict=True)]
+    assert window(timed, {"$derivative": {"input": "$v", "unit": "minute"}, "window": frame}) == [None, 1.0, 1.0]
+    assert window(timed, {"$integral": {"input": "$v", "unit": "hour"}}) == [270.0] * 3
+
+
+def test_moving_average() -> None:
+    documents: Documents = [{"t": t, "v": v} for t, v in enumerate([10, 20, None, 40])]
+    assert window(documents, {"$expMovingAvg": {"input": "$v", "N": 3}}) == [10, 15.0, None, 27.5]
+    assert window(documents, {"$expMovingAvg": {"input": "$v", "alpha": 0.75}}) == [10, 17.5, None, 34.375]
+
+
+def test_fills() -> None:
+    documents: Documents = [{"t": t, "v": v} for t, v in [(0, None), (1, 10), (2, None), (5, 30), (6, None)]]
+    assert window(documents, {"$locf": "$v"}) == [None, 10, 10, 30, 30]
+    assert window(documents, {"$linearFill": "$v"}) == [None, 10, 15.0, 30, None]
+
+
+def test_covariance() -> None:
+    documents: Documents = [{"t": t, "x": t, "y": 2 * t} for t in (1, 2, 3)] + [{"t": 4, "x": "no", "y": 1}]
+    assert window(documents, {"$covariancePop": ["$x", "$y"]}) == pytest.approx([4 / 3] * 4)
+    assert window(documents, {"$covarianceSamp": ["$x", "$y"]}) == pytest.approx([2.0] * 4)
+    assert window(documents[:1], {"$covarianceSamp": ["$x", "$y"]}) == [None]
+    assert window(documents, {"$covariancePop": "$x"}) == [None] * 4
+
+
+def test_min_max_scaler() -> None:
+    assert window(FIVE, {"$minMaxScaler": {"input": "$v"}}) == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert window(FIVE[:1], {"$minMaxScaler": {"input": "$v", "min": 5, "max": 10}}) == [5]
+
+
+def test_accumulators_by_name() -> None:
+    frame = {"documents": [-1, 0]}
+    assert window(FIVE, {"$push": "$v", "window": frame})[1] == [10, 20]
+    assert window(FIVE, {"$addToSet": ["$v"], "window": frame})[0] == [[10]]
+    assert window(FIVE, {"$first": "$none", "window": frame})[0] is None
+    assert window(FIVE, {"$topN": {"n": 1, "sortBy": {"v": -1}, "output": "$v"}, "window": frame})[2] == [30]
+    infinite: Documents = [{"t": 0, "v": float("inf")}, {"t": 1, "v": 10}, {"t": 2, "v": 20}]
+    assert window(infinite, {"$stdDevPop": "$v", "window": frame}) == [None, None, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        (1, 9),
+        ({}, 9),
+        ({"$nothing": 1}, 9),
+        ({"$mergeObjects": "$v"}, 9),
+        ({"$sum": 1, "$avg": 1}, 9),
+        ({"$sum": 1, "window": 1}, 9),
+        ({"$sum": 1, "window": {"documents": [1]}}, 9),
+        ({"$sum": 1, "window": {"documents": [0.5, 1]}}, 9),
+        ({"$sum": 1, "window": {"documents": [1, 0]}}, 5339900),
+        ({"$sum": 1, "window": {"range": [1, 0]}}, 5339900),
+        ({"$sum": 1, "window": {"range": ["x", 0]}}, 9),
+        ({"$sum": 1, "window": {"documents": [0, 0], "range": [0, 0]}}, 9),
+        ({"$sum": 1, "window": {"range": [0, 0], "unit": "hour"}}, 5429513),
+        ({"$rank": 1}, 5371603),
+        ({"$rank": {}, "window": {}}, 5371601),
+        ({"$shift": {"by": 1}}, 9),
+        ({"$expMovingAvg": {"input": 1}}, 9),
+        ({"$expMovingAvg": {"input": 1, "alpha": 1}}, 9),
+        ({"$derivative": {"input": 1}}, 9),
+        ({"$locf": 1, "window": {}}, 9),
+    ],
+)
+def test_refusals(function: object, code: int) -> None:
+    assert refusal(function) == code
+
+
+@pytest.mark.parametrize(
+    ("function", "sort_by", "code"),
+    [
+        ({"$sum": 1, "window": {"documents": [0, 0]}}, None, 5339901),
+        ({"$sum": 1, "window": {"range": [0, 0]}}, None, 5339902),
+        ({"$sum": 1, "window": {"range": [0, 0]}}, {"a": 1, "b": 1}, 5339902),
+        ({"$sum": 1, "window": {"range": [0, 0]}}, {"t": -1}, 8947401),
+        ({"$sum": 1, "window": {"range": [0, 0]}}, {"x": 1}, 5429414),
+        ({"$rank": {}}, None, 5371602),
+        ({"$rank": {}}, {"a": 1, "b": 1}, 5371602),
+        ({"$shift": {"output": 1, "by": 1}}, None, 9),
+    ],
+)
+def test_refusals_by_order(function: object, sort_by: object, code: int) -> None:
+    assert refusal(function, sortBy=sort_by) == code
+
+
+def test_partitions_by_arrays_are_refused() -> None:
+    with pytest.raises(CommandError) as caught:
+        window([{"p": [1]}], {"$sum": 1}, partitionBy="$p")
+    assert caught.value.code == 14
