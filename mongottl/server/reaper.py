@@ -20,8 +20,9 @@ from mongottl.storage.interface import EngineUnavailable
 T = TypeVar("T")
 
 SLICE_S: Final = 0.002
-# A clock that others can move may jump while we sleep; a sleep is never longer than this.
-MAX_SLEEP_S: Final = 3600.0
+# The machine's wall clock may be set, or run on while the machine is suspended, and nobody tells us. So while anything
+# waits, no sleep is longer than this: what falls due by a jump goes as soon as anything else.
+MAX_SLEEP_S: Final = 1.0
 RETRY_S: Final = 1.0
 
 
@@ -71,7 +72,9 @@ class Reaper:
         due_s = service.wheel.next_due_s()
         if due_s is None or not service.ttl_monitor_enabled:
             return math.inf
-        return min(service.clock.wait_s(due_s * 1000), MAX_SLEEP_S)
+        wait_s = service.clock.wait_s(due_s * 1000)
+        # A clock that stands still is moved through the server, which wakes us.
+        return wait_s if wait_s == math.inf else min(wait_s, MAX_SLEEP_S)
 
     async def drive(self, steps: Steps[T]) -> T:
         """Runs steps, giving way to others whenever the slice is used up."""

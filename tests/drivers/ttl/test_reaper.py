@@ -1,10 +1,12 @@
 """The reaper: what it deletes and when, what it counts, and what clocks and restarts do to it."""
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from pymongo import MongoClient
 
 import mongottl
@@ -122,6 +124,29 @@ def test_the_reaper_wakes_up_by_itself() -> None:
         while client.admin.command("serverStatus")["metrics"]["ttl"]["deletedDocuments"] == 0:
             assert (server.clock.now() - start).total_seconds() < 3
         assert collection.find_one() is None
+
+
+def test_a_machine_clock_that_is_set_forward() -> None:
+    """Nobody tells the reaper, and yet what falls due by it goes within a second or so."""
+    clock = VirtualClock()
+
+    def use(uri: str) -> None:
+        with MongoClient[dict[str, Any]](uri) as client:
+            collection = client["ttl"]["documents"]
+            collection.create_index("at", expireAfterSeconds=0)
+            collection.insert_one({"at": datetime.fromtimestamp(clock.now_ms() / 1000 + 5000, UTC)})
+            for _ in range(20):
+                client.admin.command("ping")  # by now the reaper has looked and gone to sleep again
+            clock.advance(5001)  # behind the server's back
+            give_up_s = clock.monotonic_s() + 5
+            while collection.count_documents({}):
+                assert clock.monotonic_s() < give_up_s
+
+    async def serve() -> None:
+        async with mongottl.open_server(ServerConfig(port=0, quiet=True), clock=clock) as server:
+            await trio.to_thread.run_sync(use, server.uri)
+
+    trio.run(serve)
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
