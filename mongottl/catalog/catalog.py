@@ -213,6 +213,10 @@ class Catalog:
             work.commit()
         collection.set_indexes(kept)
 
+    def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
+        """Forgets indexes that are not ready; their data, which the engine could not drop, goes at the next start."""
+        collection.set_indexes([index for index in collection.indexes if index not in unfinished])
+
     def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
         """Changes an index's options, as `collMod` does. Its keys stay, unless it becomes the TTL setting."""
         changed = IndexEntry(descriptor, index.ident, index.data, index.multikey, index.ready)

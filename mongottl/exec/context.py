@@ -70,6 +70,8 @@ class ServiceContext:
         self.object_ids = ObjectIdGenerator()
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False
+        # Numbers of collections for which the wheel does not know all that is waiting; see `exec.expiry`.
+        self.unarmed: set[int] = set()
         # Identifies this run of the server in `hello`'s topologyVersion.
         self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
         # The latest lines of a log by its name, for getLog; None for an unknown name.

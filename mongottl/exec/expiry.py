@@ -13,7 +13,7 @@ from mongottl.document.keystring import bracket_range, encode_value, successor
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DATE, INT64_MIN, Date
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
-from mongottl.storage.interface import Record
+from mongottl.storage.interface import EngineUnavailable, Record, WriteConflict
 from mongottl.ttl.policy import (
     NEVER_AT_S,
     NO_CUTOFF_S,
@@ -136,20 +136,31 @@ def reap_due(service: "ServiceContext") -> "Steps[int]":
         return 0
     deleted = 0
     service.purging = True
+    purged_all = True
+    numbers: list[int] = []
     try:
+        for number in list(service.unarmed):
+            yield from _arm_all(service, number)
+            service.unarmed.discard(number)
         while service.ttl_monitor_enabled:
             now_s = service.clock.now_ms() // _MS_PER_S
             due = service.wheel.advance_to(now_s)
             if not due:
                 break
             service.metrics.ttl_passes += 1
-            for number in dict.fromkeys(key for _, key in due):
+            numbers = list(dict.fromkeys(key for _, key in due))
+            purged_all = False
+            for number in numbers:
                 deleted += yield from _purge_collection(service, number)
                 if service.clock.now_ms() // _MS_PER_S < now_s:
                     # The clock was set back meanwhile: what the wheel gave out as due is so no longer.
                     yield from rearm_collection(service, number)
+            purged_all = True
     finally:
         service.purging = False
+        if not purged_all:
+            # What the wheel has given out is known to nobody else.
+            service.unarmed.update(numbers)
     return deleted
 
 
@@ -219,7 +230,23 @@ def refill_wheel(service: "ServiceContext") -> "Steps[None]":
 
 
 def rearm_collection(service: "ServiceContext", number: int) -> "Steps[None]":
-    """Arms the wheel anew with what one collection has waiting: at start, and when its default was changed."""
+    """Arms the wheel anew with what one collection has waiting: at start, and when its default was changed.
+
+    If storage fails meanwhile, the reaper does it instead before its next purge.
+    """
+    complete = False
+    try:
+        yield from _arm_all(service, number)
+        complete = True
+    except (EngineUnavailable, WriteConflict):
+        pass
+    finally:
+        if not complete:
+            service.unarmed.add(number)
+    service.wake_reaper()
+
+
+def _arm_all(service: "ServiceContext", number: int) -> "Steps[None]":
     service.wheel.disarm_all(number)
     after_s = NO_CUTOFF_S
     while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s > 0:
@@ -240,7 +267,6 @@ def rearm_collection(service: "ServiceContext", number: int) -> "Steps[None]":
         after_s = seconds[-1]
         yield None
     yield from _rearm_dates(service, number)
-    service.wake_reaper()
 
 
 def _rearm_dates(service: "ServiceContext", number: int) -> "Steps[None]":

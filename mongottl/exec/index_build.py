@@ -14,7 +14,6 @@ An unfinished index is in the collection's list but not in the stored catalogue:
 that the next start drops.
 """
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -22,7 +21,14 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.expiry import delete_records
 from mongottl.exec.writes import duplicate_key_error
-from mongottl.storage.interface import MAX_RECORD_ID, DuplicateKey, EngineUnavailable, Record, WriteUnitOfWork
+from mongottl.storage.interface import (
+    MAX_RECORD_ID,
+    DuplicateKey,
+    EngineUnavailable,
+    Record,
+    WriteConflict,
+    WriteUnitOfWork,
+)
 from mongottl.ttl.policy import is_expired
 
 if TYPE_CHECKING:
@@ -62,10 +68,11 @@ def _discard(op: "OperationContext", collection: Collection, started: list[Index
     left = [index for index in started if index in collection.indexes]
     if not left or collection.dropped:
         return
-    # An engine that has failed or is closed keeps the data, which the next start drops.
-    with suppress(EngineUnavailable):
+    try:
         op.catalog.remove_indexes(collection, left)
-        op.service.note_write()
+    except (EngineUnavailable, WriteConflict):
+        op.catalog.abandon_indexes(collection, left)
+    op.service.note_write()
 
 
 def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEntry], batch: int) -> "Steps[None]":

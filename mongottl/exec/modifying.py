@@ -184,11 +184,40 @@ def _update_batch(
         update_records(op, collection, changes)
     except (CommandError, WriteConflict):
         for record in records:
-            apply_update(op, collection, match, record, driver, result)
+            _apply_to_latest(op, collection, match, record, driver, result)
         return
     result.matched += len(records)
     result.modified += modified
     op.service.metrics.documents["updated"] += modified
+
+
+def _apply_to_latest(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    record: Record,
+    driver: UpdateDriver,
+    result: UpdateResult,
+) -> None:
+    """`apply_update` on the record as it is by then, if it has changed; nothing if it is no longer meant."""
+    current: Record | None = record
+    for _ in range(_MAX_CONFLICTS):
+        if current is None:
+            return
+        try:
+            apply_update(op, collection, match, current, driver, result)
+            return
+        except WriteConflict:
+            current = _reread(op, collection, match, current)
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def _reread(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Record | None:
+    """The record as it is now, if it lives and matches."""
+    current = collection.store.find_record(record[0])
+    if current is None or not is_alive(op, collection, current) or not match.matches(current[1]):
+        return None
+    return current
 
 
 def upsert(
@@ -234,9 +263,31 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
     stage = selection.open(op)
     while (batch := stage.next_batch(op)) is not None:
         if batch:
-            delete_batch(op, collection, batch)
-            deleted += len(batch)
-            op.service.metrics.documents["deleted"] += len(batch)
+            gone = _delete_all(op, collection, selection.match, batch)
+            deleted += gone
+            op.service.metrics.documents["deleted"] += gone
         op.check_interrupt()
         yield None
     return deleted
+
+
+def _delete_all(op: OperationContext, collection: Collection, match: MatchExpression, batch: list[Record]) -> int:
+    """Deletes a batch in one unit of work; where one of it has changed, those that are still meant, one by one."""
+    try:
+        delete_batch(op, collection, batch)
+        return len(batch)
+    except WriteConflict:
+        return sum([_delete_latest(op, collection, match, record) for record in batch])
+
+
+def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> int:
+    for _ in range(_MAX_CONFLICTS):
+        current = _reread(op, collection, match, record)
+        if current is None:
+            return 0
+        try:
+            delete_batch(op, collection, [current])
+            return 1
+        except WriteConflict:
+            continue
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")

@@ -178,10 +178,12 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
         except _CorpseInTheWay as corpse:
             remove_corpse(op, collection, corpse.record)
             continue
+        except WriteConflict:
+            continue
         op.service.note_write()
         arm_record(op.service, collection, document, op.now_s, ttl_s)
         return
-    raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
+    raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with other writes; try again")
 
 
 class _CorpseInTheWay(Exception):
@@ -210,10 +212,13 @@ def _insert_or_explain(
 
 
 def remove_corpse(op: "OperationContext", collection: Collection, record: Record) -> None:
-    """Deletes an expired record now instead of leaving it to the reaper."""
-    with op.service.engine.unit_of_work() as work:
-        delete_records(op.service, collection, [record])
-        work.commit()
+    """Deletes an expired record now instead of leaving it to the reaper, unless it has changed; look again then."""
+    try:
+        with op.service.engine.unit_of_work() as work:
+            delete_records(op.service, collection, [record])
+            work.commit()
+    except WriteConflict:
+        return
     op.service.metrics.ttl_deleted_documents += 1
     op.service.note_write()
 

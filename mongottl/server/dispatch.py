@@ -23,7 +23,7 @@ from mongottl.exec.failpoints import FailCommand
 from mongottl.exec.metrics import UNKNOWN_COMMAND
 from mongottl.exec.sessions import retried_reply
 from mongottl.server.log import Log
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.interface import EngineUnavailable, WriteConflict
 from mongottl.wire.messages import OpMsg, OpQuery
 
 _OK: Final = 1.0
@@ -272,6 +272,8 @@ class Dispatcher:
         if isinstance(error, EngineUnavailable):
             self.log.error("storage", "The storage engine failed", command=name, error=str(error))
             error = CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
+        if isinstance(error, WriteConflict):
+            error = CommandError(ErrorCode.WriteConflict, f"{error}; please retry your operation")
         if not isinstance(error, CommandError):
             self.log.exception("command", "Internal error", error, command=name)
             metrics.asserts_internal += 1

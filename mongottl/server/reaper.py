@@ -15,7 +15,7 @@ import trio
 from mongottl.exec.context import ServiceContext, Steps, Wait
 from mongottl.exec.expiry import reap_due, refill_wheel
 from mongottl.server.log import Log
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.interface import EngineUnavailable, WriteConflict
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Reaper:
                     await self.drive(self._refill)
                     self._refill = None
                 await self.drive(reap_due(self._service))
-            except EngineUnavailable as error:
+            except (EngineUnavailable, WriteConflict) as error:
                 self._log.error("ttl", "A purge failed; it will be tried again", error=str(error))
                 await self._rest()
                 continue
