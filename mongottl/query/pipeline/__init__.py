@@ -14,6 +14,7 @@ A stage is added where its family lives, by `@stage`, an accumulator by `@accumu
 from mongottl.query.pipeline import (  # registers the stages
     basic,
     bucket,
+    densify,
     documents,
     facet,
     group,
@@ -44,6 +45,7 @@ __all__ = [
     "StageSpec",
     "basic",
     "bucket",
+    "densify",
     "documents",
     "drain",
     "facet",

@@ -107,8 +107,6 @@ for _name, _reason in (
     ("$changeStream", "change streams are not there yet"),
     ("$changeStreamSplitLargeEvent", "change streams are not there yet"),
     ("$currentOp", "it is not there yet"),
-    ("$densify", "it is not there yet"),
-    ("$fill", "it is not there yet"),
     ("$geoNear", "there are no geospatial indexes yet"),
     ("$indexStats", "it is not there yet"),
     ("$listClusterCatalog", "it is not there yet"),
