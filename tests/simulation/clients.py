@@ -1,0 +1,580 @@
+"""The clients of a simulation, each with its own expectations of what it is answered.
+
+A writer owns its documents, `w<n>-<k>`: nobody else writes them, so it knows what they hold but for what it has in
+flight, and `Model` keeps that for everybody. Readers look at all of them by every way there is. Tuners change the
+default TTL and build and drop indexes under everybody's feet. A rowdy plays with collections of its own kind, of which
+nothing is expected but orderly replies.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from bson import Int64
+
+from tests.simulation.model import OFF, OPEN, Model, Version
+from tests.simulation.world import Client, Document, Request, World
+
+COLLECTION = "main"
+KEYS = 6
+UNIQUE_VALUES = 12
+DEFAULTS = [-1, 1, 2, 5, 10, 60, 2147483647]
+TTLS: list[Any] = [None, None, -1, 0, 1, 2, 5, 30, 2.0, 2.5, "3", 2147483647]
+DUPLICATE_KEY = 11000
+# What failing storage is answered with: OperationFailed, WriteConflict.
+STORAGE_CODES = (96, 112)
+BAD_HINT = 2
+INDEX_NOT_FOUND = 27
+QUERY_PLAN_KILLED = 175
+INDEX_BUILD_ABORTED = 276
+BUILD_IN_PROGRESS = 12587
+# Refusals that a rowdy earns: no collection, no index, no cursor, clashes, builds under way, the same name twice.
+ROWDY_CODES = (20, 26, 27, 43, 48, 85, 86, 175, 237, 276, 11000, 12587)
+
+
+class Stage:
+    """What the clients of one simulation share. faulty: whether storage fails now and then."""
+
+    def __init__(self, world: World, faulty: bool) -> None:
+        self.world = world
+        self.random = world.random
+        self.model = Model()
+        self.faulty = faulty
+        self.token = 0
+        self.acknowledged = 0
+        self.refused = 0
+        self.read = 0
+        world.aged = self.model.age
+        self.model.age(world.instants())
+
+    def check_error(self, reply: Document, *also: int) -> int:
+        """The code of a reply that is an error, which must be one that may happen; 0 if it is none."""
+        if reply["ok"]:
+            return 0
+        code: int = reply["code"]
+        allowed = also + (STORAGE_CODES if self.faulty else ())
+        assert code in allowed, reply
+        return code
+
+
+def write_errors(reply: Document) -> list[int]:
+    return [error["code"] for error in reply.get("writeErrors", [])]
+
+
+def writer(stage: Stage, number: int) -> Client:
+    """Inserts, replaces, touches, upserts and deletes its own documents, singly and in batches."""
+    own = Writer(stage, number)
+    while True:
+        yield from stage.random.choice(
+            [own.insert, own.insert, own.insert_many, own.replace, own.replace, own.touch, own.upsert, own.delete]
+            + [own.update_many, own.find_and_modify, own.find_own]
+        )()
+
+
+class Writer:
+    def __init__(self, stage: Stage, number: int) -> None:
+        self.stage = stage
+        self.random = stage.random
+        self.number = number
+
+    def key(self) -> str:
+        return f"w{self.number}-{self.random.randrange(KEYS)}"
+
+    def content(self, key: str) -> Document:
+        self.stage.token += 1
+        document: Document = {"_id": key, "owner": self.number, "v": self.stage.token}
+        if self.random.random() < 0.5:
+            document["u"] = self.random.randrange(UNIQUE_VALUES)
+        if (ttl := self.random.choice(TTLS)) is not None:
+            document["ttl"] = ttl
+        document["a"] = self.random.choice([1, 2, 3, [1, 2], [], None])
+        return document
+
+    def _send(self, command: Document, written: dict[str, Document | None]) -> "Exchange":
+        return Exchange(self.stage, command, written)
+
+    def insert(self) -> Client:
+        key = self.key()
+        document = self.content(key)
+        exchange = self._send({"insert": COLLECTION, "documents": [document]}, {key: document})
+        reply = yield exchange
+        if reply is None:
+            return
+        if self.stage.check_error(reply) or write_errors(reply):
+            exchange.refuse()
+            for code in write_errors(reply):
+                exchange.check_refusal(code, document, by_id=True)
+        else:
+            assert reply["n"] == 1
+            exchange.acknowledge()
+            exchange.check_not_there_before(key)
+
+    def insert_many(self) -> Client:
+        keys = sorted({self.key() for _ in range(3)})
+        documents = [self.content(key) for key in keys]
+        command = {"insert": COLLECTION, "documents": documents, "ordered": False}
+        exchange = self._send(command, {document["_id"]: document for document in documents})
+        reply = yield exchange
+        if reply is None:
+            return
+        if self.stage.check_error(reply):
+            return  # storage failed midway: some may be there
+        refused = {error["index"]: error["code"] for error in reply.get("writeErrors", [])}
+        assert reply["n"] == len(documents) - len(refused)
+        for place, document in enumerate(documents):
+            if place in refused:
+                exchange.refuse(document["_id"])
+                exchange.check_refusal(refused[place], document, by_id=True)
+            else:
+                exchange.acknowledge(document["_id"])
+
+    def replace(self, upsert: bool = False) -> Client:
+        key = self.key()
+        document = self.content(key)
+        update = {name: value for name, value in document.items() if name != "_id"}
+        statement = {"q": {"_id": key}, "u": update, "upsert": upsert}
+        if self.random.random() < 0.3:
+            statement["q"] = {"owner": self.number, "_id": {"$gte": key, "$lte": key}}  # not by the fast path
+            statement["u"] = {"$set": update, "$unset": {name: 1 for name in ("u", "ttl") if name not in update}}
+            statement["upsert"] = upsert = False
+        exchange = self._send({"update": COLLECTION, "updates": [statement]}, {key: document})
+        reply = yield exchange
+        if reply is None:
+            return
+        if self.stage.check_error(reply) or write_errors(reply):
+            exchange.refuse()
+            for code in write_errors(reply):
+                exchange.check_refusal(code, document, by_id=False)
+        elif reply["n"] == 0:
+            assert not upsert
+            exchange.refuse()
+            exchange.check_not_certain(key)
+        else:
+            assert reply["n"] == 1
+            exchange.acknowledge()
+            if "upserted" in reply:
+                exchange.check_not_there_before(key)
+            else:
+                exchange.check_possible_before(key)
+
+    def upsert(self) -> Client:
+        yield from self.replace(upsert=True)
+
+    def touch(self) -> Client:
+        """An update that changes nothing but the time of the last write."""
+        key = self.key()
+        known = self.stage.model.open_versions(key)
+        if len(known) != 1 or known[0].content is None:
+            return
+        content = known[0].content
+        statement = {"q": {"_id": key}, "u": {"$set": {"v": content["v"]}}}
+        exchange = self._send({"update": COLLECTION, "updates": [statement]}, {key: content})
+        reply = yield exchange
+        if reply is None:
+            return
+        if self.stage.check_error(reply) or reply["n"] == 0:
+            exchange.refuse()
+            for code in write_errors(reply):
+                exchange.check_refusal(code, content, by_id=False)
+            if reply["ok"] and not write_errors(reply):
+                exchange.check_not_certain(key)
+        else:
+            assert (reply["n"], reply["nModified"]) == (1, 0)
+            exchange.acknowledge()
+
+    def update_many(self) -> Client:
+        """Gives all its documents a new `v`, in one statement. Only what it knows for certain can be foretold."""
+        self.stage.token += 1
+        token = self.stage.token
+        keys = [f"w{self.number}-{k}" for k in range(KEYS)]
+        written: dict[str, Document | None] = {}
+        for key in keys:
+            known = self.stage.model.open_versions(key)
+            if len(known) != 1:
+                return
+            if known[0].content is not None:
+                written[key] = {**known[0].content, "v": token}
+        statement: Document = {"q": {"owner": self.number}, "u": {"$set": {"v": token}}, "multi": True}
+        if self.random.random() < 0.5:
+            statement["hint"] = "owner_1_v_1"  # in which the update moves every document ahead of its scan
+        exchange = self._send({"update": COLLECTION, "updates": [statement]}, written)
+        reply = yield exchange
+        if reply is None or self.stage.check_error(reply):
+            return
+        if write_errors(reply):  # some may have been updated before it was ended
+            assert self.stage.faulty or write_errors(reply) in ([QUERY_PLAN_KILLED], [BAD_HINT])
+            if write_errors(reply) == [BAD_HINT]:
+                exchange.refuse()
+            return
+        updated = 0
+        for key in written:
+            if exchange.was_certain(key):
+                exchange.acknowledge(key)
+                updated += 1
+            elif not exchange.was_possible(key):
+                exchange.refuse(key)
+        assert updated <= reply["n"] <= len(written)
+
+    def delete(self) -> Client:
+        key = self.key()
+        statement = {"q": {"_id": key}, "limit": self.random.choice([0, 1])}
+        exchange = self._send({"delete": COLLECTION, "deletes": [statement]}, {key: None})
+        reply = yield exchange
+        if reply is None:
+            return
+        if self.stage.check_error(reply) or write_errors(reply):
+            exchange.refuse()
+            for code in write_errors(reply):
+                exchange.check_refusal(code, {"_id": key}, by_id=False)
+        elif reply["n"] == 0:
+            exchange.refuse()
+            exchange.check_not_certain(key)
+        else:
+            exchange.acknowledge()
+            exchange.check_possible_before(key)
+
+    def find_and_modify(self) -> Client:
+        key = self.key()
+        document = self.content(key)
+        update = {name: value for name, value in document.items() if name != "_id"}
+        command = {"findAndModify": COLLECTION, "query": {"_id": key}, "update": update, "new": False}
+        exchange = self._send(command, {key: document})
+        reply = yield exchange
+        if reply is None:
+            return
+        if code := self.stage.check_error(reply, DUPLICATE_KEY, QUERY_PLAN_KILLED):
+            exchange.refuse()
+            exchange.check_refusal(code, document, by_id=False)
+        elif reply["value"] is None:
+            exchange.refuse()
+            exchange.check_not_certain(key)
+        else:
+            exchange.acknowledge()
+            exchange.check_possible_before(key, reply["value"])
+
+    def find_own(self) -> Client:
+        key = self.key()
+        exchange = self._send({"find": COLLECTION, "filter": {"_id": key}}, {})
+        reply = yield exchange
+        if reply is None or self.stage.check_error(reply):
+            return
+        found = reply["cursor"]["firstBatch"]
+        if found:
+            exchange.check_possible_before(key, found[0])
+        else:
+            exchange.check_not_certain(key)
+
+
+class Exchange(Request):
+    """One command of a writer: its new versions are possible from when it is sent, and settled by the reply."""
+
+    def __init__(self, stage: Stage, command: Document, written: dict[str, Document | None]) -> None:
+        super().__init__(command)
+        self.stage = stage
+        self.written = written
+        self.new: dict[str, Version] = {}
+
+    def begin(self, turn: int, now_s: int) -> None:
+        super().begin(turn, now_s)
+        for key, content in self.written.items():
+            self.new[key] = Version(content, now_s, turn)
+            self.stage.model.add(key, self.new[key])
+
+    def acknowledge(self, key: str | None = None) -> None:
+        """What was written is there; no certain document may have had its unique value."""
+        self.stage.acknowledged += 1
+        for name in self.new if key is None else [key]:
+            self.stage.model.settle(name, self.new[name], self.ended)
+            content = self.new[name].content
+            if content is not None and "u" in content:
+                for other in self.stage.model.versions:
+                    certain = None if other == name else self._certain(other)
+                    assert certain is None or certain.content is None or certain.content.get("u") != content["u"], (
+                        f"{name} was given a unique value of {other}"
+                    )
+
+    def refuse(self, key: str | None = None) -> None:
+        """Nothing was written."""
+        self.stage.refused += 1
+        for name in self.new if key is None else [key]:
+            self.stage.model.remove(name, self.new[name])
+
+    def _certain(self, key: str) -> Version | None:
+        return self.stage.model.certain(key, self.started, self.ended, [self.now_s], self.new.get(key))
+
+    def _possible(self, key: str) -> list[Version]:
+        found = self.stage.model.possible(key, self.started, self.ended, [self.now_s])
+        return [version for version in found if version is not self.new.get(key)]
+
+    def was_certain(self, key: str) -> bool:
+        return self._certain(key) is not None
+
+    def was_possible(self, key: str) -> bool:
+        return bool(self._possible(key))
+
+    def check_refusal(self, code: int, document: Document, by_id: bool) -> None:
+        """A duplicate needs somebody who may have held the key; or an index was dropped, or storage failed."""
+        if code == QUERY_PLAN_KILLED:
+            return
+        if code != DUPLICATE_KEY:
+            assert self.stage.faulty and code in STORAGE_CODES, code
+            return
+        key = document["_id"]
+        holders = [key] if by_id and self.was_possible(key) else []
+        for other in self.stage.model.versions:
+            if other != key and "u" in document:
+                # Another document of the same command counts as well.
+                for version in self.stage.model.possible(other, self.started, self.ended, [self.now_s]):
+                    if version.content is not None and version.content.get("u") == document["u"]:
+                        holders.append(other)
+        assert holders, f"{document} was refused, though nobody holds its keys"
+
+    def check_not_there_before(self, key: str) -> None:
+        assert not self.was_certain(key), f"{key} was inserted although it was there"
+
+    check_not_certain = check_not_there_before
+
+    def check_possible_before(self, key: str, found: Document | None = None) -> None:
+        """The document was there, and was one of those that it may have been."""
+        possible = [version.content for version in self._possible(key)]
+        assert possible if found is None else found in possible, f"{key} was {found}, not one of {possible}"
+
+
+def reader(stage: Stage) -> Client:
+    """Reads everything by every way, page by page."""
+    while True:
+        yield from stage.random.choice([find, find, find, count, aggregate])(stage)
+
+
+def _some_filter(stage: Stage) -> tuple[Document, Callable[[Document], bool]]:
+    """A filter, and the same in Python."""
+    n = stage.random.randrange(UNIQUE_VALUES)
+    since = stage.token - stage.random.randrange(30)
+    owner = stage.random.randrange(1, 4)
+    return stage.random.choice(
+        [
+            ({}, lambda d: True),
+            ({"u": n}, lambda d: d.get("u") == n),
+            ({"u": {"$gte": n}}, lambda d: d.get("u", -1) >= n),
+            ({"u": {"$in": [n, n + 1]}}, lambda d: d.get("u") in (n, n + 1)),
+            ({"a": 1}, lambda d: d["a"] == 1 or (isinstance(d["a"], list) and 1 in d["a"])),
+            ({"v": {"$gt": since}}, lambda d: d["v"] > since),
+            ({"owner": owner, "v": {"$gt": since}}, lambda d: d["owner"] == owner and d["v"] > since),
+            ({"$or": [{"u": n}, {"owner": owner}]}, lambda d: d.get("u") == n or d["owner"] == owner),
+            ({"u": {"$exists": False}}, lambda d: "u" not in d),
+        ]
+    )
+
+
+def find(stage: Stage) -> Client:
+    filter_, matches = _some_filter(stage)
+    command: Document = {"find": COLLECTION, "filter": filter_}
+    if stage.random.random() < 0.5:
+        command["sort"] = stage.random.choice([{"v": 1}, {"_id": -1}, {"u": 1}, {"a": 1}, {"owner": 1, "v": 1}])
+    if stage.random.random() < 0.2:
+        command["hint"] = {"$natural": stage.random.choice([1, -1])}
+    if stage.random.random() < 0.6:
+        command["batchSize"] = stage.random.choice([0, 1, 3, 5])
+    request = Request(command)
+    started = -1
+    crashes = stage.world.crashes
+    pages: list[tuple[int, list[Document]]] = []
+    while True:
+        reply = yield request
+        if reply is None or stage.world.crashes > crashes or stage.check_error(reply, QUERY_PLAN_KILLED):
+            return
+        started = request.started if started < 0 else started
+        cursor = reply["cursor"]
+        pages.append((request.now_s, cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]))
+        if not cursor["id"]:
+            break
+        more: Document = {"getMore": Int64(cursor["id"]), "collection": COLLECTION}
+        if stage.random.random() < 0.7:
+            more["batchSize"] = stage.random.choice([1, 3, 5])
+        if stage.random.random() < 0.05:
+            request = Request({"killCursors": COLLECTION, "cursors": [Int64(cursor["id"])]})
+            reply = yield request
+            assert reply is None or stage.world.crashes > crashes or reply["cursorsKilled"] == [cursor["id"]]
+            return
+        request = Request(more)
+    stage.read += 1
+    check_found(stage, pages, matches, (started, request.ended))
+
+
+def check_found(
+    stage: Stage,
+    pages: list[tuple[int, list[Document]]],
+    matches: Callable[[Document], bool],
+    turns: tuple[int, int],
+) -> None:
+    """What was certainly there was found once, and nothing was found that may not have been there.
+
+    pages: the instant that each went by, and its documents.
+    """
+    model = stage.model
+    by_key: dict[str, list[Document]] = {}
+    instants = {now_s for now_s, _ in pages}
+    for now_s, found in pages:
+        for document in found:
+            by_key.setdefault(document["_id"], []).append(document)
+            assert matches(document), document
+            possible = [version.content for version in model.possible(document["_id"], *turns, [now_s])]
+            assert document in possible, f"{document} was found; it may have been {possible}"
+    for key in model.versions:
+        certain = model.certain(key, *turns, instants)
+        if certain is not None and certain.content is not None:
+            expected = [certain.content] if matches(certain.content) else []
+            assert by_key.get(key, []) == expected, f"{key}: {by_key.get(key)} was found, not {expected}"
+
+
+def check_number(stage: Stage, n: int, matches: Callable[[Document], bool], request: Request) -> None:
+    """The number of documents is one of those that were possible, if nobody moved any meanwhile."""
+    least = most = 0
+    for key in stage.model.versions:
+        certain = stage.model.certain(key, request.started, request.ended, [request.now_s])
+        if certain is not None and certain.content is not None:
+            least += matches(certain.content)
+            most += matches(certain.content)
+            continue
+        possible = list(stage.model.possible(key, request.started, request.ended, [request.now_s]))
+        # A document that moves in an index under a scan may be met at both places.
+        most += min(2, sum(matches(version.content) for version in possible if version.content is not None))
+    assert least <= n <= most, f"{request.command}: {n} is not between {least} and {most}"
+
+
+def count(stage: Stage) -> Client:
+    filter_, matches = _some_filter(stage)
+    request = Request({"count": COLLECTION, "query": filter_})
+    reply = yield request
+    if reply is None or stage.check_error(reply, QUERY_PLAN_KILLED):
+        return
+    stage.read += 1
+    check_number(stage, reply["n"], matches, request)
+
+
+def aggregate(stage: Stage) -> Client:
+    filter_, matches = _some_filter(stage)
+    group = {"$group": {"_id": None, "n": {"$sum": 1}}}
+    request = Request({"aggregate": COLLECTION, "pipeline": [{"$match": filter_}, group], "cursor": {}})
+    reply = yield request
+    if reply is None or stage.check_error(reply, QUERY_PLAN_KILLED):
+        return
+    stage.read += 1
+    results = reply["cursor"]["firstBatch"]
+    check_number(stage, results[0]["n"] if results else 0, matches, request)
+
+
+class DefaultChange(Request):
+    """A command that changes the default TTL: from when it is sent both values are possible."""
+
+    def __init__(self, stage: Stage, command: Document, value: int) -> None:
+        super().__init__(command)
+        self.stage = stage
+        self.value = value
+        self.entry: list[int] = []
+
+    def begin(self, turn: int, now_s: int) -> None:
+        super().begin(turn, now_s)
+        self.entry = [self.value, turn, OPEN]
+        self.stage.model.defaults.append(self.entry)
+        self.stage.model.age(self.stage.world.instants())
+
+    def acknowledge(self) -> None:
+        for entry in self.stage.model.defaults:
+            if entry is not self.entry and entry[2] == OPEN:
+                entry[2] = self.ended
+
+    def refuse(self) -> None:
+        self.stage.model.defaults.remove(self.entry)
+
+
+def ttl_tuner(stage: Stage) -> Client:
+    """Switches the default TTL on and off and changes it."""
+    while True:
+        value = stage.random.choice(DEFAULTS)
+        known = {default for default, _, until in stage.model.defaults if until == OPEN}
+        if known == {OFF}:
+            spec = {"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": value}
+            request = DefaultChange(stage, {"createIndexes": COLLECTION, "indexes": [spec]}, value)
+        elif OFF in known or stage.random.random() < 0.4:
+            request = DefaultChange(stage, {"dropIndexes": COLLECTION, "index": "_ts_1"}, OFF)
+        else:
+            change = {"name": "_ts_1", "expireAfterSeconds": value}
+            request = DefaultChange(stage, {"collMod": COLLECTION, "index": change}, value)
+        reply = yield request
+        if reply is None:
+            continue
+        code = stage.check_error(reply, INDEX_NOT_FOUND, BUILD_IN_PROGRESS)
+        if not code:
+            request.acknowledge()
+        elif code == INDEX_NOT_FOUND:
+            assert OFF in known
+            request.acknowledge()  # it is off, as was wanted
+        elif code == BUILD_IN_PROGRESS:
+            request.refuse()
+        for _ in range(stage.random.randrange(6)):
+            yield Request({"ping": 1})
+
+
+def index_tuner(stage: Stage) -> Client:
+    """Builds and drops indexes, also one that another is building."""
+    while True:
+        name, key = stage.random.choice([("v_1", {"v": 1}), ("a_1", {"a": 1}), ("owner_1_v_1", {"owner": 1, "v": 1})])
+        if stage.random.random() < 0.6:
+            command = {"createIndexes": COLLECTION, "indexes": [{"key": key, "name": name}]}
+        else:
+            command = {"dropIndexes": COLLECTION, "index": name}
+        reply = yield Request(command)
+        if reply is not None:
+            stage.check_error(reply, INDEX_NOT_FOUND, INDEX_BUILD_ABORTED, BUILD_IN_PROGRESS)
+        for _ in range(stage.random.randrange(8)):
+            yield Request({"ping": 1})
+
+
+def rowdy(stage: Stage) -> Client:
+    """Fills, indexes, scans, renames and drops collections of its own kind, with others doing the same."""
+    names = ["x", "y", "z"]
+    while True:
+        name = stage.random.choice(names)
+        other = stage.random.choice(names)
+        pick = stage.random.randrange(12)
+        command: Document
+        database = "rowdy"
+        if pick < 3:
+            documents = [
+                {"n": stage.random.randrange(2000), "t": [1, n]} for n in range(stage.random.choice([1, 40, 600]))
+            ]
+            command = {"insert": name, "documents": documents}
+        elif pick < 5:
+            command = {
+                "find": name,
+                "filter": stage.random.choice([{}, {"n": {"$gt": 900}}, {"q": 1}]),
+                "batchSize": 300,
+            }
+            if stage.random.random() < 0.3:
+                command["sort"] = {"n": 1}
+        elif pick == 5:
+            command = {"update": name, "updates": [{"q": {}, "u": {"$inc": {"n": 1}}, "multi": True}]}
+        elif pick == 6:
+            command = {"delete": name, "deletes": [{"q": {"n": {"$lt": 700}}, "limit": 0}]}
+        elif pick == 7:
+            unique = {"unique": True} if stage.random.random() < 0.3 else {}
+            key = stage.random.choice([{"n": 1}, {"t": 1}, {"_ts": 1}])
+            if "_ts" in key:
+                unique = {"expireAfterSeconds": 5}
+            command = {"createIndexes": name, "indexes": [{"key": key, "name": "i", **unique}]}
+        elif pick == 8:
+            command = {"dropIndexes": name, "index": "*"}
+        elif pick == 9:
+            command = {"renameCollection": f"rowdy.{name}", "to": f"rowdy.{other}", "dropTarget": True}
+            database = "admin"
+        elif pick == 10:
+            command = {"dropDatabase": 1} if stage.random.random() < 0.2 else {"drop": name}
+        else:
+            command = {"aggregate": name, "pipeline": [{"$group": {"_id": "$t", "n": {"$sum": 1}}}], "cursor": {}}
+        reply = yield Request(command, database)
+        while reply is not None and not stage.check_error(reply, *ROWDY_CODES):
+            cursor = reply.get("cursor")
+            if cursor is None or not cursor["id"]:
+                break
+            more = {"getMore": Int64(cursor["id"]), "collection": cursor["ns"].partition(".")[2]}
+            reply = yield Request(more, "rowdy")

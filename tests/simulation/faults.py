@@ -1,0 +1,42 @@
+"""A storage engine that keeps the contract, and fails at random calls as the contract allows."""
+
+import random
+
+from mongottl.storage.contract import ContractEngine
+from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict
+
+# What the contract lets raise WriteConflict.
+_CONFLICTING = ("update_records", "update_record", "delete_records", "delete_record", "commit")
+# What may not fail at all: handles, counters, and the hooks of a unit of work.
+_SAFE = ("on_commit", "on_rollback", "record_store", "sorted_data", "idents", "statistics", "count", "size_bytes")
+
+
+class FaultyEngine(ContractEngine):
+    """The contract's checks around an engine; `rate` of the calls fail before they reach it, once `armed`."""
+
+    def __init__(self, inner: StorageEngine, generator: random.Random, rate: float) -> None:
+        super().__init__(inner)
+        self._random = generator
+        self._rate = rate
+        self.armed = False
+        self.failures = 0
+
+    def require_open(self, method: str) -> None:
+        super().require_open(method)
+        self._may_fail(method)
+
+    def require_unit(self, method: str) -> None:
+        super().require_unit(method)
+        self._may_fail(method)
+
+    def flush(self) -> None:
+        self._may_fail("flush")
+        super().flush()
+
+    def _may_fail(self, method: str) -> None:
+        if not self.armed or method in _SAFE or self._random.random() >= self._rate:
+            return
+        self.failures += 1
+        if method in _CONFLICTING and self._random.random() < 0.5:
+            raise WriteConflict(f"simulated: {method}")
+        raise EngineUnavailable(f"simulated: {method}")

@@ -1,0 +1,117 @@
+"""What a collection may hold, as slowly and obviously as can be told from requests and replies alone.
+
+A document has versions. Each may have been the stored one from the turn in which its write was sent until the turn in
+which the next one's was answered; a write whose answer never came leaves both open. A reader, whose command takes some
+turns as well, must see what was there all the time, and may see what was there at any time.
+
+    turn      10          14                20            23
+    version A ════════════════════════════════════════════╗ may hold until 23
+    version B                               ╔═════════════════════════► may hold from 20: sent at 20, answered at 23
+    reader 1        └12─16┘  must see A     ╎
+    reader 2                           └18──┴──22┘  may see A, B or (if it moved in an index) neither
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Document = dict[str, Any]
+OFF = 0
+OPEN = 1 << 62
+
+
+def lives_s(ttl: Any, default: int) -> int | None:
+    """Seconds from the last write, or None for ever."""
+    if default == OFF:
+        return None
+    meaningful = isinstance(ttl, (int, float)) and not isinstance(ttl, bool) and ttl == int(ttl)
+    if meaningful and (ttl == -1 or 1 <= ttl <= 2147483647):
+        return None if ttl == -1 else int(ttl)
+    return None if default == -1 else default
+
+
+class Version:
+    """One state of a document. content: None where it is not there. mortal: expired at some instant, so maybe purged."""
+
+    def __init__(self, content: Document | None, written_s: int, since: int) -> None:
+        self.content = content
+        self.written_s = written_s
+        self.since = since
+        self.until = OPEN
+        self.mortal = False
+
+    def alive(self, now_s: int, default: int) -> bool:
+        if self.content is None:
+            return False
+        lives = lives_s(self.content.get("ttl"), default)
+        return lives is None or now_s < self.written_s + lives
+
+
+class Model:
+    """The documents of one collection by `_id`, and the values its default TTL may have or have had."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, list[Version]] = {}
+        # (value, first turn, last turn) of each default.
+        self.defaults: list[list[int]] = [[OFF, 0, OPEN]]
+        # Every instant that some command under way, or the clock, goes by.
+        self.instants: set[int] = set()
+
+    def defaults_between(self, start: int, end: int) -> list[int]:
+        return [value for value, since, until in self.defaults if since <= end and until >= start]
+
+    def of(self, key: str) -> list[Version]:
+        return self.versions.setdefault(key, [Version(None, 0, 0)])
+
+    def open_versions(self, key: str) -> list[Version]:
+        return [version for version in self.of(key) if version.until == OPEN]
+
+    def add(self, key: str, version: Version) -> None:
+        self.of(key).append(version)
+        self._age(version)
+
+    def remove(self, key: str, version: Version) -> None:
+        """The write was refused: nothing of it has ever been there."""
+        self.versions[key].remove(version)
+
+    def settle(self, key: str, version: Version, turn: int) -> None:
+        """The write was acknowledged: what was there before it is so no longer."""
+        for other in self.open_versions(key):
+            if other is not version:
+                other.until = turn
+
+    def age(self, instants: set[int]) -> None:
+        """Notes which documents are expired at an instant that now counts: they may be purged from now on."""
+        self.instants = instants
+        for versions in self.versions.values():
+            for version in versions:
+                if version.until == OPEN:
+                    self._age(version)
+
+    def _age(self, version: Version) -> None:
+        if not version.mortal and version.content is not None:
+            defaults = [value for value, _, until in self.defaults if until == OPEN]
+            version.mortal = any(not version.alive(now, default) for now in self.instants for default in defaults)
+
+    def overlapping(self, key: str, start: int, end: int) -> list[Version]:
+        return [version for version in self.of(key) if version.since <= end and version.until >= start]
+
+    def certain(
+        self, key: str, start: int, end: int, instants: Iterable[int], but: Version | None = None
+    ) -> Version | None:
+        """The document's one version of this time (but for `but`), if it was certainly visible throughout; else None."""
+        found = [version for version in self.overlapping(key, start, end) if version is not but]
+        if len(found) != 1 or found[0].mortal:
+            return None
+        for now in instants:
+            for default in self.defaults_between(start, end):
+                if not found[0].alive(now, default):
+                    return None
+        return found[0]
+
+    def possible(self, key: str, start: int, end: int, instants: Iterable[int]) -> Iterator[Version]:
+        """The versions that may have been visible at some time between."""
+        defaults = self.defaults_between(start, end)
+        nows = list(instants)
+        for version in self.overlapping(key, start, end):
+            if any(version.alive(now, default) for now in nows for default in defaults):
+                yield version

@@ -1,0 +1,78 @@
+"""Seeded simulations: several clients, step by step, while the clock jumps, storage fails and the server crashes.
+
+A seed is a test: `MONGOTTL_SIMULATION_SEEDS=700-710` runs those, `MONGOTTL_SIMULATION_SECONDS=600` as many fresh ones as
+fit. What is expected is told in `clients.py`, what must hold at any time in `World.check_everything`.
+"""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.clients import COLLECTION, Stage, index_tuner, reader, rowdy, ttl_tuner, writer
+from tests.simulation.world import Client, Request, World
+
+TURNS = 1200
+
+
+def seeds() -> list[int]:
+    first, _, last = os.environ.get("MONGOTTL_SIMULATION_SEEDS", "1-6").partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def opener() -> Client:
+    """Makes the collection and its unique index before anybody else comes."""
+    spec = {"key": {"u": 1}, "name": "u_1", "unique": True, "sparse": True}
+    reply = yield Request({"createIndexes": COLLECTION, "indexes": [spec]})
+    assert reply is not None and reply["ok"], reply
+    while True:
+        yield Request({"ping": 1})
+
+
+def simulate(seed: int, folder: Path, turns: int) -> Stage:
+    """One run. Which weather it has, failing storage and crashes, depends on the seed."""
+    generator = random.Random(seed)
+    faulty = seed % 2 == 0
+    world = World(generator, folder if seed % 3 else None, 0.01 if faulty else 0.0)
+    stage = Stage(world, faulty)
+    world.engine.armed = False
+    world.seat(opener())
+    while not world.service.catalog.lookup("sim", COLLECTION) or world.seats[0].busy:
+        world.step(world.seats[0])
+    for number in (1, 2, 3):
+        world.seat(writer(stage, number))
+    for client in (reader(stage), reader(stage), ttl_tuner(stage), index_tuner(stage), index_tuner(stage)):
+        world.seat(client)
+    if seed % 5 < 2:
+        world.seat(rowdy(stage))
+        world.seat(rowdy(stage))
+    world.engine.armed = True
+    world.run(turns)
+    world.settle()
+    return stage
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds())
+def test_simulation(seed: int, tmp_path: Path) -> None:
+    print(f"seed {seed}")
+    stage = simulate(seed, tmp_path, TURNS)
+    # A simulation in which nothing happens proves nothing.
+    assert stage.acknowledged > 50 and stage.read > 10
+    assert (stage.world.failures > 0) == stage.faulty
+
+
+@pytest.mark.slow
+def test_campaign(tmp_path: Path) -> None:
+    """As many seeds as fit the time; the seed of a failure is printed."""
+    seconds = float(os.environ.get("MONGOTTL_SIMULATION_SECONDS", "0"))
+    if not seconds:
+        pytest.skip("MONGOTTL_SIMULATION_SECONDS is not set")
+    deadline = time.monotonic() + seconds
+    seed = int(os.environ.get("MONGOTTL_SIMULATION_FIRST", "1000"))
+    while time.monotonic() < deadline:
+        print(f"seed {seed}", flush=True)
+        simulate(seed, tmp_path / str(seed), 3 * TURNS)
+        seed += 1
