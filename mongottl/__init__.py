@@ -1,11 +1,11 @@
 """mongottl: a MongoDB server whose documents expire as in Azure Cosmos DB.
 
-    with mongottl.start_server() as server:          # in a thread, for tests and scripts in any style
-        client = pymongo.MongoClient(server.uri)
-        server.clock.advance(30 * 24 * 3600)         # thirty days later; what expired is gone
+with mongottl.start_server() as server:          # in a thread, for tests and scripts in any style
+    client = pymongo.MongoClient(server.uri)
+    server.clock.advance(30 * 24 * 3600)         # thirty days later; what expired is gone
 
-    async with mongottl.open_server() as server:     # inside a trio program
-        ...
+async with mongottl.open_server() as server:     # inside a trio program
+    ...
 """
 
 from typing import TYPE_CHECKING, Any

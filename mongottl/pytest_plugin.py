@@ -1,11 +1,11 @@
 """pytest fixtures that come with the installed package.
 
-    def test_session_expires(mongottl_uri, mongottl_clock):
-        sessions = pymongo.MongoClient(mongottl_uri).shop.sessions
-        sessions.create_index("_ts", expireAfterSeconds=3600)
-        sessions.insert_one({"_id": 1})
-        mongottl_clock.advance(3600)
-        assert sessions.find_one() is None
+def test_session_expires(mongottl_uri, mongottl_clock):
+    sessions = pymongo.MongoClient(mongottl_uri).shop.sessions
+    sessions.create_index("_ts", expireAfterSeconds=3600)
+    sessions.insert_one({"_id": 1})
+    mongottl_clock.advance(3600)
+    assert sessions.find_one() is None
 
 """
 
