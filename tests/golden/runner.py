@@ -88,25 +88,28 @@ class Runner:
         self._given: list[Any] = []
         self._placeholders: dict[str, Any] = {}
 
-    def close(self) -> None:
-        """Stops the server. AssertionError if something went wrong in it, or a cursor was left open."""
-        try:
-            if self._client is not None and self._server is not None and self._settings.get("dialect") != "cosmos":
-                status = self._connected().run({"serverStatus": 1, "$db": "admin"})
-                assert status["asserts"]["internal"] == 0, "an InternalError was answered, see the log"
-                assert status["metrics"]["cursor"]["open"]["total"] == 0, "the script leaves a cursor open"
-        finally:
-            self._stop()
+    def check(self) -> None:
+        """AssertionError if something went wrong in the server, or the script has left a cursor open."""
+        if self._client is not None and self._settings.get("dialect") != "cosmos":
+            status = self._connected().run({"serverStatus": 1, "$db": "admin"})
+            assert status["asserts"]["internal"] == 0, "an InternalError was answered, see the log"
+            assert status["metrics"]["cursor"]["open"]["total"] == 0, "the script leaves a cursor open"
+
+    def stop(self) -> None:
+        """Stops the server."""
+        self._disconnect()
+        self._server = None
+        self._stack.close()
 
     def run(self, request: str) -> str:
         """What a request is answered with, as it is recorded."""
         word, _, rest = request.partition(" ")
         if word == "serve":
             self._settings = parse(rest)
-            self._stop()
+            self.stop()
             return "ready"
         if word == "restart":
-            self._stop()
+            self.stop()
             self._start()
             return "ready"
         if word == "advance":
@@ -114,9 +117,9 @@ class Runner:
             assert self._server is not None
             self._now_s += float(rest)
             return f"purged {self._server.clock.advance(float(rest))}"
-        command = parse(rest if word in ("shape", "plan") else request, self._placeholders)
-        if word == "plan":
-            command = {"explain": command, "verbosity": "queryPlanner"}
+        command = parse(rest if word in ("shape", "plan", "stats") else request, self._placeholders)
+        if word in ("plan", "stats"):
+            command = {"explain": command, "verbosity": "queryPlanner" if word == "plan" else "executionStats"}
         command.setdefault("$db", "test")
         self._given.extend(_scalars(command))
         try:
@@ -126,9 +129,9 @@ class Runner:
             return "connection closed"
         if word == "shape":
             return render(shape(reply))
-        if word == "plan" and reply["ok"]:
+        if word in ("plan", "stats") and reply["ok"]:
             cursor = reply["stages"][0]["$cursor"] if "stages" in reply else reply
-            reply = cursor["queryPlanner"]["winningPlan"]
+            reply = cursor["queryPlanner"]["winningPlan"] if word == "plan" else cursor["executionStats"]
         return render(self._normalised(reply, ""))
 
     def _connected(self) -> _Client:
@@ -144,11 +147,6 @@ class Runner:
         self._server.clock.freeze()
         # To a whole second, whatever instant the clock was frozen at.
         self._server.clock.advance(self._now_s - self._server.clock.now().timestamp())
-
-    def _stop(self) -> None:
-        self._disconnect()
-        self._server = None
-        self._stack.close()
 
     def _disconnect(self) -> None:
         if self._client is not None:
@@ -220,7 +218,8 @@ def play(path: Path, folder: Path, update: bool) -> None:
             written.extend(reply)
             if not update:
                 assert "\n".join(reply) == "\n".join(block.reply), f"{path.name}:{block.number}: {block.request}"
+        runner.check()
     finally:
-        runner.close()
+        runner.stop()
     if update:
         path.write_text("\n".join(written) + "\n", encoding="utf-8")

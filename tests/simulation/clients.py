@@ -63,11 +63,10 @@ def write_errors(reply: Document) -> list[int]:
 def writer(stage: Stage, number: int) -> Client:
     """Inserts, replaces, touches, upserts and deletes its own documents, singly and in batches."""
     own = Writer(stage, number)
+    habits = [own.insert, own.insert, own.insert_many, own.replace, own.replace, own.touch, own.upsert, own.delete]
+    habits += [own.update_many, own.find_and_modify, own.find_own]
     while True:
-        yield from stage.random.choice(
-            [own.insert, own.insert, own.insert_many, own.replace, own.replace, own.touch, own.upsert, own.delete]
-            + [own.update_many, own.find_and_modify, own.find_own]
-        )()
+        yield from stage.random.choice(habits)()
 
 
 class Writer:
@@ -350,19 +349,18 @@ def _some_filter(stage: Stage) -> tuple[Document, Callable[[Document], bool]]:
     n = stage.random.randrange(UNIQUE_VALUES)
     since = stage.token - stage.random.randrange(30)
     owner = stage.random.randrange(1, 4)
-    return stage.random.choice(
-        [
-            ({}, lambda d: True),
-            ({"u": n}, lambda d: d.get("u") == n),
-            ({"u": {"$gte": n}}, lambda d: d.get("u", -1) >= n),
-            ({"u": {"$in": [n, n + 1]}}, lambda d: d.get("u") in (n, n + 1)),
-            ({"a": 1}, lambda d: d["a"] == 1 or (isinstance(d["a"], list) and 1 in d["a"])),
-            ({"v": {"$gt": since}}, lambda d: d["v"] > since),
-            ({"owner": owner, "v": {"$gt": since}}, lambda d: d["owner"] == owner and d["v"] > since),
-            ({"$or": [{"u": n}, {"owner": owner}]}, lambda d: d.get("u") == n or d["owner"] == owner),
-            ({"u": {"$exists": False}}, lambda d: "u" not in d),
-        ]
-    )
+    choices: list[tuple[Document, Callable[[Document], bool]]] = [
+        ({}, lambda d: True),
+        ({"u": n}, lambda d: d.get("u") == n),
+        ({"u": {"$gte": n}}, lambda d: d.get("u", -1) >= n),
+        ({"u": {"$in": [n, n + 1]}}, lambda d: d.get("u") in (n, n + 1)),
+        ({"a": 1}, lambda d: d["a"] == 1 or (isinstance(d["a"], list) and 1 in d["a"])),
+        ({"v": {"$gt": since}}, lambda d: d["v"] > since),
+        ({"owner": owner, "v": {"$gt": since}}, lambda d: d["owner"] == owner and d["v"] > since),
+        ({"$or": [{"u": n}, {"owner": owner}]}, lambda d: d.get("u") == n or d["owner"] == owner),
+        ({"u": {"$exists": False}}, lambda d: "u" not in d),
+    ]
+    return stage.random.choice(choices)
 
 
 def find(stage: Stage) -> Client:
@@ -557,11 +555,11 @@ def rowdy(stage: Stage) -> Client:
         elif pick == 6:
             command = {"delete": name, "deletes": [{"q": {"n": {"$lt": 700}}, "limit": 0}]}
         elif pick == 7:
-            unique = {"unique": True} if stage.random.random() < 0.3 else {}
+            options: Document = {"unique": True} if stage.random.random() < 0.3 else {}
             key = stage.random.choice([{"n": 1}, {"t": 1}, {"_ts": 1}])
             if "_ts" in key:
-                unique = {"expireAfterSeconds": 5}
-            command = {"createIndexes": name, "indexes": [{"key": key, "name": "i", **unique}]}
+                options = {"expireAfterSeconds": 5}
+            command = {"createIndexes": name, "indexes": [{"key": key, "name": "i", **options}]}
         elif pick == 8:
             command = {"dropIndexes": name, "index": "*"}
         elif pick == 9:

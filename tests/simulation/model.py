@@ -30,7 +30,10 @@ def lives_s(ttl: Any, default: int) -> int | None:
 
 
 class Version:
-    """One state of a document. content: None where it is not there. mortal: expired at some instant, so maybe purged."""
+    """One state of a document. content: None where it is not there.
+
+    mortal: it was expired at some instant, so it may be purged.
+    """
 
     def __init__(self, content: Document | None, written_s: int, since: int) -> None:
         self.content = content
@@ -98,7 +101,7 @@ class Model:
     def certain(
         self, key: str, start: int, end: int, instants: Iterable[int], but: Version | None = None
     ) -> Version | None:
-        """The document's one version of this time (but for `but`), if it was certainly visible throughout; else None."""
+        """The document's one version of this time, if it was certainly visible throughout. but: one that counts not."""
         found = [version for version in self.overlapping(key, start, end) if version is not but]
         if len(found) != 1 or found[0].mortal:
             return None

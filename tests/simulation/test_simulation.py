@@ -1,7 +1,7 @@
 """Seeded simulations: several clients, step by step, while the clock jumps, storage fails and the server crashes.
 
-A seed is a test: `MONGOTTL_SIMULATION_SEEDS=700-710` runs those, `MONGOTTL_SIMULATION_SECONDS=600` as many fresh ones as
-fit. What is expected is told in `clients.py`, what must hold at any time in `World.check_everything`.
+A seed is a test: `MONGOTTL_SIMULATION_SEEDS=700-710` runs those, `MONGOTTL_SIMULATION_SECONDS=600` as many fresh ones
+as fit. What is expected is told in `clients.py`, what must hold at any time in `World.check_everything`.
 """
 
 import os

@@ -1,8 +1,8 @@
 """A server without sockets in which several clients' commands run interleaved, step by step, under a seeded scheduler.
 
-Each turn one thing happens: a client sends its next command, a command under way makes one step, the reaper or a purge
-makes one, the clock jumps, the server crashes and is opened again on the files as they lay there. Clients are generators
-that yield requests and are sent the replies; what they expect is their own business (`clients.py`).
+Each turn one thing happens: a client sends its next command, a command under way or the reaper makes one step, the
+clock jumps, the server crashes and is opened again on the files as they lay there. Clients are generators that yield
+requests and are sent the replies; what they expect is their own business (`clients.py`).
 """
 
 import io
