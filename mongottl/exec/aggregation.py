@@ -5,7 +5,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import EMPTY_DOCUMENT, encode
-from mongottl.document.types import MISSING, Date, Value, integer
+from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
 from mongottl.exec.context import OperationContext
@@ -70,6 +70,37 @@ class OperationRun(RunContext):
         if collection is None:
             raise CommandError(ErrorCode.NamespaceNotFound, f"Collection [{namespace}] not found.")
         return integer(collection_size(collection).living(self._op.now_s))
+
+    def index_statistics(self, namespace: str) -> list[bytes]:
+        op = self._pull.op
+        collection = self._find(namespace)
+        host = op.service.config.advertise_host or op.client.local
+        found: list[bytes] = []
+        for index in [] if collection is None else collection.indexes:
+            since = Date(max(index.since_ms, op.service.started_ms))
+            known: dict[str, Value] = {
+                "name": index.name,
+                "key": index.descriptor.key,
+                "host": host,
+                "accesses": encode({"ops": Int64(index.accesses), "since": since}),
+                "spec": index.descriptor.spec,
+            }
+            if not index.ready:
+                known["building"] = True
+            found.append(encode(known))
+        return found
+
+    def plan_cache(self, namespace: str) -> list[bytes]:
+        # Plans are chosen anew for each query: none is remembered.
+        if self._find(namespace) is None:
+            raise CommandError(50933, f"{namespace} does not exist")
+        return []
+
+    def sessions(self) -> list[bytes]:
+        found: list[bytes] = []
+        for session in self._pull.op.service.sessions.all():
+            found.append(encode({"_id": session.lsid, "lastUse": Date(session.last_used_ms)}))
+        return found
 
     def _find(self, namespace: str) -> Collection | None:
         database, _, name = namespace.partition(".")

@@ -36,8 +36,6 @@ _META_KINDS: Final = {
     "searchScore": "$search score",
     "vectorSearchScore": "$vectorSearch distance",
     "geoNearDistance": "$geoNear distance",
-    "geoNearPoint": "$geoNear point",
-    "indexKey": "index key",
 }
 
 
@@ -259,12 +257,14 @@ class TopK:
 def parse_sort(specification: bytes) -> SortPattern:
     """The pattern of a sort document `{path: 1 | -1, …}`; an empty one gives an empty pattern.
 
-    CommandError: 15974 for a direction that is no number, 15975 for one that is not 1 or -1 (fractions are cut off);
-    17312 for an object other than `{$meta: …}`, 31138 for an unknown kind of metadata, 40218 for a known one, since no
-    query here provides any; 13103 for more than 32 fields; those of `check_field_path` for paths.
+    CommandError: 15974 for a direction that is no number, 15975 for one that is not 1 or -1 (fractions of doubles
+    are cut off); 7472500 for a path that is there twice; 17312 for an object
+    other than `{$meta: …}`, 31138 for an unknown kind of metadata, 40218 for a known one, since no query here provides
+    any; 13103 for more than 32 fields; those of `check_field_path` for paths.
     """
     paths: list[FieldPath] = []
     descending: list[bool] = []
+    seen: set[str] = set()
     for name, direction in fields(specification):
         if isinstance(direction, bytes):
             raise _meta_error(direction)
@@ -274,6 +274,9 @@ def parse_sort(specification: bytes) -> SortPattern:
         if order not in (1, -1):
             raise CommandError(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
         check_field_path(name)
+        if name in seen:
+            raise CommandError(7472500, f"$sort key must not contain duplicate keys (duplicate key: '{name}')")
+        seen.add(name)
         paths.append(FieldPath(name))
         descending.append(order < 0)
     if len(paths) > MAX_SORT_FIELDS:
@@ -289,14 +292,17 @@ def _whole(number: Value) -> int:
         return int(number) if abs(number) < 2.0 else 0
     if isinstance(number, Decimal128):
         decimal = number.to_decimal()
-        return int(decimal) if decimal.is_finite() and abs(decimal) < 2 else 0
+        # A fraction is cut off a double, but not off a decimal.
+        return int(decimal) if decimal.is_finite() and abs(decimal) == 1 else 0
     return 0
 
 
 def _meta_error(expression: bytes) -> CommandError:
     arguments = fields(expression)
     if len(arguments) != 1:
-        return CommandError(17312, "Cannot have additional keys in a $meta sort specification")
+        if any(name == "$meta" for name, _ in arguments):
+            return CommandError(ErrorCode.FailedToParse, "Cannot have additional keys in a $meta sort specification")
+        return CommandError(17312, "$meta is the only expression supported by $sort right now")
     name, kind = arguments[0]
     if name != "$meta":
         return CommandError(17312, "$meta is the only expression supported by $sort right now")

@@ -128,6 +128,18 @@ class RunContext:
         """How many documents there are. NamespaceNotFound (26) without collection."""
         raise NotImplementedError
 
+    def index_statistics(self, namespace: str) -> list[bytes]:
+        """A document per index, for `$indexStats`; none without collection."""
+        raise NotImplementedError
+
+    def plan_cache(self, namespace: str) -> list[bytes]:
+        """The plans that are remembered. 50933 without collection."""
+        raise NotImplementedError
+
+    def sessions(self) -> list[bytes]:
+        """`{_id: <lsid>, lastUse}` of each logical session."""
+        raise NotImplementedError
+
     def random(self) -> float:
         """A number from [0, 1), for `$sample`."""
         raise NotImplementedError

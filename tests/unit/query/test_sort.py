@@ -46,7 +46,11 @@ REFUSED: list[tuple[dict[str, Value], int]] = [
     ({"a": 1, "b": Int64(2**40)}, 15975),
     ({"a": {"b": 1}}, 17312),
     ({"a": {}}, 17312),
-    ({"a": {"$meta": "textScore", "x": 1}}, 17312),
+    ({"a": {"$meta": "textScore", "x": 1}}, 9),
+    ({"a": {"x": 1, "y": 1}}, 17312),
+    ({"a": {"$meta": "indexKey"}}, 31138),
+    ({"a": {"$meta": "geoNearPoint"}}, 31138),
+    ({"a": Decimal128("1.5")}, 15975),
     ({"a": {"$meta": "unknown"}}, 31138),
     ({"a": {"$meta": 1}}, 31138),
     ({"a": {"$meta": "textScore"}}, 40218),
@@ -63,6 +67,14 @@ def test_malformed_patterns_have_their_codes(specification: dict[str, Value], co
     with pytest.raises(CommandError) as caught:
         pattern(specification)
     assert caught.value.code == code
+
+
+def test_a_path_twice_is_refused() -> None:
+    element = encode({"a": 1})[4:-1]
+    twice = (5 + 2 * len(element)).to_bytes(4, "little") + element * 2 + b"\0"
+    with pytest.raises(CommandError) as caught:
+        parse_sort(twice)
+    assert caught.value.code == 7472500
 
 
 def test_the_message_shows_the_key() -> None:

@@ -1,0 +1,104 @@
+"""`$indexStats $planCacheStats $listSessions $listLocalSessions`: what the server knows, in place of documents."""
+
+from typing import Final
+
+from mongottl.document.build import encode
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.parser import type_of
+from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
+from mongottl.query.pipeline.stage import StageSpec, stage
+
+_SESSIONS: Final = "config.system.sessions"
+
+
+class FactsSpec(StageSpec):
+    """argument: as written. namespace: what the facts are about."""
+
+    def __init__(self, name: str, namespace: str, argument: bytes) -> None:
+        self.name = name
+        self.first_only = True
+        self.in_facet = False
+        self.namespace: Final = namespace
+        self.argument: Final = argument
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        source.close()
+        if self.name == "$indexStats":
+            return ListSource(run.index_statistics(self.namespace))
+        if self.name == "$planCacheStats":
+            return ListSource(run.plan_cache(self.namespace))
+        return ListSource(run.sessions())
+
+    def describe(self) -> Value:
+        return encode({self.name: self.argument})
+
+
+@stage("$indexStats")
+def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{}`. 28803 for anything else."""
+    if not isinstance(argument, bytes) or len(argument) != 5:
+        raise CommandError(28803, "The $indexStats stage specification must be an empty object")
+    return [FactsSpec("$indexStats", ctx.namespace, argument)]
+
+
+@stage("$planCacheStats")
+def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{}` or `{allHosts: false}`. FailedToParse (9) for anything else, 4503200 for all hosts: there is one."""
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.FailedToParse,
+            f"$planCacheStats value must be an object. Found: {type_of(argument)}",
+        )
+    seen = False
+    every = False
+    for name, value in fields(argument):
+        if name != "allHosts" or seen:
+            raise CommandError(ErrorCode.FailedToParse, f"$planCacheStats got an unexpected field: {name}")
+        if not isinstance(value, bool):
+            raise CommandError(
+                ErrorCode.FailedToParse, f"$planCacheStats: allHosts must be a boolean, and is {type_of(value)}"
+            )
+        seen = True
+        every = value
+    if every:
+        raise CommandError(4503200, "$planCacheStats: allHosts is for sharded clusters")
+    return [FactsSpec("$planCacheStats", ctx.namespace, argument)]
+
+
+def _check_session_options(name: str, argument: Value) -> bytes:
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.TypeMismatch, f"{name} options must be specified in an object, but found: {type_of(argument)}"
+        )
+    for key, value in fields(argument):
+        if key not in ("allUsers", "users"):
+            raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
+        right = isinstance(value, bool) if key == "allUsers" else isinstance(value, list)
+        if not right:
+            expected = "bool" if key == "allUsers" else "array"
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"BSON field '{name}.{key}' is the wrong type '{type_of(value)}', expected type '{expected}'",
+            )
+    return argument
+
+
+@stage("$listSessions")
+def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """InvalidNamespace (73) anywhere but on config.system.sessions."""
+    if ctx.namespace != _SESSIONS:
+        raise CommandError(ErrorCode.InvalidNamespace, f"$listSessions may only be run against {_SESSIONS}")
+    return [FactsSpec("$listSessions", ctx.namespace, _check_session_options("$listSessions", argument))]
+
+
+@stage("$listLocalSessions")
+def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """InvalidNamespace (73) where it is asked of a collection."""
+    if not ctx.namespace.endswith(".$cmd.aggregate"):
+        raise CommandError(
+            ErrorCode.InvalidNamespace, "$listLocalSessions must be run against the database with {aggregate: 1}"
+        )
+    return [FactsSpec("$listLocalSessions", ctx.namespace, _check_session_options("$listLocalSessions", argument))]
