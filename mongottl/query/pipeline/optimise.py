@@ -1,5 +1,6 @@
 """Rewriting a pipeline into one that does less: same documents, same order.
 
+$sort, $match                    the $match first
 $match a, $match b               one $match of both
 $sort, [$skip n,] $limit m       the sort keeps n + m documents
 $limit a, $limit b               the smaller;  $skip a, $skip b: their sum
@@ -18,14 +19,22 @@ def optimise(specs: list[StageSpec], ctx: ParseContext) -> list[StageSpec]:
     """The rewritten pipeline. The specs themselves are not changed."""
     rewritten: list[StageSpec] = []
     for spec in specs:
-        previous = rewritten[-1] if rewritten else None
-        merged = None if previous is None else _merge(previous, spec, ctx)
+        place = len(rewritten)
+        if isinstance(spec, MatchSpec):
+            while place > 0 and _sorts_all(rewritten[place - 1]):
+                place -= 1
+        merged = _merge(rewritten[place - 1], spec, ctx) if place > 0 else None
         if merged is None:
-            rewritten.append(spec)
+            rewritten.insert(place, spec)
         else:
-            rewritten[-1] = merged
+            rewritten[place - 1] = merged
     _limit_sorts(rewritten)
     return rewritten
+
+
+def _sorts_all(spec: StageSpec) -> bool:
+    """Whether it is a `$sort` without a limit: what is filtered out behind it need not be sorted."""
+    return isinstance(spec, SortSpec) and spec.limit == 0
 
 
 def _merge(first: StageSpec, second: StageSpec, ctx: ParseContext) -> StageSpec | None:

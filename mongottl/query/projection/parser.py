@@ -16,7 +16,7 @@ from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
-from mongottl.query.expr.numbers import clamp_to_long
+from mongottl.query.expr.numbers import clamp_to_long, is_nan
 from mongottl.query.match import parse_match
 from mongottl.query.projection.arrays import ArrayStep, PositionalStep, SliceStep
 from mongottl.query.projection.nodes import COMPUTED, ELEM_MATCH, EXCLUDE, INCLUDE, NODE, Entry, ProjectionNode
@@ -42,7 +42,7 @@ def _is_true(value: Value) -> bool:
         return value
     if isinstance(value, (int, float)):
         return value != 0
-    return clamp_to_long(value) != 0
+    return is_nan(value) or clamp_to_long(value) != 0
 
 
 class ProjectionParser:

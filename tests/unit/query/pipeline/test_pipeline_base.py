@@ -279,3 +279,17 @@ def test_optimise_merges_and_coalesces() -> None:
         {"$skip": 3},
         {"$limit": 5},
     ]
+
+
+def test_a_match_goes_before_a_sort_that_has_no_limit() -> None:
+    ctx = ParseContext(namespace="db.c")
+
+    def names(*stages: dict[str, Any]) -> list[str]:
+        return [spec.name for spec in optimise(parse_pipeline([bson.encode(stage) for stage in stages], ctx), ctx)]
+
+    match = {"$match": {"k": 1}}
+    assert names({"$sort": {"v": 1}}, match) == ["$match", "$sort"]
+    assert names(match, {"$sort": {"v": 1}}, {"$sort": {"k": 1}}, match) == ["$match", "$sort", "$sort"]
+    assert names({"$sort": {"v": 1}}, {"$limit": 3}, match) == ["$sort", "$match"]
+    assert run(TEN, {"$sort": {"v": -1}}, match) == [TEN[7], TEN[4], TEN[1]]
+    assert run(TEN, {"$sort": {"v": -1}}, {"$limit": 3}, match) == [TEN[7]]

@@ -244,3 +244,8 @@ def test_kind_and_dependencies(spec: Any, kind: str, fields: list[str] | None) -
     assert projection.kind == kind
     assert (None if depends is None else sorted(depends)) == fields
     assert projection.describe() == bson.encode(spec)
+
+
+@pytest.mark.parametrize("value", [float("nan"), Decimal128("NaN")])
+def test_nan_includes(value: object) -> None:
+    assert parsed({"a": value}).kind == "inclusion"
