@@ -1,0 +1,19 @@
+"""The `cosmos` dialect refuses commands, not queries.
+
+Cosmos DB refuses a sort without an index that serves it (BadValue, 2), makes unique indexes only of empty collections,
+and throttles by request units (16500). Sources: Microsoft's indexing and error articles for its API for MongoDB.
+"""
+
+from typing import Any
+
+from pymongo.database import Database
+
+
+def test_a_sort_needs_no_index(cosmos: Database[dict[str, Any]]) -> None:
+    cosmos["c"].insert_many([{"_id": 1, "a": 2, "b": 1}, {"_id": 2, "a": 1, "b": 1}])
+    assert [document["_id"] for document in cosmos["c"].find(sort=[("b", 1), ("a", 1)])] == [2, 1]
+
+
+def test_a_unique_index_may_come_later(cosmos: Database[dict[str, Any]]) -> None:
+    cosmos["c"].insert_one({"_id": 1, "a": 2})
+    assert cosmos["c"].create_index("a", unique=True) == "a_1"
