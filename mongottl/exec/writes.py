@@ -307,11 +307,11 @@ def _move_keys(
         op.catalog.mark_multikey(collection, index, work)
     if before == after:
         return
-    gone = set(before)
-    gone.difference_update(after)
+    known = set(before)
+    gone = known.difference(after)
     if gone:
         data.remove([(key, old[0]) for key in gone])
-    fresh = [key for key in after if key not in before]
+    fresh = [key for key in after if key not in known]
     if fresh:
         _insert_or_explain(op, collection, index, document, fresh, old[0])
 

@@ -1,9 +1,12 @@
 """Modifiers that take elements out of arrays or add single ones: $pop, $pull, $pullAll, $addToSet."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
+from mongottl.document.keystring import encode_raw
 from mongottl.document.render import render_value
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, REGEX, is_number, type_name
@@ -57,14 +60,30 @@ def append_items(buf: bytes, pos: i64, end: i64, items: list[Item]) -> bytes:
     return frame(b"".join(parts))
 
 
-def _holds(items: list[Item], buf: bytes, type_code: i64, pos: i64) -> bool:
-    """Whether a value compares equal to one of some elements."""
-    found = False
-    for item in items:
-        if compare_raw(buf, type_code, pos, item.value, item.type_code, 0) == 0:
-            found = True
-            break
-    return found
+# From so many values on they are looked up by their keys, which are equal where the values compare equal.
+_MANY: Final = 8
+
+
+class ValueSet:
+    """Values to compare elements with."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self._items = items
+        self._keys: set[bytes] | None = None
+        if len(items) >= _MANY:
+            self._keys = {encode_raw(item.value, item.type_code, 0) for item in items}
+
+    def holds(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        """Whether the value at `pos` compares equal to one of them."""
+        keys = self._keys
+        if keys is not None:
+            return encode_raw(buf, type_code, pos) in keys
+        found = False
+        for item in self._items:
+            if compare_raw(buf, type_code, pos, item.value, item.type_code, 0) == 0:
+                found = True
+                break
+        return found
 
 
 class PopNode(ModifierNode):
@@ -128,10 +147,10 @@ class PullValueNode(RemovalNode):
 
     def __init__(self, values: list[Item]) -> None:
         super().__init__(creates=False)
-        self.values = values
+        self.values = ValueSet(values)
 
     def is_pulled(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        return _holds(self.values, buf, type_code, pos)
+        return self.values.holds(buf, type_code, pos)
 
 
 class PullConditionNode(RemovalNode):
@@ -188,6 +207,16 @@ class AddToSetNode(ModifierNode):
                 f"Cannot apply $addToSet to non-array field. Field named '{state.path[-1]}' has non-array type "
                 f"{type_name(int(type_code))}",
             )
+        added = self._missing_from(buf, pos)
+        if not added:
+            return KEEP
+        return state.replace(ARRAY, append_items(buf, pos, end, added))
+
+    def _missing_from(self, buf: bytes, pos: i64) -> list[Item]:
+        """Those that the array at `pos` does not have."""
+        if len(self.values) >= _MANY:
+            present = ValueSet(cut_items(buf, pos))
+            return [item for item in self.values if not present.holds(item.value, item.type_code, 0)]
         added: list[Item] = []
         for item in self.values:
             cursor = ElementCursor(buf, pos)
@@ -196,18 +225,19 @@ class AddToSetNode(ModifierNode):
                 found = compare_raw(buf, cursor.type_code, cursor.value, item.value, item.type_code, 0) == 0
             if not found:
                 added.append(item)
-        if not added:
-            return KEEP
-        return state.replace(ARRAY, append_items(buf, pos, end, added))
+        return added
 
     def new_value(self, state: ApplyState) -> i64:
         return state.replace(ARRAY, join_items(self.values))
 
 
 def _without_twins(items: list[Item]) -> list[Item]:
+    seen: set[bytes] = set()
     unique: list[Item] = []
     for item in items:
-        if not _holds(unique, item.value, item.type_code, 0):
+        key = encode_raw(item.value, item.type_code, 0)
+        if key not in seen:
+            seen.add(key)
             unique.append(item)
     return unique
 

@@ -146,3 +146,47 @@ def test_no_change(apply: Update, update: Any) -> None:
 )
 def test_refused(refuse: Refusal, update: Any, code: int) -> None:
     assert refuse({"_id": 1, "l": [1, 2], "n": 5}, update).code == code
+
+
+# Values that are equal in some way and different in another.
+ALIKE: list[Any] = [
+    *(
+        1,
+        1.0,
+        Int64(1),
+        Decimal128("1"),
+        Decimal128("1.00"),
+        True,
+        "1",
+        2**53 + 1,
+        float(2**53),
+        0.1,
+        Decimal128("0.1"),
+    ),
+    *(0, -0.0, float("nan"), Decimal128("NaN"), None, [], [1], [1.0], [[1]], {}, {"a": 1}, {"a": 1.0}, {"b": 1}),
+    *({"a": 1, "b": 2}, {"b": 2, "a": 1}, Regex("a"), Regex("a", "i"), bson.Code("a"), bson.Code("a", {}), b"a"),
+    *(bson.MinKey(), bson.MaxKey(), bson.Timestamp(1, 1), bson.Timestamp(1, 2), bson.Binary(b"a", 5), ""),
+]
+
+
+def test_many_values_are_compared_as_single_ones_are(apply: Update) -> None:
+    for start in ([], ALIKE[::3], ALIKE[::-2]):
+        one_by_one = {"l": start}
+        for value in ALIKE:
+            one_by_one = bson.decode(apply(one_by_one, {"$addToSet": {"l": value}}).document)
+        at_once = apply({"l": start}, {"$addToSet": {"l": {"$each": ALIKE}}}).document
+        assert bson.encode(one_by_one) == at_once
+
+
+def test_many_values_are_pulled_as_single_ones_are(apply: Update) -> None:
+    for values in (ALIKE[::2], ALIKE[::3], ALIKE[10:20]):
+        one_by_one = {"l": ALIKE}
+        for value in values:
+            one_by_one = bson.decode(apply(one_by_one, {"$pullAll": {"l": [value]}}).document)
+        assert bson.encode(one_by_one) == apply({"l": ALIKE}, {"$pullAll": {"l": values}}).document
+
+
+def test_large_sets_take_time_by_their_size_not_by_its_square(apply: Update) -> None:
+    many = list(range(20_000))
+    assert bson.decode(apply({"l": many}, {"$addToSet": {"l": {"$each": many[::-1]}}}).document) == {"l": many}
+    assert bson.decode(apply({"l": many}, {"$pullAll": {"l": many[::-1]}}).document) == {"l": []}
