@@ -1,0 +1,74 @@
+"""The reaper keeps its promise, a second at most, while clients write as fast as they can. In real time.
+
+Due times are set in advance by moving the clock, so that four busy seconds show what hours would.
+"""
+
+import threading
+import time
+from typing import Any
+
+import pymongo
+import pytest
+
+import mongottl
+
+SECONDS = 3
+DUE_EACH_SECOND = 1000
+WRITERS = 2
+
+
+def write_until(uri: str, stop: threading.Event, written: list[int]) -> None:
+    with pymongo.MongoClient[dict[str, Any]](uri) as client:
+        collection = client["load"]["busy"]
+        while not stop.is_set():
+            collection.insert_many([{"n": n, "ttl": 3600} for n in range(50)])
+            collection.update_many({"n": 7}, {"$inc": {"m": 1}}, hint="n_1")
+            written.append(50)
+
+
+@pytest.mark.slow
+def test_documents_go_within_a_second_while_clients_write() -> None:
+    with mongottl.start_server() as server, pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        database = client["load"]
+        database["busy"].create_index("n")
+        database["busy"].create_index("_ts", expireAfterSeconds=-1)
+        due = database["due"]
+        due.create_index("_ts", expireAfterSeconds=-1)
+        # All of a second's documents are written within it, the first due about two seconds from now.
+        server.clock.freeze()
+        server.clock.advance(1 - server.clock.now().timestamp() % 1)
+        start_s = int(server.clock.now().timestamp())
+        for second in range(SECONDS):
+            due.insert_many([{"due": start_s + 2 + second, "ttl": 2 + second} for _ in range(DUE_EACH_SECOND)])
+        stop = threading.Event()
+        written: list[int] = []
+        writers = [threading.Thread(target=write_until, args=(server.uri, stop, written)) for _ in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        server.clock.freeze(False)
+        late: list[tuple[float, int]] = []
+        try:
+            while True:
+                # What is stored, not what is visible: expired documents are invisible at once in any case.
+                asked_s = server.clock.now().timestamp()
+                status = client["admin"].command("serverStatus")
+                overdue = sum(DUE_EACH_SECOND for second in range(SECONDS) if asked_s >= start_s + 2 + second + 1)
+                deleted = status["metrics"]["ttl"]["deletedDocuments"]
+                if deleted < overdue:
+                    late.append((asked_s - start_s, overdue - deleted))
+                assert deleted <= sum(
+                    DUE_EACH_SECOND
+                    for second in range(SECONDS)
+                    if server.clock.now().timestamp() >= start_s + 2 + second
+                ), "something went too early"
+                if deleted == SECONDS * DUE_EACH_SECOND:
+                    break
+                assert asked_s < start_s + 2 + SECONDS + 5, f"only {deleted} were deleted"
+                time.sleep(0.02)  # lets the writers have the server
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+        assert not late, f"(seconds, documents overdue): {late}"
+        assert sum(written) > 1000
+        assert due.estimated_document_count() == 0
