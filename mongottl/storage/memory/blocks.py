@@ -21,11 +21,15 @@ from collections.abc import Callable
 from typing import Final
 
 # Entries of a block at most.
-BLOCK: Final = 512
+BLOCK: Final = 256
 # What a block that is split leaves in each part at most.
-_SPLIT: Final = 384
+_SPLIT: Final = 192
 # A block with fewer is put together with its neighbour if both then have no more than _SPLIT.
-_SMALL: Final = 64
+_SMALL: Final = 32
+# How far behind an entry the next one of a batch is looked for first.
+_NEAR: Final = 24
+# Entries up to which comparing one by one costs no more than comparing slices.
+_LOOP: Final = 4
 
 
 def _leave(container: object) -> None:
@@ -71,20 +75,30 @@ class SortedBlocks:
             start = 1
         else:
             start = 0
+        number = 0
+        place = 0
+        # Whether `place` of block `number` is where the entry before went: the next one often comes not far behind.
+        near = False
         while start < count:
             key = keys[start]
             rid = rids[start]
-            number = len(self._keys) - 1
-            held = self._keys[number]
-            held_rids = self._rids[number]
-            last = held[-1]
-            if last < key or (last == key and held_rids[-1] < rid):
+            last = len(self._keys) - 1
+            held = self._keys[last]
+            held_rids = self._rids[last]
+            if held[-1] < key or (held_rids[-1] < rid and held[-1] == key):
+                number = last
                 place = len(held)
             else:
-                number = self._block_of(key, rid)
-                held = self._keys[number]
-                held_rids = self._rids[number]
-                place = _place(held, held_rids, key, rid)
+                if near and self._is_ahead(keys, rids, start, number, place):
+                    held = self._keys[number]
+                    held_rids = self._rids[number]
+                    place = _place_behind(held, held_rids, key, rid, place)
+                else:
+                    number = self._block_of(key, rid)
+                    held = self._keys[number]
+                    held_rids = self._rids[number]
+                    place = _place(held, held_rids, key, rid)
+                near = True
                 if place < len(held) and held_rids[place] == rid and held[place] == key:
                     present.append(start)
                     start += 1
@@ -107,8 +121,10 @@ class SortedBlocks:
                 self._low_keys[0] = held[0]
                 self._low_rids[0] = rid
             self.length += end - start
+            place += end - start
             if len(held) > BLOCK:
                 self._split(number)
+                near = False
             start = end
         return present
 
@@ -117,6 +133,10 @@ class SortedBlocks:
         absent: list[int] = []
         count = len(keys)
         start = 0
+        number = 0
+        place = 0
+        # Whether the entry before was found, at `place` of block `number`: what follows is often not far behind.
+        near = False
         while start < count:
             key = keys[start]
             rid = rids[start]
@@ -124,32 +144,31 @@ class SortedBlocks:
                 absent.append(start)
                 start += 1
                 continue
-            number = self._block_of(key, rid)
-            held = self._keys[number]
-            held_rids = self._rids[number]
-            place = _place(held, held_rids, key, rid)
+            if near and self._is_ahead(keys, rids, start, number, place):
+                held = self._keys[number]
+                held_rids = self._rids[number]
+                place = _place_behind(held, held_rids, key, rid, place)
+            else:
+                number = self._block_of(key, rid)
+                held = self._keys[number]
+                held_rids = self._rids[number]
+                place = _place(held, held_rids, key, rid)
             if place >= len(held) or held_rids[place] != rid or held[place] != key:
                 absent.append(start)
                 start += 1
+                near = False
                 continue
-            end = start + 1
-            length = len(held)
-            behind = place + 1
-            while end < count and behind < length and held[behind] == keys[end]:
-                end += 1
-                behind += 1
+            end = start + _equal_run(held, held_rids, place, keys, rids, start)
+            behind = place + end - start
             if end == start + 1:
                 del held[place]
                 del held_rids[place]
             else:
-                if held_rids[place:behind] != array("q", rids[start:end]):
-                    # The same keys for other records: one by one.
-                    end = start + 1
-                    behind = place + 1
                 del held[place:behind]
                 del held_rids[place:behind]
             self.length -= end - start
-            if len(held) < _SMALL:
+            near = len(held) >= _SMALL
+            if not near:
                 self._merge(number)
             start = end
         return absent
@@ -318,6 +337,18 @@ class SortedBlocks:
             return max(number, 0)
         return number
 
+    def _is_ahead(self, keys: list[bytes], rids: list[int], start: int, number: int, place: int) -> bool:
+        """Whether entry `start` is above the one before, and stands at or behind `place` of the block if anywhere."""
+        held = self._keys[number]
+        if place >= len(held):
+            return False
+        key = keys[start]
+        before = keys[start - 1]
+        last = held[-1]
+        return (before < key or (rids[start - 1] < rids[start] and before == key)) and (
+            key < last or (key == last and rids[start] <= self._rids[number][-1])
+        )
+
     def _run_end(self, keys: list[bytes], rids: list[int], end: int, number: int, place: int) -> int:
         """How far the entries from `end` - 1 on ascend before the entry that is at `place`, or behind it."""
         count = len(keys)
@@ -400,3 +431,39 @@ def _place(keys: list[bytes], rids: "array[int]", key: bytes, rid: int) -> int:
     if place < len(keys) and rids[place] < rid and keys[place] == key:
         return bisect_left(rids, rid, place, bisect_right(keys, key, place))
     return place
+
+
+def _place_behind(keys: list[bytes], rids: "array[int]", key: bytes, rid: int, place: int) -> int:
+    """The same for an entry that is known to be at or behind `place`, and probably near."""
+    near = place + _NEAR
+    if keys[place] == key and keys[-1] == key:
+        if near >= len(keys) or rids[near] < rid:
+            near = len(keys)
+        return bisect_left(rids, rid, place, near)
+    if near >= len(keys) or keys[near] < key:
+        near = len(keys)
+    place = bisect_left(keys, key, place, near)
+    if place < len(keys) and rids[place] < rid and keys[place] == key:
+        return bisect_left(rids, rid, place, bisect_right(keys, key, place))
+    return place
+
+
+def _equal_run(
+    held: list[bytes], held_rids: "array[int]", place: int, keys: list[bytes], rids: list[int], start: int
+) -> int:
+    """How many entries of a block from `place` on are those of the lists from `start` on; the first one is."""
+    most = min(len(held) - place, len(keys) - start)
+    if most == 1 or held_rids[place + 1] != rids[start + 1]:
+        return 1
+    if (
+        most > _LOOP
+        and held[place : place + most] == keys[start : start + most]
+        and held_rids[place : place + most] == array("q", rids[start : start + most])
+    ):
+        return most
+    length = 1
+    while length < most:
+        if held_rids[place + length] != rids[start + length] or held[place + length] != keys[start + length]:
+            break
+        length += 1
+    return length
