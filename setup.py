@@ -23,6 +23,8 @@ COMPILED = (
     "mongottl/document",
     "mongottl/exec",
     "mongottl/query",
+    "mongottl/storage/interface.py",
+    "mongottl/storage/memory",
     "mongottl/ttl",
     "mongottl/wire",
 )

@@ -12,6 +12,7 @@ VERSION: Final = "0.1.0"
 
 DIALECTS: Final = ("mongodb", "cosmos")
 LOG_FORMATS: Final = ("text", "json")
+STORAGE_ENGINES: Final = ("auto", "memory", "sqlite")
 # What a client may believe to talk to: MongoDB's version and its maxWireVersion.
 WIRE_VERSIONS: Final = {"4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25, "8.2": 27}
 DEFAULT_VERSIONS: Final = {"mongodb": "8.2", "cosmos": "7.0"}
@@ -24,6 +25,7 @@ class ServerConfig:
     host: str = "127.0.0.1"
     port: int = 27017
     data_dir: str | None = None
+    storage_engine: str = "auto"
     dialect: str = "mongodb"
     server_version: str | None = None
     enable_test_commands: bool = False
@@ -35,6 +37,12 @@ class ServerConfig:
     cursor_timeout_s: int = 600
     log_format: str = "text"
     quiet: bool = False
+
+    def chosen_engine(self) -> str:
+        """The name of the storage engine that keeps the data."""
+        if self.storage_engine != "auto":
+            return self.storage_engine
+        return "memory" if self.data_dir is None else "sqlite"
 
     def announced_version(self) -> str:
         """The MongoDB version that `buildInfo` names."""
@@ -104,6 +112,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("host", "text", "Address to listen on."),
     Setting("port", "number", "TCP port to listen on; 0 picks a free one.", most=65_535),
     Setting("data_dir", "text", "Folder for the data; without it everything is kept in memory and lost at the end."),
+    Setting(
+        "storage_engine",
+        "text",
+        "What keeps the data; `auto` is `sqlite` with a data folder and the faster `memory` without one.",
+        STORAGE_ENGINES,
+    ),
     Setting(
         "dialect", "text", "Whose rules apply beyond TTL: MongoDB's, or the refusals and codes of Cosmos DB.", DIALECTS
     ),

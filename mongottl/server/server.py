@@ -267,7 +267,7 @@ async def open_server(
     if clock is None:
         clock = VirtualClock() if config.enable_test_commands else SystemClock()
     log = Log(config.log_format, config.quiet) if log is None else log
-    engine = open_storage_engine("sqlite", config.data_dir)
+    engine = open_storage_engine(config.chosen_engine(), config.data_dir)
     try:
         server = Server(config, clock, engine, log)
         server.listen()

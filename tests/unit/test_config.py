@@ -26,6 +26,23 @@ def test_table_and_dataclass_agree() -> None:
         assert isinstance(getattr(defaults, setting.field), KINDS[setting.value]), setting.field
 
 
+@pytest.mark.parametrize(
+    ("wanted", "data_dir", "engine"),
+    [
+        ("auto", None, "memory"),
+        ("auto", "folder", "sqlite"),
+        ("sqlite", None, "sqlite"),
+        ("sqlite", "folder", "sqlite"),
+        ("memory", None, "memory"),
+        ("memory", "folder", "memory"),  # which then refuses the folder
+    ],
+)
+def test_the_engine_follows_from_the_data_directory_unless_it_is_named(
+    wanted: str, data_dir: str | None, engine: str
+) -> None:
+    assert ServerConfig(storage_engine=wanted, data_dir=data_dir).chosen_engine() == engine
+
+
 def test_settings_are_described() -> None:
     for setting in SETTINGS:
         assert setting.help.endswith("."), setting.field

@@ -1,0 +1,37 @@
+"""Which engine a server keeps its data in, and that clients cannot tell otherwise than by asking."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+import mongottl
+from mongottl.storage.interface import DataDirectoryError
+
+
+@pytest.mark.parametrize(
+    ("settings", "in_folder", "engine"),
+    [({}, False, "memory"), ({}, True, "sqlite"), ({"storage_engine": "sqlite"}, False, "sqlite")],
+)
+def test_server_status_names_the_engine(settings: dict[str, Any], in_folder: bool, engine: str, tmp_path: Path) -> None:
+    if in_folder:
+        settings = {**settings, "data_dir": str(tmp_path)}
+    with mongottl.start_server(**settings) as server, MongoClient[dict[str, Any]](server.uri) as client:
+        client.db.c.insert_many([{"_id": n, "ttl": 5} for n in range(300)])
+        client.db.c.create_index("_ts", expireAfterSeconds=-1)
+        client.db.c.delete_many({"_id": {"$gte": 290}})
+        status = client.admin.command("serverStatus")
+        assert status["storageEngine"] == {"name": engine, "persistent": in_folder}
+        assert status["mongottl"]["engine"] == engine
+        assert status["mongottl"]["storage"]["commits"] >= 3
+        server.clock.advance(5)
+        assert client.db.c.count_documents({}) == 0
+
+
+def test_the_memory_engine_refuses_a_folder(tmp_path: Path) -> None:
+    with (
+        pytest.raises(DataDirectoryError, match="memory engine cannot use a data directory"),
+        mongottl.start_server(storage_engine="memory", data_dir=str(tmp_path)),
+    ):
+        pass
