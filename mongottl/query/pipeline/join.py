@@ -31,7 +31,7 @@ from mongottl.query.pipeline.unwind import set_path
 MAX_DOCUMENT_BYTES: Final = 16 << 20
 HASH_JOIN_BYTES: Final = 100 << 20  # of foreign documents that an equality join keeps
 _DOCUMENT_TYPE: Final = 3
-_OUTPUT_BATCH: Final = 32  # outer documents per call where each asks the foreign collection
+_ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
 
 
 class LookupSpec(StageSpec):
@@ -88,6 +88,10 @@ class LookupSource(TransformSource):
         self._position = 0
         self._table: ForeignTable | None = None
         self._remembered: Final[dict[bytes, list[Value]]] = {}
+        # The foreign documents of the outer document at `_position`, and what they have given so far.
+        self._foreign: DocumentSource | None = None
+        self._found: list[Value] = []
+        self._key = b""
         foreign = spec.foreign
         if foreign is not None and spec.pipeline is None:
             plain = all(index < 0 for index in foreign.indexes)
@@ -111,38 +115,58 @@ class LookupSource(TransformSource):
             if table.too_large:
                 self._table = None
             return []
-        count = len(self._batch) if table is not None else _OUTPUT_BATCH
         joined: list[bytes] = []
-        for doc in self._batch[self._position : self._position + count]:
-            changed = with_value(doc, self._spec.into, self._matches(doc))
+        asked = 0
+        while self._position < len(self._batch) and asked < _ASKED_AT_ONCE:
+            doc = self._batch[self._position]
+            found = self._matches(doc)
+            if found is None:
+                asked += 1
+                continue
+            changed = with_value(doc, self._spec.into, found)
             if len(changed) > MAX_DOCUMENT_BYTES + 16384:
                 raise CommandError(4568, f"Total size of documents in {self._spec.collection} is too large")
             joined.append(changed)
-        self._position += count
+            self._position += 1
         return joined
 
     def _new_table(self, foreign: FieldPath) -> "ForeignTable":
         spec = self._spec
         return ForeignTable(self._run.open_collection(spec.database, spec.collection, None), foreign)
 
-    def _matches(self, doc: bytes) -> list[Value]:
+    def _matches(self, doc: bytes) -> list[Value] | None:
+        """What is joined to a document; None if the foreign collection has been asked and is to be asked for more."""
+        foreign = self._foreign
+        if foreign is not None:
+            return self._next_found(foreign)
         spec = self._spec
         local = spec.local
         if local is None:
-            return self._by_pipeline(doc, None)
+            self._foreign = self._open_pipeline(doc, None)
+            return None
         values = _local_values(doc, local)
         if spec.pipeline is not None:
-            return self._by_pipeline(doc, self._filter(values))
+            self._foreign = self._open_pipeline(doc, self._filter(values))
+            return None
         table = self._table
         if table is not None and _are_plain(values):
             return table.find(values)
-        key = encode_value(values)
-        known = self._remembered.get(key)
-        if known is not None:
-            return known
-        found: list[Value] = []
-        found.extend(drain(self._run.open_collection(spec.database, spec.collection, self._filter(values))))
-        self._remembered[key] = found
+        self._key = encode_value(values)
+        known = self._remembered.get(self._key)
+        if known is None:
+            self._foreign = self._run.open_collection(spec.database, spec.collection, self._filter(values))
+        return known
+
+    def _next_found(self, foreign: DocumentSource) -> list[Value] | None:
+        batch = foreign.next_batch()
+        if batch is not None:
+            self._found.extend(batch)
+            return None
+        found = self._found
+        self._found = []
+        self._foreign = None
+        if self._spec.pipeline is None:
+            self._remembered[self._key] = found
         return found
 
     def _filter(self, values: list[Value]) -> bytes:
@@ -157,7 +181,7 @@ class LookupSource(TransformSource):
             return encode({"$alwaysFalse": 1})
         return encode({"$or": alternatives})
 
-    def _by_pipeline(self, doc: bytes, match: bytes | None) -> list[Value]:
+    def _open_pipeline(self, doc: bytes, match: bytes | None) -> DocumentSource:
         spec = self._spec
         stages = spec.pipeline
         if stages is None:
@@ -167,9 +191,7 @@ class LookupSource(TransformSource):
         for name, node in spec.let:
             let[name] = node.evaluate(self._ev)
         ctx = ParseContext(spec.ctx.now_ms, let, f"{spec.database}.{spec.collection}")
-        found: list[Value] = []
-        found.extend(drain(open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)))
-        return found
+        return open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)
 
 
 def open_on_collection(
