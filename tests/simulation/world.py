@@ -63,7 +63,7 @@ class Seat:
 
 
 class World:
-    """folder: for the files of an engine that survives crashes; None keeps the data in memory, without crashes."""
+    """folder: for the files of the SQLite engine, which survives crashes; None takes the memory engine."""
 
     def __init__(self, generator: random.Random, folder: Path | None, failure_rate: float) -> None:
         self.random = generator
@@ -88,7 +88,7 @@ class World:
 
     def _open(self) -> None:
         home = None if self.folder is None else str(self.folder / f"home{self._homes}")
-        inner: StorageEngine = open_storage_engine("sqlite", home)
+        inner: StorageEngine = open_storage_engine("memory" if home is None else "sqlite", home)
         self.engine = FaultyEngine(inner, self.random, self._failure_rate)
         self.service = ServiceContext(ServerConfig(quiet=True), self.clock, self.engine)
         self.log = Log(quiet=True, stream=self.log_text)
