@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ import bson
 from bson import ObjectId
 
 from bench.documents import ID_NUMBER, id_of
+from bench.measure import percentile
 
 _OP_MSG = 2013
 _HEADER = struct.Struct("<iiii")
@@ -30,6 +32,7 @@ _CHECK_EVERY = 500
 _PLACEHOLDER = 0x5AC3_1F27  # A number whose bytes occur nowhere else in a request.
 _REPLY_TIMEOUT_S = 60.0  # A server that is silent for so long is taken for dead.
 _COMMAND_TIMEOUT_S = 180.0  # The same for single commands, which may be long: a million updates, an index build.
+_PING_EVERY_S = 0.002
 
 Document = Mapping[str, Any]
 Check = Callable[[Document], bool]
@@ -217,3 +220,47 @@ class LoadPool:
                     else:
                         outstanding -= 1
         return LoadReading(answered, latencies_ns)
+
+
+class Pinger:
+    """Pings on a connection of its own, every two milliseconds until the block is left: what others wait meanwhile.
+
+    By a thread, so what the block itself computes in Python is counted too; it should wait for the server.
+    """
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._connection = Connection(address)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._ping)
+        self._problem: Exception | None = None
+        self._latencies_ns = array("q")
+
+    def __enter__(self) -> Pinger:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _ping(self) -> None:
+        try:
+            while not self._ended.wait(_PING_EVERY_S):
+                sent_ns = time.perf_counter_ns()
+                self._connection.command({"ping": 1, "$db": "admin"})
+                self._latencies_ns.append(time.perf_counter_ns() - sent_ns)
+        except Exception as error:
+            self._problem = error
+
+    def figures(self) -> dict[str, float]:
+        """`ping_p50_ms`, `ping_p99_ms`, `ping_max_ms` and how many there were; after the block."""
+        if self._problem is not None:
+            raise self._problem
+        pings_ns = self._latencies_ns
+        return {
+            "ping_p50_ms": percentile(pings_ns, 50) / 1e6,
+            "ping_p99_ms": percentile(pings_ns, 99) / 1e6,
+            "ping_max_ms": max(pings_ns) / 1e6,
+            "pings": float(len(pings_ns)),
+        }

@@ -23,12 +23,12 @@ _BIG_COLLECTION = "million"
 _SMALL_COLLECTION = "ten_thousand"
 
 
-def _big_count(ctx: Context) -> int:
+def big_count(ctx: Context) -> int:
     return ctx.scaled(_MILLION, least=10_000)
 
 
 @contextmanager
-def _collection(ctx: Context, name: str = _BIG_COLLECTION) -> Iterator[BulkCollection]:
+def collection(ctx: Context, name: str = _BIG_COLLECTION) -> Iterator[BulkCollection]:
     if ctx.launcher.listens:
         with Connection(ctx.target.address()) as connection:
             yield WireCollection(connection, DATABASE, name)
@@ -38,10 +38,10 @@ def _collection(ctx: Context, name: str = _BIG_COLLECTION) -> Iterator[BulkColle
 
 def load_million(ctx: Context) -> None:
     """1,000,000 and 10,000 documents (scaled alike), both with an index on `rank`."""
-    count = _big_count(ctx)
-    for collection, size in ((_BIG_COLLECTION, count), (_SMALL_COLLECTION, count // 100)):
-        load_documents(ctx, collection, size)
-        with _collection(ctx, collection) as documents:
+    count = big_count(ctx)
+    for name, size in ((_BIG_COLLECTION, count), (_SMALL_COLLECTION, count // 100)):
+        load_documents(ctx, name, size)
+        with collection(ctx, name) as documents:
             documents.create_index("rank")
 
 
@@ -52,11 +52,11 @@ def load_million(ctx: Context) -> None:
     goals=(Goal("per_s", 1_000_000, at_least=True),),
 )
 def scan_filter(ctx: Context) -> Result:
-    count = _big_count(ctx)
+    count = big_count(ctx)
     query = {"amount": {"$gt": AMOUNT_LIMIT * 0.999}, "address.city": "city-07"}
     expected = _rich_in_city_7(count)
 
-    with _collection(ctx) as documents:
+    with collection(ctx) as documents:
 
         def call() -> int:
             found = len(documents.find(query))
@@ -87,9 +87,9 @@ def sort_indexed_limit_20(ctx: Context) -> Result:
 
         return ctx.run_calls("sort-indexed-limit-20", call)
 
-    with _collection(ctx, _SMALL_COLLECTION) as documents:
+    with collection(ctx, _SMALL_COLLECTION) as documents:
         small = measured(documents)
-    with _collection(ctx) as documents:
+    with collection(ctx) as documents:
         big = measured(documents)
     # By CPU where it is known: it is not disturbed by what else the machine does.
     of_cpu = ratio(big.cpu_us, small.cpu_us) or ratio(big.p50_ms, small.p50_ms) or 0.0
@@ -98,9 +98,9 @@ def sort_indexed_limit_20(ctx: Context) -> Result:
 
 @workload("sort-unindexed-limit-100", "sort by a field without an index, limit 100", fixture=load_million)
 def sort_unindexed_limit_100(ctx: Context) -> Result:
-    count = _big_count(ctx)
+    count = big_count(ctx)
 
-    with _collection(ctx) as documents:
+    with collection(ctx) as documents:
 
         def call() -> int:
             amounts = [document["amount"] for document in documents.find({}, {"amount": -1}, 100)]
@@ -112,9 +112,9 @@ def sort_unindexed_limit_100(ctx: Context) -> Result:
 
 @workload("count-filter", "count, by aggregate as drivers do, with a filter that matches half", fixture=load_million)
 def count_filter(ctx: Context) -> Result:
-    count = _big_count(ctx)
+    count = big_count(ctx)
 
-    with _collection(ctx) as documents:
+    with collection(ctx) as documents:
 
         def call() -> int:
             found = documents.count({"amount": {"$lt": AMOUNT_LIMIT / 2}})
@@ -126,13 +126,13 @@ def count_filter(ctx: Context) -> Result:
 
 @workload("group", "aggregate: $match half, $group into 100 with two sums", fixture=load_million)
 def group(ctx: Context) -> Result:
-    count = _big_count(ctx)
+    count = big_count(ctx)
     pipeline: list[dict[str, Any]] = [
         {"$match": {"amount": {"$lt": AMOUNT_LIMIT / 2}}},
         {"$group": {"_id": "$group", "n": {"$sum": 1}, "total": {"$sum": "$amount"}}},
     ]
 
-    with _collection(ctx) as documents:
+    with collection(ctx) as documents:
 
         def call() -> int:
             groups = documents.aggregate(pipeline)
@@ -148,10 +148,10 @@ def group(ctx: Context) -> Result:
     fixture=load_million,
 )
 def update_many_inc(ctx: Context) -> Result:
-    count = _big_count(ctx)
+    count = big_count(ctx)
     tenths = itertools.cycle(range(10))
 
-    with _collection(ctx) as documents:
+    with collection(ctx) as documents:
 
         def call() -> int:
             tenth = next(tenths) * GROUPS // 10
@@ -173,12 +173,12 @@ def delete_many(ctx: Context) -> Result:
     meter = ctx.meter()
     latencies_ns: list[int] = []
     deleted = 0
-    with _collection(ctx) as documents:
+    with collection(ctx) as documents:
         meter.start()
         for tenth in range(10):
             before_ns = meter.elapsed_ns()
             deleted += documents.delete_many({"group": {"$lt": (tenth + 1) * GROUPS // 10}})
             latencies_ns.append(meter.elapsed_ns() - before_ns)
         used = meter.stop()
-    assert deleted == _big_count(ctx), deleted
+    assert deleted == big_count(ctx), deleted
     return ctx.result("delete-many", used, deleted, latencies_ns, "doc")

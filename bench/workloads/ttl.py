@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 from bson import ObjectId, encode
 
 from bench.documents import Encoder, id_of, make_document
-from bench.load import Connection, LoadPool, op_msg, patched_request
-from bench.measure import Meter, Reading, Result, median_ratio, memory_bytes, percentile
+from bench.load import Connection, LoadPool, Pinger, op_msg, patched_request
+from bench.measure import Meter, Reading, Result, median_ratio, memory_bytes
 from bench.targets import DATABASE, Target
 from bench.workloads.registry import Context, Goal, workload
 
@@ -28,7 +27,6 @@ _ONES_CONNECTIONS = 16
 _PENDING = 10_000_000
 _PENDING_SECONDS = 100_000
 _DUE = 1_000_000
-_PING_EVERY_S = 0.002
 _SETTLE_S = 2.0
 
 
@@ -166,46 +164,18 @@ def _with_ttl(count: int, distinct: int, least_s: int) -> Iterator[list[bytes]]:
 def _purge(ctx: Context, name: str, batches: Iterator[list[bytearray]] | Iterator[list[bytes]]) -> Result:
     """`per_s`: documents purged, from the request to advance the clock until its reply. `ping_*`: meanwhile."""
     meter = ctx.meter()
-    with Connection(ctx.target.address()) as busy, Connection(ctx.target.address()) as pinging:
+    with Connection(ctx.target.address()) as busy:
         _create_ttl_index(busy, "due")
         count = busy.insert(DATABASE, "due", batches)
-        deleted: list[int] = []
-        problems: list[Exception] = []
-        reaped = threading.Event()
-
-        def advance() -> None:
-            try:
-                # The server answers when everything due is reaped.
-                reply = busy.command({"advanceClock": _DEFAULT_TTL_S + 3600, "$db": "admin"})
-                deleted.append(int(reply["ttlDeleted"]))
-            except Exception as error:
-                problems.append(error)
-            finally:
-                reaped.set()
-
-        advancing = threading.Thread(target=advance)
-        pings_ns: list[int] = []
+        pinger = Pinger(ctx.target.address())
         meter.start()
-        advancing.start()
-        while True:
-            sent_ns = time.perf_counter_ns()
-            pinging.command({"ping": 1, "$db": "admin"})
-            pings_ns.append(time.perf_counter_ns() - sent_ns)
-            if reaped.wait(_PING_EVERY_S):
-                break
+        with pinger:
+            # The server answers when everything due is reaped.
+            deleted = busy.command({"advanceClock": _DEFAULT_TTL_S + 3600, "$db": "admin"})["ttlDeleted"]
         used = meter.stop()
-        advancing.join()
-        if problems:
-            raise problems[0]
-        left = pinging.command({"count": "due", "$db": DATABASE})["n"]
-    assert deleted == [count] and left == 0, f"{deleted} of {count} documents deleted, {left} left"
-    extra = {
-        "ping_p50_ms": percentile(pings_ns, 50) / 1e6,
-        "ping_p99_ms": percentile(pings_ns, 99) / 1e6,
-        "ping_max_ms": max(pings_ns) / 1e6,
-        "pings": float(len(pings_ns)),
-    }
-    return ctx.result(name, used, count, [int(used.elapsed_s * 1e9)], "doc", extra)
+        left = busy.command({"count": "due", "$db": DATABASE})["n"]
+    assert deleted == count and left == 0, f"{deleted} of {count} documents deleted, {left} left"
+    return ctx.result(name, used, count, [int(used.elapsed_s * 1e9)], "doc", pinger.figures())
 
 
 @workload(
