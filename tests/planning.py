@@ -44,7 +44,7 @@ class Bench:
         self.clock = VirtualClock()
         self.clock.freeze()
         self.service = ServiceContext(ServerConfig(), self.clock, open_storage_engine("sqlite", None))
-        self.collection: Collection = self.service.catalog.create_collection("db", "c", bson_encode({}))
+        self.collection: Collection = self.service.catalog.create_collection("db", "c")
 
     @property
     def op(self) -> OperationContext:

@@ -10,6 +10,7 @@ import os
 from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
 from mongottl.catalog.index import IndexDescriptor, id_index_spec
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
+from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.document.types import BinData
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -67,7 +68,7 @@ class Catalog:
         assert isinstance(number, int)
         assert isinstance(indexes, list)
         store = self.engine.record_store(record_store_ident(number))
-        collection = Collection(database, name, number, uuid.data, options, store)
+        collection = Collection(database, name, number, uuid.data, CollectionOptions(options), store)
         loaded: list[IndexEntry] = []
         for item in indexes:
             assert isinstance(item, bytes)
@@ -144,7 +145,7 @@ class Catalog:
                 f"db already exists with different case already have: [{other}] trying to create [{database}]",
             )
 
-    def create_collection(self, database: str, name: str, options: bytes) -> Collection:
+    def create_collection(self, database: str, name: str, options: CollectionOptions = NO_OPTIONS) -> Collection:
         """Makes an empty collection with its `_id` index.
 
         The caller knows that the name is free, and has asked `check_new_name` whether it is allowed.
@@ -234,7 +235,8 @@ class Catalog:
             indexes = collection.indexes
         collection.set_indexes(indexes)
 
-    def set_options(self, collection: Collection, options: bytes) -> None:
+    def set_options(self, collection: Collection, options: CollectionOptions) -> None:
+        """Gives a collection other options, as `collMod` does."""
         before = collection.options
         collection.options = options
         try:

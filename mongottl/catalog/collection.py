@@ -2,6 +2,7 @@
 
 from mongottl.catalog.index import ID_INDEX_NAME, IndexDescriptor
 from mongottl.catalog.keys import KeyGenerator
+from mongottl.catalog.options import CollectionOptions
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
@@ -59,11 +60,14 @@ class Collection:
     """A collection of documents.
 
     number: unique among the collections of this server since it was created; names it in the timing wheel.
-    options: the options of `create`, as raw BSON. default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
+    options: those of `create`, as `collMod` has changed them.
+    default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
     writable_indexes: those with keys, ready or being built; a write maintains them all.
     """
 
-    def __init__(self, database: str, name: str, number: int, uuid: bytes, options: bytes, store: RecordStore) -> None:
+    def __init__(
+        self, database: str, name: str, number: int, uuid: bytes, options: CollectionOptions, store: RecordStore
+    ) -> None:
         self.database = database
         self.name = name
         self.namespace = f"{database}.{name}"
@@ -113,7 +117,7 @@ class Collection:
                 "ns": self.namespace if namespace is None else namespace,
                 "number": self.number,
                 "uuid": self.uuid,
-                "options": self.options,
+                "options": self.options.raw,
                 "indexes": [index.entry_document() for index in indexes],
             }
         )

@@ -33,7 +33,7 @@ def check_new_collection_name(database: str, collection: str) -> None:
     """The stricter rules for a collection that is about to be created, by `create`, an insert or a rename."""
     check_collection_name(database, collection)
     full = f"{database}.{collection}"
-    if "$" in collection or collection.endswith("."):
+    if "$" in collection:
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {collection}")
     if len(full.encode("utf-8")) > MAX_NAMESPACE_BYTES:
         raise CommandError(

@@ -70,15 +70,15 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
     check_options(request)
     existing = op.catalog.lookup(op.database, name)
     if existing is not None:
-        if compare_values(existing.options, EMPTY_DOCUMENT) == 0:
+        if compare_values(existing.options.raw, EMPTY_DOCUMENT) == 0:
             return {}
         raise CommandError(
             ErrorCode.NamespaceExists,
             f"namespace {existing.namespace} already exists, but with different options:"
-            f" {render_document(existing.options)}",
+            f" {render_document(existing.options.raw)}",
         )
     op.catalog.check_new_name(op.database, name)
-    op.catalog.create_collection(op.database, name, EMPTY_DOCUMENT)
+    op.catalog.create_collection(op.database, name)
     op.service.note_write()
     return {}
 
@@ -255,7 +255,7 @@ def describe_collection(collection: Collection, name_only: bool) -> bytes:
         {
             "name": collection.name,
             "type": "collection",
-            "options": collection.options,
+            "options": collection.options.raw,
             "info": {"readOnly": False, "uuid": collection.uuid},
             "idIndex": id_index_spec(),
         }

@@ -70,7 +70,7 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor]) -> S
     if collection is None:
         op.catalog.check_new_name(op.database, name)
         _new_indexes(f"{op.database}.{name}", None, wanted)  # refuses what clashes before anything is made
-        collection = op.catalog.create_collection(op.database, name, EMPTY_DOCUMENT)
+        collection = op.catalog.create_collection(op.database, name)
         op.service.note_write()
     while True:
         new, building = _new_indexes(collection.namespace, collection, wanted)

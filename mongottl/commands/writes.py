@@ -104,15 +104,8 @@ def collection_for_write(op: OperationContext, name: str) -> Collection:
     collection = op.catalog.lookup(op.database, name)
     if collection is not None:
         return collection
-    check_database_name(op.database)
-    check_new_collection_name(op.database, name)
-    other = op.catalog.database_spelled_otherwise(op.database)
-    if other is not None:
-        raise CommandError(
-            13297,
-            f"db already exists with different case already have: [{other}] trying to create [{op.database}]",
-        )
-    collection = op.catalog.create_collection(op.database, name, EMPTY_DOCUMENT)
+    op.catalog.check_new_name(op.database, name)
+    collection = op.catalog.create_collection(op.database, name)
     op.service.note_write()
     return collection
 

@@ -4,9 +4,10 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
-from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder
+from mongottl.catalog.options import NO_OPTIONS
+from mongottl.document.build import DocumentBuilder
 from mongottl.document.types import MISSING, Value
-from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.document.walk import ElementCursor, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.modifying import Selection, UpdateResult, apply_update
@@ -18,7 +19,6 @@ from mongottl.query.update import parse_update
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
 
 _MAX_CONFLICTS: Final = 100
-_NO_OPTIONS: Final = EMPTY_DOCUMENT
 
 
 def check_out(op: OperationContext, database: str, name: str, time_series: bool) -> None:
@@ -46,10 +46,7 @@ def _check_publishable(op: OperationContext, database: str, name: str) -> None:
 
 
 def _is_capped(collection: Collection) -> bool:
-    for option, value in fields(collection.options):
-        if option == "capped":
-            return value is True
-    return False
+    return collection.options.capped
 
 
 def open_output(op: OperationContext, database: str, name: str) -> str:
@@ -57,7 +54,7 @@ def open_output(op: OperationContext, database: str, name: str) -> str:
     target = op.catalog.lookup(database, name)
     temporary = f"tmp.agg_out.{op.service.object_ids.generate(op.now_s)}"
     op.catalog.check_new_name(database, temporary)
-    made = op.catalog.create_collection(database, temporary, _NO_OPTIONS if target is None else target.options)
+    made = op.catalog.create_collection(database, temporary, NO_OPTIONS if target is None else target.options)
     if target is not None:
         wanted = [index.descriptor.spec for index in target.indexes if index.ready and not index.descriptor.is_id]
         started = [op.catalog.start_index(made, IndexDescriptor(spec)) for spec in wanted]
@@ -172,7 +169,7 @@ def merge_document(op: OperationContext, database: str, name: str, request: Merg
 def _insert(op: OperationContext, collection: Collection | None, database: str, name: str, document: bytes) -> None:
     if collection is None:
         op.catalog.check_new_name(database, name)
-        collection = op.catalog.create_collection(database, name, EMPTY_DOCUMENT)
+        collection = op.catalog.create_collection(database, name)
         op.service.note_write()
     prepared = prepare_document(op, document)
     check_size(prepared)

@@ -14,7 +14,7 @@ import mongottl.storage  # registers the engines
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.build import encode
 from mongottl.exec.client import ClientInfo
 from mongottl.exec.context import OperationContext, ServiceContext, run_to_end
 from mongottl.exec.expiry import reap_due
@@ -198,7 +198,7 @@ def test_a_clock_set_back_during_a_purge_forgets_nothing() -> None:
     clock = service.clock
     assert isinstance(clock, VirtualClock)
     clock.freeze()
-    collection = service.catalog.create_collection("db", "documents", EMPTY_DOCUMENT)
+    collection = service.catalog.create_collection("db", "documents")
     spec = parse_index_spec(encode({"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": 10}))
     service.catalog.finish_indexes(collection, [service.catalog.start_index(collection, spec)])
     op = OperationContext(service, ClientInfo(1, "", ""), "db")

@@ -11,12 +11,11 @@ import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_spec import parse_index_spec
+from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteUnitOfWork, open_storage_engine
-
-EMPTY = bson.encode({})
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def state(catalog: Catalog) -> list[tuple[Any, ...]]:
                     collection.namespace,
                     collection.number,
                     collection.uuid,
-                    collection.options,
+                    collection.options.raw,
                     collection.default_ttl_s,
                     [index.name for index in collection.date_ttl_indexes if index.ready],
                     indexes,
@@ -68,8 +67,8 @@ def assert_stored(catalog: Catalog) -> None:
 
 def test_a_database_exists_while_it_has_a_collection(catalog: Catalog) -> None:
     assert catalog.database_names() == []
-    first = catalog.create_collection("db", "a", EMPTY)
-    second = catalog.create_collection("db", "b", EMPTY)
+    first = catalog.create_collection("db", "a")
+    second = catalog.create_collection("db", "b")
     assert catalog.database_names() == ["db"]
     assert catalog.collections("db") == [first, second]
     assert catalog.lookup("db", "a") is first
@@ -86,8 +85,8 @@ def test_a_database_exists_while_it_has_a_collection(catalog: Catalog) -> None:
 
 
 def test_collections_differ_in_number_and_uuid(catalog: Catalog) -> None:
-    first = catalog.create_collection("db", "a", EMPTY)
-    second = catalog.create_collection("db", "b", EMPTY)
+    first = catalog.create_collection("db", "a")
+    second = catalog.create_collection("db", "b")
     assert first.number != second.number
     assert first.uuid != second.uuid
     assert first.uuid.subtype == 4
@@ -95,12 +94,12 @@ def test_collections_differ_in_number_and_uuid(catalog: Catalog) -> None:
 
 
 def test_a_new_catalogue_over_the_same_engine_is_the_same(catalog: Catalog) -> None:
-    first = catalog.create_collection("db", "a", bson.encode({"capped": False}))
+    first = catalog.create_collection("db", "a", CollectionOptions(bson.encode({"validationLevel": "off"})))
     build(catalog, first, unique=True)
     build(catalog, first, key={"_ts": 1}, name="ttl", expireAfterSeconds=10)
     build(catalog, first, key={"when": 1}, name="date", expireAfterSeconds=0)
     build(catalog, first, key={"b": 1}, name="partial", partialFilterExpression={"b": {"$gt": 1}})
-    catalog.create_collection("other", "a.b.c", EMPTY)
+    catalog.create_collection("other", "a.b.c")
     assert_stored(catalog)
     loaded = Catalog(catalog.engine)
     again = loaded.lookup("db", "a")
@@ -116,17 +115,17 @@ def test_a_new_catalogue_over_the_same_engine_is_the_same(catalog: Catalog) -> N
 
 
 def test_numbers_are_not_given_twice(catalog: Catalog) -> None:
-    first = catalog.create_collection("db", "a", EMPTY)
+    first = catalog.create_collection("db", "a")
     setting = build(catalog, first, key={"_ts": 1}, name="ttl", expireAfterSeconds=10)
     loaded = Catalog(catalog.engine)
-    second = loaded.create_collection("db", "b", EMPTY)
+    second = loaded.create_collection("db", "b")
     idents = [index.ident for index in second.indexes]
     assert setting.ident not in idents
     assert second.number > first.number
 
 
 def test_an_unfinished_index_does_not_survive(catalog: Catalog) -> None:
-    collection = catalog.create_collection("db", "a", EMPTY)
+    collection = catalog.create_collection("db", "a")
     before = sorted(catalog.engine.idents())
     index = catalog.start_index(collection, spec())
     assert not index.ready
@@ -139,7 +138,7 @@ def test_an_unfinished_index_does_not_survive(catalog: Catalog) -> None:
 
 
 def test_indexes_are_finished_together(catalog: Catalog) -> None:
-    collection = catalog.create_collection("db", "a", EMPTY)
+    collection = catalog.create_collection("db", "a")
     first = catalog.start_index(collection, spec())
     setting = catalog.start_index(collection, spec(key={"_ts": 1}, name="ttl", expireAfterSeconds=10))
     assert collection.default_ttl_s == 0  # not before the index is ready
@@ -149,7 +148,7 @@ def test_indexes_are_finished_together(catalog: Catalog) -> None:
 
 
 def test_removing_indexes(catalog: Catalog) -> None:
-    collection = catalog.create_collection("db", "a", EMPTY)
+    collection = catalog.create_collection("db", "a")
     first = build(catalog, collection)
     setting = build(catalog, collection, key={"_ts": 1}, name="ttl", expireAfterSeconds=10)
     unfinished = catalog.start_index(collection, spec(name="later", key={"z": 1}))
@@ -162,7 +161,7 @@ def test_removing_indexes(catalog: Catalog) -> None:
 
 
 def test_renaming_carries_everything_over(catalog: Catalog) -> None:
-    collection = catalog.create_collection("db", "a", EMPTY)
+    collection = catalog.create_collection("db", "a")
     build(catalog, collection)
     number, uuid = collection.number, collection.uuid
     catalog.rename_collection(collection, "other", "b", None)
@@ -174,8 +173,8 @@ def test_renaming_carries_everything_over(catalog: Catalog) -> None:
 
 
 def test_renaming_onto_another_collection_drops_it(catalog: Catalog) -> None:
-    collection = catalog.create_collection("db", "a", EMPTY)
-    target = catalog.create_collection("db", "b", EMPTY)
+    collection = catalog.create_collection("db", "a")
+    target = catalog.create_collection("db", "b")
     build(catalog, target)
     catalog.rename_collection(collection, "db", "b", target)
     assert target.dropped
@@ -187,7 +186,7 @@ def test_renaming_onto_another_collection_drops_it(catalog: Catalog) -> None:
 
 
 def test_changing_an_index_keeps_it(catalog: Catalog) -> None:
-    collection = catalog.create_collection("db", "a", EMPTY)
+    collection = catalog.create_collection("db", "a")
     index = build(catalog, collection)
     catalog.replace_descriptor(collection, index, index.descriptor.with_option("hidden", True))
     assert collection.indexes[1] is index
@@ -201,7 +200,7 @@ def test_changing_an_index_keeps_it(catalog: Catalog) -> None:
 
 
 def test_an_index_on_ts_that_becomes_the_ttl_setting_loses_its_keys(catalog: Catalog) -> None:
-    collection = catalog.create_collection("db", "a", EMPTY)
+    collection = catalog.create_collection("db", "a")
     index = build(catalog, collection, key={"_ts": 1}, name="ts")
     catalog.replace_descriptor(collection, index, index.descriptor.with_option("expireAfterSeconds", 7))
     assert collection.default_ttl_s == 7
@@ -215,7 +214,7 @@ def is_multikey(index: IndexEntry) -> bool:
 
 
 def test_the_multikey_mark_goes_with_its_unit_of_work(catalog: Catalog) -> None:
-    collection = catalog.create_collection("db", "a", EMPTY)
+    collection = catalog.create_collection("db", "a")
     index = build(catalog, collection)
     with catalog.engine.unit_of_work() as work:
         catalog.mark_multikey(collection, index, work)
@@ -230,7 +229,7 @@ def test_the_multikey_mark_goes_with_its_unit_of_work(catalog: Catalog) -> None:
 
 
 def test_database_names_that_differ_in_case_only_are_refused(catalog: Catalog) -> None:
-    catalog.create_collection("Test", "a", EMPTY)
+    catalog.create_collection("Test", "a")
     catalog.check_new_name("Test", "b")
     with pytest.raises(CommandError) as caught:
         catalog.check_new_name("test", "b")
@@ -259,7 +258,7 @@ def _disk_full() -> None:
 Change = Callable[[Catalog, Collection, IndexEntry], object]
 
 CHANGES: dict[str, Change] = {
-    "create": lambda catalog, c, i: catalog.create_collection("db", "new", EMPTY),
+    "create": lambda catalog, c, i: catalog.create_collection("db", "new"),
     "drop": lambda catalog, c, i: catalog.drop_collection(c),
     "rename": lambda catalog, c, i: catalog.rename_collection(c, "x", "y", None),
     "rename onto": lambda catalog, c, i: catalog.rename_collection(c, "db", "b", catalog.lookup("db", "b")),
@@ -269,7 +268,7 @@ CHANGES: dict[str, Change] = {
     "to ttl": lambda catalog, c, i: catalog.replace_descriptor(
         c, c.indexes[2], c.indexes[2].descriptor.with_option("expireAfterSeconds", 7)
     ),
-    "options": lambda catalog, c, i: catalog.set_options(c, bson.encode({"x": 1})),
+    "options": lambda catalog, c, i: catalog.set_options(c, CollectionOptions(bson.encode({"validator": {"a": 1}}))),
     "finish": lambda catalog, c, i: catalog.finish_indexes(c, [c.indexes[3]]),
 }
 
@@ -278,8 +277,8 @@ CHANGES: dict[str, Change] = {
 def test_a_change_that_storage_refuses_leaves_no_trace(change: Change) -> None:
     engine = FailingEngine(open_storage_engine("sqlite", None))
     catalog = Catalog(engine)
-    collection = catalog.create_collection("db", "a", EMPTY)
-    catalog.create_collection("db", "b", EMPTY)
+    collection = catalog.create_collection("db", "a")
+    catalog.create_collection("db", "b")
     index = build(catalog, collection)
     build(catalog, collection, key={"_ts": 1}, name="ts")
     catalog.start_index(collection, spec(name="unfinished", key={"u": 1}))
@@ -301,7 +300,7 @@ def test_a_change_that_storage_refuses_leaves_no_trace(change: Change) -> None:
 def test_the_catalogue_survives_a_restart(tmp_path: Path) -> None:
     engine = open_storage_engine("sqlite", str(tmp_path))
     catalog = Catalog(engine)
-    collection = catalog.create_collection("db", "a", EMPTY)
+    collection = catalog.create_collection("db", "a")
     build(catalog, collection)
     catalog.start_index(collection, spec(name="n", key={"n": 1}))
     before = state(catalog)

@@ -21,12 +21,12 @@ def test_names_that_a_database_may_not_have(name: str) -> None:
     assert caught.value.code == 73
 
 
-@pytest.mark.parametrize("name", ["c", "a.b.c", "a b", "_", "ü", "x" * 250, "system.js", "a..b", "1"])
+@pytest.mark.parametrize("name", ["c", "a.b.c", "a b", "_", "ü", "x" * 250, "system.js", "a..b", "a.", "1"])
 def test_names_that_a_collection_may_be_given(name: str) -> None:
     check_new_collection_name("test", name)
 
 
-@pytest.mark.parametrize("name", ["", ".a", "a\0b", "a$b", "a.", "system.foo", "x" * 251])
+@pytest.mark.parametrize("name", ["", ".a", "a\0b", "a$b", "system.foo", "x" * 251])
 def test_names_that_a_collection_may_not_be_given(name: str) -> None:
     with pytest.raises(CommandError) as caught:
         check_new_collection_name("test", name)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from bson import encode as bson_encode
 
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.stages import BATCH, PlanStage, SortStage, uuid_text
@@ -83,7 +82,7 @@ def test_collection_replaced_by_a_renamed_one(bench: Bench) -> None:
     fill(bench)
     stage = bench.plan({"a": {"$gte": 0}}).open()
     first(bench, stage)
-    other = bench.service.catalog.create_collection("db", "other", bson_encode({}))
+    other = bench.service.catalog.create_collection("db", "other")
     bench.service.catalog.rename_collection(other, "db", "c", bench.collection)
     with pytest.raises(CommandError) as killed:
         stage.next_batch(bench.op)

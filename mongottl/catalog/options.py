@@ -1,0 +1,121 @@
+"""The options of a collection or view, as `create` and `collMod` set them and `listCollections` shows them.
+
+They are kept as one document in mongod's form and order, which the catalogue stores as it is, and are read once into
+the attributes that the rest of the server asks. An option that is not set is not in the document.
+
+Source: MongoDB's create, collMod and listCollections references.
+"""
+
+from typing import Final
+
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import fields, get_value
+
+# The order in which listCollections shows them.
+OPTION_ORDER: Final = (
+    "capped",
+    "size",
+    "max",
+    "autoIndexId",
+    "temp",
+    "changeStreamPreAndPostImages",
+    "storageEngine",
+    "indexOptionDefaults",
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "collation",
+    "viewOn",
+    "pipeline",
+    "idIndex",
+    "timeseries",
+    "clusteredIndex",
+    "expireAfterSeconds",
+    "encryptedFields",
+)
+
+
+class CollectionOptions:
+    """The options of one collection; never changed, only replaced by another (`with_options`).
+
+    raw: the document. capped_size_bytes, capped_max_documents: 0 where there is no such limit.
+    validator: a filter that documents must match, or None. validation_level: `off`, `moderate` or `strict`.
+    validation_action: `error`, `warn` or `errorAndLog`. view_on: what this is a view on, or None.
+    pipeline: the view's stages. collation, clustered_index, time_series: None where not given.
+    expire_after_seconds: of a clustered or time series collection, or None.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.capped = False
+        self.capped_size_bytes: int = 0
+        self.capped_max_documents: int = 0
+        self.validator: bytes | None = None
+        self.validation_level = "strict"
+        self.validation_action = "error"
+        self.view_on: str | None = None
+        self.pipeline: list[bytes] = []
+        self.collation: bytes | None = None
+        self.clustered_index: bytes | None = None
+        self.time_series: bytes | None = None
+        self.expire_after_seconds: int | None = None
+        self.records_images = False
+        if raw != EMPTY_DOCUMENT:
+            self._read()
+
+    def _read(self) -> None:
+        for name, value in fields(self.raw):
+            if isinstance(value, bytes):
+                if name == "validator":
+                    self.validator = value
+                elif name == "collation":
+                    self.collation = value
+                elif name == "clusteredIndex":
+                    self.clustered_index = value
+                elif name == "timeseries":
+                    self.time_series = value
+                elif name == "changeStreamPreAndPostImages":
+                    self.records_images = get_value(value, "enabled") is True
+            elif isinstance(value, str):
+                if name == "validationLevel":
+                    self.validation_level = value
+                elif name == "validationAction":
+                    self.validation_action = value
+                elif name == "viewOn":
+                    self.view_on = value
+            elif isinstance(value, list):
+                if name == "pipeline":
+                    self.pipeline = [stage for stage in value if isinstance(stage, bytes)]
+            elif name == "capped":
+                self.capped = value is True
+            elif isinstance(value, int):
+                if name == "size":
+                    self.capped_size_bytes = int(value)
+                elif name == "max":
+                    self.capped_max_documents = int(value)
+                elif name == "expireAfterSeconds":
+                    self.expire_after_seconds = int(value)
+
+    @property
+    def is_view(self) -> bool:
+        return self.view_on is not None
+
+    def with_options(self, changes: dict[str, Value]) -> "CollectionOptions":
+        """These options with others set, or, where MISSING is given, taken away."""
+        options = dict(fields(self.raw))
+        options.update(changes)
+        return CollectionOptions(options_document(options))
+
+
+def options_document(options: dict[str, Value]) -> bytes:
+    """The document of these options in mongod's order; those that are MISSING are left out."""
+    ordered: list[tuple[str, Value]] = []
+    for name in OPTION_ORDER:
+        value = options.get(name, MISSING)
+        if value is not MISSING:
+            ordered.append((name, value))
+    return encode_fields(ordered)
+
+
+NO_OPTIONS: Final = CollectionOptions(EMPTY_DOCUMENT)
