@@ -23,8 +23,8 @@ from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.storage.interface import open_storage_engine
 
-# A key pattern: pairs of path and direction.
-Pattern = list[tuple[str, int]]
+# A key pattern: pairs of path and direction, which is a number or names a kind of index.
+Pattern = list[tuple[str, int | str]]
 
 NATURAL: Value = bson_encode({"$natural": 1})
 

@@ -108,6 +108,11 @@ class Samples:
         paths = self.random.sample(PATHS, self.random.choice([1, 1, 2, 2, 3]))
         return [(path, self.random.choice([1, -1])) for path in paths]
 
+    def hashed(self, pattern: Pattern) -> Pattern:
+        """The same with one component hashed."""
+        place = self.random.randrange(len(pattern))
+        return [(path, "hashed" if i == place else direction) for i, (path, direction) in enumerate(pattern)]
+
     def index_options(self) -> dict[str, Any]:
         choice = self.random.random()
         if choice < 0.5:

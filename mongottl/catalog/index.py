@@ -5,6 +5,7 @@ What `createIndexes` accepts is the business of `index_spec`; here every specifi
 
 from typing import Final
 
+from mongottl.catalog.index_kinds import BTREE, IndexKind, kind_of
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
@@ -29,9 +30,10 @@ IDENTICAL: Final = 2
 class IndexDescriptor:
     """One index of a collection, as specified.
 
-    key: the pattern as raw BSON. paths, descending: its components. expire_after_s: `expireAfterSeconds` of an index on
-    a date field, or None; on `_ts` it is the collection's default TTL instead (`default_ttl_s`, NO_TTL elsewhere), and
-    the index holds no keys, because `_ts` is not a field of the documents.
+    key: the pattern as raw BSON. paths, directions, descending: its components. kind: what the pattern asks for.
+    expire_after_s: `expireAfterSeconds` of an index on a date field, or None; on `_ts` it is the collection's default
+    TTL instead (`default_ttl_s`, NO_TTL elsewhere), and the index holds no keys, because `_ts` is not a field of the
+    documents.
     """
 
     def __init__(self, spec: bytes) -> None:
@@ -62,16 +64,18 @@ class IndexDescriptor:
             elif field == "expireAfterSeconds" and isinstance(value, (int, float)):
                 self.expire_after_s = int(value)
         pattern = fields(self.key)
-        self.paths: list[FieldPath] = [FieldPath(path) for path, _ in pattern]
-        self.descending: list[bool] = [_is_descending(direction) for _, direction in pattern]
         self.is_id = self.name == ID_INDEX_NAME
+        self.kind: IndexKind = BTREE if self.is_id else kind_of(pattern)
+        self.paths: list[FieldPath] = [FieldPath(path) for path, _ in pattern]
+        self.directions: list[Value] = [direction for _, direction in pattern]
+        self.descending: list[bool] = [_is_descending(direction) for _, direction in pattern]
         self.is_ttl_setting = self.expire_after_s is not None and self.paths[0].dotted == TS_FIELD
         if self.is_ttl_setting:
             self.default_ttl_s = self.expire_after_s if self.expire_after_s is not None else NO_TTL
             self.expire_after_s = None
 
     def key_generator(self) -> KeyGenerator:
-        return KeyGenerator(self.paths, self.descending, self.sparse)
+        return self.kind.key_generator(self)
 
     def with_option(self, option: str, value: Value) -> "IndexDescriptor":
         """The same index with one option set, or taken away (MISSING), for `collMod`."""

@@ -7,6 +7,7 @@ Source: MongoDB's createIndexes reference, with the error codes that MongoDB 8.2
 from typing import Final
 
 from mongottl.catalog.index import ID_INDEX_NAME, TS_FIELD, IndexDescriptor, id_index_spec
+from mongottl.catalog.index_kinds import INDEX_KINDS, IndexKind, kind_of
 from mongottl.document.build import encode_fields
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import DOCUMENT, Decimal128, Regex, Value, is_number, type_code_of, type_name
@@ -22,7 +23,8 @@ MAX_EXPIRE_AFTER_SECONDS: Final = 2147483647
 TOO_MANY_COMPOUND_KEYS: Final = 13103
 
 _BOOLEAN_OPTIONS: Final = ("unique", "sparse", "background", "hidden", "prepareUnique")
-# Options that we know and cannot honour yet: the type each must have, and what it belongs to.
+# Options that we know and cannot honour yet: the type each must have, and what it belongs to. (Once there is a kind of
+# index that takes the option, that counts.)
 _REFUSED_OPTIONS: Final = {
     "collation": ("object", "collations"),
     "wildcardProjection": ("object", "wildcard indexes"),
@@ -40,7 +42,6 @@ _REFUSED_OPTIONS: Final = {
 }
 # Left over from old versions; MongoDB takes and drops them too, save the last, which concerns its own engine.
 _IGNORED_OPTIONS: Final = ("ns", "dropDups", "storageEngine")
-_KNOWN_PLUGINS: Final = ("text", "2dsphere", "2d", "hashed", "geoHaystack", "columnstore")
 # What an `_id` index may have said of it.
 _ID_INDEX_OPTIONS: Final = ("key", "name", "v", "ns", "collation")
 _PARTIAL_OPERATORS: Final = ("$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists")
@@ -116,6 +117,11 @@ def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
             if not isinstance(value, bytes):
                 raise _wrong_type(option, value, "object")
             options.append((option, value))
+        elif (owner := _owner_of(option)) is not None:
+            expected = owner.options[option]
+            if expected and not _is_of_type(value, expected):
+                raise _wrong_type(option, value, expected)
+            options.append((option, value))
         elif option in _REFUSED_OPTIONS:
             expected = _REFUSED_OPTIONS[option][0]
             if expected and not _is_of_type(value, expected):
@@ -143,9 +149,23 @@ def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
             f"The index name '{ID_INDEX_NAME}' is reserved for the _id index, which must have key pattern {{_id: 1}},"
             f" found key: {render_document(key)}",
         )
-    checked: list[tuple[str, Value]] = [("v", version), ("key", key), ("name", name)]
-    checked.extend(_checked_options(key, options))
+    kind = kind_of(fields(key))
+    for option, _ in options:
+        owner = _owner_of(option)
+        if owner is not None and owner is not kind:
+            owner.check_misplaced(option)
+    shown_key, shown = kind.normalised(key, dict(_checked_options(key, options)))
+    checked: list[tuple[str, Value]] = [("v", version), ("key", shown_key), ("name", name)]
+    checked.extend(shown.items())
     return IndexDescriptor(encode_fields(checked))
+
+
+def _owner_of(option: str) -> IndexKind | None:
+    """The kind of index that alone takes an option."""
+    for kind in INDEX_KINDS:
+        if option in kind.options:
+            return kind
+    return None
 
 
 def _checked_pattern_type(value: Value) -> bytes:
@@ -262,14 +282,13 @@ def _check_key(key: bytes, has_ttl: bool) -> None:
         _check_direction(direction)
         _check_path(path)
     for path, direction in pattern:
-        if isinstance(direction, str) and not (has_ttl and path == TS_FIELD):
-            raise CommandError(ErrorCode.CommandNotSupported, f"Indexes of type '{direction}' are not supported yet")
-        if isinstance(direction, str):
+        if isinstance(direction, str) and has_ttl and path == TS_FIELD:
             raise CommandError(
                 ErrorCode.CannotCreateIndex, f"An index on '{TS_FIELD}' with TTL cannot be of type '{direction}'"
             )
         if path.rpartition(".")[2] == "$**":
             raise CommandError(ErrorCode.CommandNotSupported, "Wildcard indexes are not supported yet")
+    kind_of(pattern).check_pattern(pattern)
 
 
 def _check_direction(direction: Value) -> None:
@@ -278,8 +297,6 @@ def _check_direction(direction: Value) -> None:
             raise CommandError(ErrorCode.CannotCreateIndex, "Values in the index key pattern cannot be empty strings")
         if direction == "wildcard":
             raise CommandError(7246202, "The index type 'wildcard' is for internal use: name the path '$**' instead")
-        if direction not in _KNOWN_PLUGINS:
-            raise CommandError(ErrorCode.CannotCreateIndex, f"Unknown index plugin '{direction}'")
         return
     if not is_number(direction):
         raise CommandError(

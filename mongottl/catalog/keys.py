@@ -15,6 +15,7 @@ as any other name does. It may not be both (16746). An array that is named in th
 Source: MongoDB's "Multikey Indexes" and "Sparse Indexes" pages.
 """
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from mypy_extensions import i64
@@ -62,21 +63,40 @@ class _Positions:
         self.within_array: list[bool] = [False] * width
 
 
-class KeyGenerator:
-    """Makes the keys of one index pattern. After `keys_of`, `saw_array` says whether an array was on the way."""
+class KeyGenerator(ABC):
+    """Makes the keys of one index; each kind of index has its own.
+
+    saw_array: after `keys_of`, whether an array was on the way, so that a document may have several keys.
+    """
+
+    def __init__(self) -> None:
+        self.saw_array = False
+
+    @abstractmethod
+    def keys_of(self, document: bytes) -> list[bytes]:
+        """The document's KeyStrings, without duplicates, in no particular order; none if the index leaves it out."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
+        """The values behind one of the document's keys, one for each component, for messages; a missing one as null."""
+        raise NotImplementedError
+
+
+class BtreeKeyGenerator(KeyGenerator):
+    """Makes the keys of an ordinary index: the values at its paths."""
 
     def __init__(self, paths: list[FieldPath], descending: list[bool], sparse: bool) -> None:
+        super().__init__()
         self._paths = paths
         self._descending = descending
         self._sparse = sparse
         self._width: i64 = len(paths)
-        self.saw_array = False
         self._no_positions = _Positions(len(paths))
         self._wanted: bytes | None = None
         self._values: list[Value] = []
 
     def keys_of(self, document: bytes) -> list[bytes]:
-        """The document's KeyStrings, without duplicates, in no particular order; empty if a sparse index skips it."""
         self.saw_array = False
         builder = KeyStringBuilder()
         missing: i64 = 0
@@ -110,7 +130,6 @@ class KeyGenerator:
         return list(found) if found else [encode_value(Undefined(), descending)]
 
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
-        """The values behind one of the document's keys, for messages; a missing field as null."""
         self._wanted = key
         self._values = [None] * int(self._width)
         self._keys_through_arrays(document)

@@ -4,6 +4,7 @@
     planner    from a filter and a sort to a plan
     bounds     ranges of index keys from filters, and whether an index gives a sort's order
     implication whether a filter implies that of a partial index
+    index_access how each kind of index serves queries
     access     ways into a collection, as the planner weighs them
     stages     the plan's stages; each pulls batches of records
     index_scan the stages that read indexes

@@ -85,14 +85,14 @@ class IndexPath(AccessPath):
         bounds = self.bounds
         forward = self.sorted >= 0
         data = bounds.index.data
-        if data is not None and data.unique and bounds.points == len(bounds.index.descriptor.paths):
+        if data is not None and data.unique and bounds.points == len(bounds.components):
             return PointLookup(self.collection, bounds, self.residual, self.match, forward, wanted, trial, self.express)
         return IndexScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)
 
     def bound_paths(self) -> set[str]:
         """The paths that the ranges bind."""
-        paths = self.bounds.index.descriptor.paths
-        return {paths[i].dotted for i in range(len(self.bounds.intervals))}
+        components = self.bounds.components
+        return {components[i].path.dotted for i in range(len(self.bounds.intervals))}
 
     def count_entries(self, most: int) -> int:
         data = self.bounds.index.data

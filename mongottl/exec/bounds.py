@@ -189,16 +189,48 @@ def _within_values(intervals: list[Interval]) -> bool:
     return True
 
 
+class BoundComponent:
+    """One component of an index's keys, as the bounds know it. The ordinary one keeps the values at its path.
+
+    path: as the filter and explain name it. direction: as explain shows it. ordered: whether the keys stand in the
+    order of the path's values. whole: whether a key tells the path's value.
+    """
+
+    def __init__(
+        self, path: FieldPath, direction: Value, descending: bool, ordered: bool = True, whole: bool = True
+    ) -> None:
+        self.path = path
+        self.direction = direction
+        self.descending = descending
+        self.ordered = ordered
+        self.whole = whole
+
+    def predicates(self, filter: Filter) -> list[Predicate] | None:
+        """What the filter says about the component; None for nothing."""
+        return filter.by_path.get(self.path.dotted)
+
+
+def components_of(index: IndexEntry) -> list[BoundComponent]:
+    """The components of an ordinary index."""
+    descriptor = index.descriptor
+    return [
+        BoundComponent(descriptor.paths[i], descriptor.directions[i], descriptor.descending[i])
+        for i in range(len(descriptor.paths))
+    ]
+
+
 class IndexBounds:
     """The ranges of one index that a filter allows.
 
-    intervals: for each component that the ranges express, in the index's order; those behind are unbounded.
+    components: of the keys. intervals: for each component that the ranges express, in the index's order; those behind
+    are unbounded.
     ranges: ascending by key. single_points: leading components with one point; points: leading ones with points only.
     covered: parts of the filter that hold for every document with a key in the ranges. void: nothing can match.
     """
 
-    def __init__(self, index: IndexEntry) -> None:
+    def __init__(self, index: IndexEntry, components: list[BoundComponent]) -> None:
         self.index = index
+        self.components = components
         self.intervals: list[list[Interval]] = []
         self.ranges: list[KeyRange] = [(LOWEST_KEY, HIGHEST_KEY)]
         self.single_points = 0
@@ -216,28 +248,24 @@ class IndexBounds:
     def at_most_one(self) -> bool:
         """Whether there is at most one key in the ranges."""
         data = self.index.data
-        return (
-            data is not None
-            and data.unique
-            and self.single_points == len(self.index.descriptor.paths)
-            and len(self.ranges) == 1
-        )
+        return data is not None and data.unique and self.single_points == len(self.components) and len(self.ranges) == 1
 
 
-def bounds_of(index: IndexEntry, filter: Filter, complete: bool = True) -> IndexBounds | None:
+def bounds_of(
+    index: IndexEntry, components: list[BoundComponent], filter: Filter, complete: bool = True
+) -> IndexBounds | None:
     """The bounds of a filter in an index, or None if it must not be used.
 
     complete: whether a sparse index may be used only if the filter proves that all that matches is in it.
     """
     descriptor = index.descriptor
-    if index.multikey and _has_number(descriptor.paths):
+    if index.multikey and _has_number(components):
         return None
-    bounds = IndexBounds(index)
+    bounds = IndexBounds(index, components)
     prefixes: list[bytes] = [b""]
     chosen: list[Predicate] = []
-    by_path = filter.by_path
-    for i in range(len(descriptor.paths)):
-        predicates = by_path.get(descriptor.paths[i].dotted)
+    for i in range(len(components)):
+        predicates = components[i].predicates(filter)
         if predicates is None:
             break
         if index.multikey:
@@ -268,7 +296,7 @@ def bounds_of(index: IndexEntry, filter: Filter, complete: bool = True) -> Index
             bounds.void = True
             bounds.ranges = []
             return bounds
-        descending = descriptor.descending[i]
+        descending = components[i].descending
         if not points:
             bounds.ranges = _ranges(prefixes, intervals, descending)
             return bounds
@@ -283,9 +311,9 @@ def bounds_of(index: IndexEntry, filter: Filter, complete: bool = True) -> Index
     return bounds
 
 
-def _has_number(paths: list[FieldPath]) -> bool:
-    for path in paths:
-        for index in path.indexes:
+def _has_number(components: list[BoundComponent]) -> bool:
+    for component in components:
+        for index in component.path.indexes:
             if index >= 0:
                 return True
     return False
@@ -369,12 +397,12 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
     multikey index a document sorts by the first of all its keys, not of those within the bounds: there the paths of the
     sort must be unbounded, and must not share an array with a bounded one.
     """
-    descriptor = bounds.index.descriptor
-    width = len(descriptor.paths)
+    components = bounds.components
+    width = len(components)
     constant = bounds.single_points
-    fixed = [descriptor.paths[i].dotted for i in range(constant)]
+    fixed = [components[i].path.dotted for i in range(constant)]
     if bounds.index.multikey:
-        bounded = [descriptor.paths[i].dotted for i in range(len(bounds.intervals))]
+        bounded = [components[i].path.dotted for i in range(len(bounds.intervals))]
         for path in sort.paths:
             for other in bounded:
                 if shared_prefix(path.dotted, other):
@@ -386,11 +414,11 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
         dotted = sort.paths[j].dotted
         if dotted in fixed:
             continue
-        while i < constant and descriptor.paths[i].dotted != dotted:
+        while i < constant and components[i].path.dotted != dotted:
             i += 1
-        if i == width or descriptor.paths[i].dotted != dotted:
+        if i == width or components[i].path.dotted != dotted or not components[i].ordered:
             return 0
-        wanted = 1 if descriptor.descending[i] == sort.descending[j] else -1
+        wanted = 1 if components[i].descending == sort.descending[j] else -1
         if direction not in (0, wanted):
             return 0
         direction = wanted
@@ -444,9 +472,9 @@ def interval_text(interval: Interval, backward: bool) -> str:
 def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
     """`indexBounds`: for each path of the index its ranges, in the order in which they are scanned."""
     described: dict[str, Value] = {}
-    descriptor = bounds.index.descriptor
-    for i in range(len(descriptor.paths)):
-        backward = descriptor.descending[i] == forward
+    for i in range(len(bounds.components)):
+        component = bounds.components[i]
+        backward = component.descending == forward
         texts: list[Value] = []
         if i < len(bounds.intervals):
             texts.extend([interval_text(interval, backward) for interval in bounds.intervals[i]])
@@ -454,5 +482,5 @@ def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
                 texts.reverse()
         else:
             texts.append("[MaxKey, MinKey]" if backward else "[MinKey, MaxKey]")
-        described[descriptor.paths[i].dotted] = texts
+        described[component.path.dotted] = texts
     return described

@@ -7,8 +7,8 @@ documents after all, and from then on each record is given once.
 from abc import abstractmethod
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.build import encode
 from mongottl.document.types import Value
-from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import IndexBounds, describe_bounds
 from mongottl.exec.context import OperationContext
@@ -104,8 +104,9 @@ class IndexStage(PlanStage):
     def node(self) -> PlanNode:
         index = self._index
         descriptor = index.descriptor
+        pattern: dict[str, Value] = {part.path.dotted: part.direction for part in self._bounds.components}
         details: dict[str, Value] = {
-            "keyPattern": descriptor.key,
+            "keyPattern": encode(pattern),
             "indexName": index.name,
             "isMultiKey": index.multikey,
         }
@@ -113,7 +114,7 @@ class IndexStage(PlanStage):
             # Where it is, only the index as a whole is known to be, as with mongod's oldest indexes.
             nothing: list[Value] = []
             paths: dict[str, Value] = {}
-            for name, _ in fields(descriptor.key):
+            for name in pattern:
                 paths[name] = nothing
             details["multiKeyPaths"] = paths
         details["isUnique"] = self._data.unique

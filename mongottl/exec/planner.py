@@ -33,9 +33,10 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, CollectionPath, IndexPath, OrPath
-from mongottl.exec.bounds import Filter, IndexBounds, bounds_of, conjuncts_of, sort_direction
+from mongottl.exec.bounds import Filter, conjuncts_of
 from mongottl.exec.context import OperationContext
 from mongottl.exec.implication import implies
+from mongottl.exec.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.stages import EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
@@ -151,7 +152,10 @@ def plan_query(
             else:
                 hinted = _hinted_index(collection, hint)
         trivial = is_trivial(match)
-        if hinted is not None:
+        bound = _bound_to_index(match)
+        if bound is not None:
+            path = _answering_path(collection, hinted, bound, match, sort)
+        elif hinted is not None:
             path = _hinted_path(collection, hinted, match, sort)
         elif natural != 0 or (trivial and sort is None):
             path = CollectionPath(collection, None if trivial else match, natural >= 0)
@@ -163,6 +167,36 @@ def plan_query(
             elif path.bounds.index.descriptor.is_id and hint is MISSING and skip == 0 and is_express(match):
                 path.express = True
     return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, allow_disk_use)
+
+
+def _bound_to_index(match: MatchExpression) -> MatchExpression | None:
+    """The part of a filter that only an index of some kind can answer, if there is one."""
+    for part in conjuncts_of(match):
+        if part.index_kinds():
+            return part
+    return None
+
+
+def _answering_path(
+    collection: Collection,
+    hinted: IndexEntry | None,
+    part: MatchExpression,
+    match: MatchExpression,
+    sort: SortPattern | None,
+) -> AccessPath:
+    """The way through an index that answers such a part: the hinted one, or the first that can."""
+    kinds = part.index_kinds()
+    filter = Filter(conjuncts_of(match))
+    for index in collection.indexes if hinted is None else [hinted]:
+        if index.descriptor.kind.name not in kinds or not is_usable(index):
+            continue
+        partial = index.descriptor.partial_match
+        if partial is not None and not implies(match, partial):
+            continue
+        path = access_of(index).answering(collection, index, part, match, filter, sort)
+        if path is not None:
+            return path
+    raise INDEX_ACCESS[kinds[0]].lacking(collection)
 
 
 def natural_direction(hint: Value) -> int:
@@ -220,12 +254,7 @@ def _hinted_path(
     collection: Collection, index: IndexEntry, match: MatchExpression, sort: SortPattern | None
 ) -> AccessPath:
     """A scan of that index, whole if it must be. A sparse or partial one then gives what it holds, as documented."""
-    filter = Filter(conjuncts_of(match))
-    bounds = bounds_of(index, filter, complete=False)
-    if bounds is None:  # a number in a path of a multikey index: the whole of it, in an order of no use
-        return IndexPath(collection, IndexBounds(index), match, filter.conjuncts, 0)
-    direction = 0 if sort is None else sort_direction(bounds, sort)
-    return IndexPath(collection, bounds, match, filter.conjuncts, direction)
+    return access_of(index).hinted(collection, index, match, Filter(conjuncts_of(match)), sort)
 
 
 def _best_path(
@@ -268,24 +297,18 @@ def _candidates(
     collection: Collection, match: MatchExpression, filter: Filter, sort: SortPattern | None
 ) -> list[IndexPath]:
     """The indexes that the filter bounds, or that give the sort's order."""
-    by_path = filter.by_path
-    sort_paths = [] if sort is None else [path.dotted for path in sort.paths]
     found: list[IndexPath] = []
     for index in collection.indexes:
-        descriptor = index.descriptor
-        leading = descriptor.paths[0].dotted
-        if (leading not in by_path and leading not in sort_paths) or not is_usable(index):
+        if not is_usable(index):
             continue
-        partial = descriptor.partial_match
+        access = access_of(index)
+        if not access.may_serve(index, filter, sort):
+            continue
+        partial = index.descriptor.partial_match
         if partial is not None and not implies(match, partial):
             continue
-        bounds = bounds_of(index, filter)
-        if bounds is None:
-            continue
-        direction = 0 if sort is None else sort_direction(bounds, sort)
-        if bounds.bounded or direction != 0:
-            path = IndexPath(collection, bounds, match, filter.conjuncts, direction)
-            if bounds.void:
+        for path in access.candidates(collection, index, match, filter, sort):
+            if path.bounds.void:
                 return [path]
             found.append(path)
     return found
@@ -300,7 +323,7 @@ def _rank(path: IndexPath) -> tuple[bool, int, int, int, bool, int]:
         -bounds.points,
         -len(bounds.intervals),
         path.sorted == 0,
-        len(bounds.index.descriptor.paths),
+        len(bounds.components),
     )
 
 

@@ -62,6 +62,9 @@ def check_sample(seed: int, arrays: bool, documents: int, queries: int) -> dict[
     for _ in range(samples.random.randint(1, 5)):
         pattern = samples.pattern()
         options = samples.index_options()
+        if not arrays and samples.chance(0.2):
+            pattern = samples.hashed(pattern)
+            options.pop("unique", None)
         name = "_".join(f"{path}_{direction}" for path, direction in pattern)
         if bench.collection.index_named(name) is None:
             bench.index(pattern, **options)

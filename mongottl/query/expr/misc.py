@@ -4,7 +4,8 @@ import random
 from typing import Final
 
 from mongottl.document.build import encode
-from mongottl.document.types import MISSING, BinData, Int64, Timestamp, Value
+from mongottl.document.hashing import hashed_value
+from mongottl.document.types import MISSING, BinData, Int64, Missing, Timestamp, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     EXPRESSIONS,
@@ -132,8 +133,13 @@ def ts_increment(value: Value) -> Value:
     raise CommandError(5687302, f"$tsIncrement requires argument of type timestamp, not {type_of(value)}")
 
 
+@unary_expression("$toHashedIndexKey")
+def to_hashed_index_key(value: Value) -> Value:
+    """The key that a hashed index keeps for the value; a missing one as null."""
+    return hashed_value(None if isinstance(value, Missing) else value)
+
+
 for _name, _reason in (
-    ("$toHashedIndexKey", "hashed indexes are not there yet"),
     ("$encStrContains", "queryable encryption is not available"),
     ("$encStrStartsWith", "queryable encryption is not available"),
     ("$encStrEndsWith", "queryable encryption is not available"),

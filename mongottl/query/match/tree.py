@@ -80,6 +80,11 @@ class MatchExpression:
         """The `parsedQuery` form of explain, as a dict."""
         raise NotImplementedError
 
+    def index_kinds(self) -> tuple[str, ...]:
+        """The kinds of index of which one must answer this part of a filter, because it cannot be told from a document
+        alone (a search for text, an order by distance); () for none."""
+        return ()
+
     def simplify(self) -> "MatchExpression":
         """An equal tree without needless nodes; may change this one."""
         return self

@@ -129,6 +129,8 @@ def test_sets(check: Check, expression: object, expected: object) -> None:
         ({"$setField": {"field": "a", "input": "$n", "value": 1}}, None),
         ({"$bsonSize": {}}, 5),
         ({"$binarySize": "é"}, 2),
+        ({"$toHashedIndexKey": {"$literal": 42.123}}, Int64(-944302157085130861)),
+        ({"$toHashedIndexKey": "$nothing"}, Int64(2338878944348059895)),
     ],
 )
 def test_objects(check: Check, expression: object, expected: object) -> None:

@@ -1,0 +1,47 @@
+"""The kinds of indexes.
+
+To add one: a module here with an `IndexKind` (its options, its checks, its key generator) and a line in `INDEX_KINDS`
+below; in `exec.index_access` a module with an `IndexAccess` (which filters and sorts it serves, and how) and a line in
+the table there. Nothing else knows the kinds by name.
+"""
+
+from typing import Final
+
+from mongottl.catalog.index_kinds.btree import BtreeKind
+from mongottl.catalog.index_kinds.hashed import HashedKind
+from mongottl.catalog.index_kinds.kind import IndexKind as IndexKind
+from mongottl.catalog.index_kinds.kind import Pattern
+from mongottl.errors import CommandError, ErrorCode
+
+BTREE: Final = BtreeKind()
+
+# Every kind that there is.
+INDEX_KINDS: Final[tuple[IndexKind, ...]] = (BTREE, HashedKind())
+
+# The types of indexes that MongoDB has besides: they are refused by name.
+UNSUPPORTED_PLUGINS: Final = ("text", "2dsphere", "2d")
+
+
+def kind_of(pattern: Pattern) -> IndexKind:
+    """The kind that a key pattern asks for. CannotCreateIndex (67) for two kinds at once, or for one that is unknown;
+    CommandNotSupported (115) for one that we lack."""
+    found: IndexKind | None = None
+    for path, direction in pattern:
+        if not isinstance(direction, str):
+            continue
+        kind = _kind_of_plugin(direction)
+        if found is not None and kind is not found:
+            raise CommandError(
+                ErrorCode.CannotCreateIndex, f"Can't use more than one index plugin for a single index: {path}"
+            )
+        found = kind
+    return found or BTREE
+
+
+def _kind_of_plugin(plugin: str) -> IndexKind:
+    for kind in INDEX_KINDS:
+        if kind.plugin and kind.plugin == plugin:
+            return kind
+    if plugin in UNSUPPORTED_PLUGINS:
+        raise CommandError(ErrorCode.CommandNotSupported, f"Indexes of type '{plugin}' are not supported yet")
+    raise CommandError(ErrorCode.CannotCreateIndex, f"Unknown index plugin '{plugin}'")

@@ -1,0 +1,101 @@
+"""Hashed indexes: {a: "hashed"}, or compound with one hashed path. In place of the value stands its hash, an int64.
+
+They are never multikey and never unique, and serve equality only. Source: MongoDB's page "Hashed Indexes".
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
+from mongottl.catalog.keys import KeyGenerator
+from mongottl.document.hashing import hashed_raw, hashed_value
+from mongottl.document.keystring import KeyStringBuilder
+from mongottl.document.path import FieldPath
+from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value
+from mongottl.document.walk import decode_value, find_field_at
+from mongottl.errors import CommandError
+
+if TYPE_CHECKING:
+    from mongottl.catalog.index import IndexDescriptor
+
+HASHED: Final = "hashed"
+HASHED_UNIQUE: Final = 16764
+HASHED_ARRAY: Final = 16766
+SEVERAL_HASHED: Final = 31303
+
+
+class HashedKind(IndexKind):
+    """Refuses two hashed paths (31303) and `unique` (16764)."""
+
+    def __init__(self) -> None:
+        super().__init__("hashed", HASHED, {})
+
+    def check_pattern(self, pattern: Pattern) -> None:
+        hashed = sum(1 for _, direction in pattern if direction == HASHED)
+        if hashed > 1:
+            raise CommandError(
+                SEVERAL_HASHED, f"A maximum of one index field is allowed to be hashed but found {hashed}"
+            )
+
+    def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
+        if options.get("unique"):
+            raise CommandError(
+                HASHED_UNIQUE, "Currently hashed indexes cannot guarantee uniqueness. Use a regular index."
+            )
+        return key, options
+
+    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
+        hashed = [direction == HASHED for direction in descriptor.directions]
+        return HashedKeyGenerator(descriptor.paths, descriptor.descending, hashed, descriptor.sparse)
+
+
+class HashedKeyGenerator(KeyGenerator):
+    """One key for each document. 16766 where there is an array on the way."""
+
+    def __init__(self, paths: list[FieldPath], descending: list[bool], hashed: list[bool], sparse: bool) -> None:
+        super().__init__()
+        self._paths = paths
+        self._descending = descending
+        self._hashed = hashed
+        self._sparse = sparse
+
+    def keys_of(self, document: bytes) -> list[bytes]:
+        builder = KeyStringBuilder()
+        missing = 0
+        for i in range(len(self._paths)):
+            type_code, pos = _find(document, self._paths[i])
+            if type_code == 0:
+                missing += 1
+                type_code = NULL
+            if self._hashed[i]:
+                builder.append(hashed_raw(document, type_code, pos), self._descending[i])
+            else:
+                builder.append_raw(document, type_code, pos, self._descending[i])
+        if self._sparse and missing == len(self._paths):
+            return []
+        return [builder.finish()]
+
+    def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
+        values: list[Value] = []
+        for i in range(len(self._paths)):
+            type_code, pos = _find(document, self._paths[i])
+            value = None if type_code == 0 else decode_value(document, type_code, pos)
+            values.append(hashed_value(value) if self._hashed[i] else value)
+        return values
+
+
+def _find(document: bytes, path: FieldPath) -> tuple[i64, i64]:
+    """The value at a path, type code 0 for none. 16766 for an array, at its end or before."""
+    depth: i64 = 1
+    type_code, pos = find_field_at(document, 0, path.part_bytes[0])
+    while depth < path.depth and type_code == DOCUMENT:
+        type_code, pos = find_field_at(document, pos, path.part_bytes[depth])
+        depth += 1
+    if type_code == ARRAY:
+        raise CommandError(
+            HASHED_ARRAY, f"hashed indexes do not currently support array values. Found array at path: {path.dotted}"
+        )
+    if depth < path.depth:
+        type_code = 0
+    return type_code, pos

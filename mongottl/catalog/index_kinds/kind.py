@@ -1,0 +1,47 @@
+"""What a kind of index is: the contract that the modules of this package fulfil."""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from mongottl.catalog.keys import KeyGenerator
+from mongottl.document.types import Value
+
+if TYPE_CHECKING:
+    from mongottl.catalog.index import IndexDescriptor
+
+# A key pattern: pairs of path and direction.
+Pattern = list[tuple[str, Value]]
+
+
+class IndexKind(ABC):
+    """One kind of index.
+
+    name: how the access table of `exec` knows it. plugin: the string that makes a component of a key pattern one of
+    this kind, "" if it is told otherwise. options: those that only this kind takes, with the type that each must have:
+    "object", "string", "number", or "" where the kind checks it itself.
+    """
+
+    def __init__(self, name: str, plugin: str, options: dict[str, str]) -> None:
+        self.name = name
+        self.plugin = plugin
+        self.options = options
+
+    def check_pattern(self, pattern: Pattern) -> None:  # noqa: B027 (most kinds have nothing to add)
+        """Refuses a key pattern that cannot be an index of this kind; what holds for all kinds has been checked."""
+
+    def check_misplaced(self, option: str) -> None:  # noqa: B027
+        """Refuses an option of this kind on an index of another; MongoDB keeps most of them, without effect."""
+
+    @abstractmethod
+    def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
+        """Key and options as `listIndexes` shows them, from those of the request.
+
+        options: those that all kinds have, checked and normalised, and the kind's own, whose types have been checked.
+        Raises for options and combinations that the kind does not take.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
+        """What makes the keys of an index; `descriptor.spec` holds what `normalised` answered."""
+        raise NotImplementedError

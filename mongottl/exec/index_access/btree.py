@@ -1,0 +1,51 @@
+"""Ordinary indexes: ranges of values, and the order of sorts."""
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.exec.access import AccessPath, IndexPath
+from mongottl.exec.bounds import BoundComponent, Filter, IndexBounds, bounds_of, components_of, sort_direction
+from mongottl.exec.index_access.access import IndexAccess
+from mongottl.query.match import MatchExpression
+from mongottl.query.sort import SortPattern
+
+
+class BtreeAccess(IndexAccess):
+    """Common to the kinds whose keys have a component for each path of the pattern; they say what those are."""
+
+    def components(self, index: IndexEntry) -> list[BoundComponent]:
+        return components_of(index)
+
+    def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
+        leading = index.descriptor.paths[0].dotted
+        return leading in filter.by_path or (sort is not None and any(path.dotted == leading for path in sort.paths))
+
+    def candidates(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        match: MatchExpression,
+        filter: Filter,
+        sort: SortPattern | None,
+    ) -> list[IndexPath]:
+        bounds = bounds_of(index, self.components(index), filter)
+        if bounds is None:
+            return []
+        direction = 0 if sort is None else sort_direction(bounds, sort)
+        if not bounds.bounded and direction == 0:
+            return []
+        return [IndexPath(collection, bounds, match, filter.conjuncts, direction)]
+
+    def hinted(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        match: MatchExpression,
+        filter: Filter,
+        sort: SortPattern | None,
+    ) -> AccessPath:
+        """A scan of the index; a sparse or partial one then gives what it holds, as documented."""
+        components = self.components(index)
+        bounds = bounds_of(index, components, filter, complete=False)
+        if bounds is None:  # a number in a path of a multikey index: the whole of it, in an order of no use
+            return IndexPath(collection, IndexBounds(index, components), match, filter.conjuncts, 0)
+        direction = 0 if sort is None else sort_direction(bounds, sort)
+        return IndexPath(collection, bounds, match, filter.conjuncts, direction)
