@@ -103,6 +103,7 @@ class ErrorCode(IntEnum):
     NoQueryExecutionPlans = 291
     InvalidViewDefinition = 182
     ViewDepthLimitExceeded = 165
+    ViewPipelineMaxSizeExceeded = 195
     CappedPositionLost = 136
     ConversionFailure = 241
     StaleClusterTime = 209

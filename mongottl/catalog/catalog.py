@@ -6,15 +6,25 @@ in the stored catalogue; its half-filled data is dropped at the next start.
 """
 
 import os
+from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
 from mongottl.catalog.index import IndexDescriptor, id_index_spec
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
+from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
+from mongottl.document.keystring import encode_value
 from mongottl.document.types import BinData
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.storage.interface import SortedDataInterface, StorageEngine, WriteUnitOfWork
+from mongottl.storage.interface import Record, SortedDataInterface, StorageEngine, WriteUnitOfWork
+
+# Views read at once where all are wanted.
+_VIEWS_PER_SCAN: Final = 256
+
+
+def _name_of(view: View) -> str:
+    return view.name
 
 
 def new_uuid() -> bytes:
@@ -106,9 +116,51 @@ class Catalog:
         return self._last_number
 
     def lookup(self, database: str, name: str) -> Collection | None:
-        """The collection, or None if there is none of that name."""
+        """The collection, or None if there is none of that name. CommandNotSupportedOnView (166) for a view."""
+        found = self.find(database, name)
+        if isinstance(found, View):
+            raise CommandError(
+                ErrorCode.CommandNotSupportedOnView, f"Namespace {found.namespace} is a view, not a collection"
+            )
+        return found
+
+    def find(self, database: str, name: str) -> Collection | View | None:
+        """The collection or view of that name: for commands that work on views too."""
         collections = self._databases.get(database)
-        return None if collections is None else collections.get(name)
+        if collections is None:
+            return None
+        found = collections.get(name)
+        return self.view(database, name) if found is None else found
+
+    def view(self, database: str, name: str) -> View | None:
+        """The view of that name. InvalidViewDefinition (182) for one that makes no sense."""
+        record = self.view_record(database, name)
+        return None if record is None else view_of(database, record[1])
+
+    def view_record(self, database: str, name: str) -> Record | None:
+        """The record of `system.views` that defines a view."""
+        collections = self._databases.get(database)
+        definitions = None if collections is None else collections.get(SYSTEM_VIEWS)
+        if definitions is None or name == SYSTEM_VIEWS:
+            return None
+        index = definitions.id_index
+        if index is None or index.data is None:
+            return None
+        return index.data.fetch_exact(definitions.store, encode_value(f"{database}.{name}"))
+
+    def views(self, database: str) -> list[View]:
+        """The database's views by name. InvalidViewDefinition (182) if one makes no sense."""
+        definitions = self._databases.get(database, {}).get(SYSTEM_VIEWS)
+        found: list[View] = []
+        if definitions is None:
+            return found
+        position = 0
+        while True:
+            batch = definitions.store.scan(position, _VIEWS_PER_SCAN)
+            found.extend([view_of(database, record[1]) for record in batch])
+            if len(batch) < _VIEWS_PER_SCAN:
+                return sorted(found, key=_name_of)
+            position = batch[-1][0]
 
     def by_number(self, number: int) -> Collection | None:
         return self._by_number.get(number)

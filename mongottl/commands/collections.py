@@ -9,7 +9,8 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import id_index_spec
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
-from mongottl.commands.collation import check_collation
+from mongottl.catalog.view import SYSTEM_VIEWS, View
+from mongottl.commands.collation import SIMPLE, check_collation
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -20,6 +21,7 @@ from mongottl.commands.request import (
     IGNORED,
     NUMBER,
     ONE,
+    PIPELINE,
     TEXT,
     UNSUPPORTED,
     Field,
@@ -29,10 +31,11 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.compare import compare_values
 from mongottl.document.render import render_document
 from mongottl.document.types import BinData, Decimal128, Value, type_code_of, type_name
-from mongottl.document.walk import get_value
+from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.statistics import describe_size, parse_scale
+from mongottl.exec.views import define_view, drop_view
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 
@@ -51,8 +54,8 @@ class CreateRequest(NamedTuple):
     validator: Annotated[Value, Field("validator", UNSUPPORTED)] = None
     validation_level: Annotated[Value, Field("validationLevel", UNSUPPORTED)] = None
     validation_action: Annotated[Value, Field("validationAction", UNSUPPORTED)] = None
-    view_on: Annotated[Value, Field("viewOn", UNSUPPORTED)] = None
-    pipeline: Annotated[Value, Field("pipeline", UNSUPPORTED)] = None
+    view_on: Annotated[str | None, Field("viewOn", TEXT)] = None
+    pipeline: Annotated[list[Value] | None, Field("pipeline", PIPELINE)] = None
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     time_series: Annotated[Value, Field("timeseries", UNSUPPORTED)] = None
     expire_after_seconds: Annotated[Value, Field("expireAfterSeconds", UNSUPPORTED)] = None
@@ -68,7 +71,14 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
     """ok too where the collection exists with the same options; NamespaceExists (48) where it has others."""
     name = request.collection
     check_options(request)
-    existing = op.catalog.lookup(op.database, name)
+    existing = op.catalog.find(op.database, name)
+    if request.view_on is not None:
+        view = View(op.database, name, request.view_on, request.pipeline or [], _view_collation(request.collation))
+        return create_view(op, view, existing)
+    if request.pipeline is not None:
+        raise CommandError(ErrorCode.InvalidOptions, "'pipeline' requires 'viewOn' to also be specified")
+    if isinstance(existing, View):
+        raise view_exists(existing)
     if existing is not None:
         if compare_values(existing.options.raw, EMPTY_DOCUMENT) == 0:
             return {}
@@ -81,6 +91,45 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
     op.catalog.create_collection(op.database, name)
     op.service.note_write()
     return {}
+
+
+def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
+    """ok too where there is the same view already; NamespaceExists (48) where there is anything else of that name.
+
+    Errors of the definition are those of `exec.views.check_view`.
+    """
+    check_view_source(view.view_on)
+    if isinstance(existing, View):
+        if existing.is_same(view):
+            return {}
+        raise view_exists(existing)
+    if existing is not None:
+        raise CommandError(ErrorCode.NamespaceExists, f"a collection '{view.namespace}' already exists")
+    op.catalog.check_new_name(op.database, view.name)
+    define_view(op, view)
+    return {}
+
+
+def view_exists(view: View) -> CommandError:
+    return CommandError(
+        ErrorCode.NamespaceExists,
+        f"namespace {view.namespace} already exists, but is a view: {render_document(view.options())}",
+    )
+
+
+def check_view_source(name: str) -> None:
+    """BadValue (2) or InvalidNamespace (73) for what `viewOn` cannot name; nothing of the name need be there."""
+    if name == "":
+        raise CommandError(ErrorCode.BadValue, "'viewOn' cannot be empty")
+    if "\0" in name or name.startswith((".", "$")):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified for 'viewOn': '{name}'")
+
+
+def _view_collation(collation: bytes) -> bytes | None:
+    """None for the simple collation, which is the default."""
+    if is_empty(collation) or get_value(collation, "locale") == SIMPLE:
+        return None
+    return collation
 
 
 def check_options(request: CreateRequest) -> None:
@@ -121,7 +170,11 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     """`{nIndexesWas, ns}`; a collection that does not exist is no error."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.find(op.database, request.collection)
+    if isinstance(collection, View):
+        check_uuid(op, "drop", request.collection_uuid, op.database, request.collection, None)
+        drop_view(op, collection)
+        return {"ns": collection.namespace}
     check_uuid(op, "drop", request.collection_uuid, op.database, request.collection, collection)
     if collection is None:
         return {}
@@ -154,6 +207,8 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
     to_database, to_name = split_namespace(request.to)
     check_collection_name(database, name)
     source = op.catalog.lookup(database, name)
+    if SYSTEM_VIEWS in (name, to_name):
+        raise CommandError(ErrorCode.IllegalOperation, f"renaming {SYSTEM_VIEWS} or to {SYSTEM_VIEWS} is not allowed")
     check_uuid(op, "renameCollection", request.collection_uuid, database, name, source)
     check_strict_bool("renameCollection.stayTemp", request.stay_temp)
     if request.source == request.to:
@@ -161,7 +216,9 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
     if source is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"Source collection {request.source} does not exist")
     op.catalog.check_new_name(to_database, to_name)
-    target = op.catalog.lookup(to_database, to_name)
+    target = op.catalog.find(to_database, to_name)
+    if isinstance(target, View):
+        raise CommandError(ErrorCode.NamespaceExists, f"a view already exists with that name: {target.namespace}")
     if target is not None and not request.drop_target:
         raise CommandError(ErrorCode.NamespaceExists, "target namespace exists")
     check_no_index_build(source)
@@ -240,12 +297,19 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
     check_database_name(op.database)
     check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
     match = parse_match(request.filter, ParseContext(op.now_ms))
-    documents: list[bytes] = []
-    for collection in op.catalog.collections(op.database):
-        described = describe_collection(collection, request.name_only)
-        if match.matches(described):
-            documents.append(described)
+    everything = {
+        other.name: describe_collection(other, request.name_only) for other in op.catalog.collections(op.database)
+    }
+    for view in op.catalog.views(op.database):
+        everything[view.name] = describe_view(view, request.name_only)
+    documents = [everything[name] for name in sorted(everything) if match.matches(everything[name])]
     return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
+
+
+def describe_view(view: View, name_only: bool) -> bytes:
+    if name_only:
+        return encode({"name": view.name, "type": "view"})
+    return encode({"name": view.name, "type": "view", "options": view.options(), "info": {"readOnly": True}})
 
 
 def describe_collection(collection: Collection, name_only: bool) -> bytes:

@@ -9,15 +9,17 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import TS_FIELD
 from mongottl.catalog.index_spec import checked_date_ttl
 from mongottl.catalog.namespace import check_collection_name, check_database_name
-from mongottl.commands.collections import check_no_index_build
+from mongottl.catalog.view import View
+from mongottl.commands.collections import check_no_index_build, check_view_source
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import ANY, COLLECTION, DOCUMENT_FIELD, UNSUPPORTED, Field
+from mongottl.commands.request import ANY, COLLECTION, DOCUMENT_FIELD, PIPELINE, TEXT, UNSUPPORTED, Field
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import rearm_collection
+from mongottl.exec.views import define_view
 from mongottl.query.match.numbers import is_true
 from mongottl.ttl.policy import parse_default_ttl
 
@@ -30,8 +32,8 @@ class CollModRequest(NamedTuple):
     validator: Annotated[Value, Field("validator", UNSUPPORTED)] = None
     validation_level: Annotated[Value, Field("validationLevel", UNSUPPORTED)] = None
     validation_action: Annotated[Value, Field("validationAction", UNSUPPORTED)] = None
-    view_on: Annotated[Value, Field("viewOn", UNSUPPORTED)] = None
-    pipeline: Annotated[Value, Field("pipeline", UNSUPPORTED)] = None
+    view_on: Annotated[str | None, Field("viewOn", TEXT)] = None
+    pipeline: Annotated[list[Value] | None, Field("pipeline", PIPELINE)] = None
     expire_after_seconds: Annotated[Value, Field("expireAfterSeconds", UNSUPPORTED)] = None
     time_series: Annotated[Value, Field("timeseries", UNSUPPORTED)] = None
     pre_and_post_images: Annotated[Value, Field("changeStreamPreAndPostImages", UNSUPPORTED)] = None
@@ -92,7 +94,7 @@ def _wrong_type(option: str, value: Value, expected: str) -> CommandError:
 
 
 @command("collMod", CollModRequest, help="Changes an index's TTL, or hides it.", writes=True)
-def coll_mod(op: OperationContext, request: CollModRequest) -> Steps[Reply]:
+def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Reply]:
     """`{index: {name | keyPattern, expireAfterSeconds, hidden}}`; the reply has the old and new values of what changed.
 
     On an index on `_ts` with `expireAfterSeconds` this changes the collection's default TTL; a plain single-field index
@@ -120,11 +122,33 @@ def coll_mod(op: OperationContext, request: CollModRequest) -> Steps[Reply]:
         if is_true(request.dry_run):
             raise CommandError(ErrorCode.InvalidOptions, "The option 'dryRun' is only for converting to a unique index")
     change = None if request.index_change is None else IndexChange(request.index_change)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.find(op.database, request.collection)
     if collection is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")
+    if isinstance(collection, View):
+        if change is not None:
+            raise CommandError(ErrorCode.InvalidOptions, "option not supported on a view: index")
+        return change_view(op, collection, request.view_on, request.pipeline)
+    if request.view_on is not None or request.pipeline is not None:
+        raise CommandError(ErrorCode.InvalidOptions, "'viewOn' and 'pipeline' are only supported on views")
     check_no_index_build(collection)
     return _change(op, collection, change)
+
+
+def change_view(op: OperationContext, view: View, view_on: str | None, pipeline: list[Value] | None) -> Reply:
+    """Gives a view another definition; what is None stays. Errors are those of `exec.views.check_view`."""
+    if view_on is not None:
+        check_view_source(view_on)
+    changed = View(
+        view.database,
+        view.name,
+        view.view_on if view_on is None else view_on,
+        view.pipeline if pipeline is None else pipeline,
+        view.collation,
+    )
+    if not changed.is_same(view):
+        define_view(op, changed)
+    return {}
 
 
 def _change(op: OperationContext, collection: Collection, change: IndexChange | None) -> Steps[Reply]:

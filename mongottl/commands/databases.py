@@ -107,7 +107,7 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     reply: dict[str, Value] = {
         "db": op.database,
         "collections": Int64(len(collections)),
-        "views": Int64(0),
+        "views": Int64(len(op.catalog.views(op.database))),
         "objects": Int64(objects),
         "avgObjSize": data / records if records else 0.0,
         "dataSize": data / scale,

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.commands import modify, reads, writes
+from mongottl.catalog.view import View
+from mongottl.commands import modify, reads, view_reads, writes
 from mongottl.commands.collation import check_collation
 from mongottl.commands.reads import context_of, natural_order
 from mongottl.commands.registry import COMMANDS, Reply, command
@@ -18,7 +19,7 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.aggregation import plan_aggregation
+from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.explain import (
     Wrapper,
@@ -159,6 +160,11 @@ def _with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Val
 
 
 def _explain_find(op: OperationContext, request: reads.FindRequest, verbosity: str, explained: bytes) -> Steps[Reply]:
+    view = op.catalog.find(op.database, request.collection)
+    if isinstance(view, View):
+        query, hint = view_reads.plan_find(op, view, request)
+        stages = view_reads.find_stages(request)
+        return (yield from _explain_view_query(op, query, stages, hint, verbosity, explained))
     return (
         yield from _explain(
             op,
@@ -179,6 +185,11 @@ def _explain_find(op: OperationContext, request: reads.FindRequest, verbosity: s
 
 
 def _explain_count(op: OperationContext, request: reads.CountRequest, verbosity: str, explained: bytes) -> Steps[Reply]:
+    view = op.catalog.find(op.database, request.collection)
+    if isinstance(view, View):
+        stages = view_reads.count_stages(request)
+        query = view_reads.query_view(op, view, stages, {}, request.collation)
+        return (yield from _explain_view_query(op, query, stages, request.hint, verbosity, explained))
     return (
         yield from _explain(
             op,
@@ -199,6 +210,11 @@ def _explain_count(op: OperationContext, request: reads.CountRequest, verbosity:
 def _explain_distinct(
     op: OperationContext, request: reads.DistinctRequest, verbosity: str, explained: bytes
 ) -> Steps[Reply]:
+    view = op.catalog.find(op.database, request.collection)
+    if isinstance(view, View):
+        stages = view_reads.distinct_stages(request)
+        query = view_reads.query_view(op, view, stages, {}, request.collation)
+        return (yield from _explain_view_query(op, query, stages, request.hint, verbosity, explained))
     return (
         yield from _explain(
             op,
@@ -220,10 +236,36 @@ def _explain_aggregate_command(
 
     check_collation(request.collation)
     name = reads.collection_of(op, request.collection)
+    collection = op.catalog.find(op.database, name)
+    if isinstance(collection, View):
+        if not view_reads.is_about_itself(request.pipeline):
+            return (yield from explain_on_view(op, collection, request, verbosity, explained))
+        collection = None
     context = context_of(op, name, request.let)
     specs = optimise(parse_pipeline(request.pipeline, context), context)
+    return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained))
+
+
+def explain_on_view(
+    op: OperationContext, view: View, request: "AggregateRequest", verbosity: str, explained: Value
+) -> Steps[Reply]:
+    """An aggregation of a view: the plan of the collection below, and the view's stages in front of its own."""
+    let = context_of(op, view.name, request.let).let
+    query = view_reads.query_view(op, view, request.pipeline, let, request.collation)
+    return (yield from _explain_view_query(op, query, request.pipeline, request.hint, verbosity, explained))
+
+
+def _explain_view_query(
+    op: OperationContext,
+    query: view_reads.ViewQuery,
+    stages: list[Value],
+    hint: Value,
+    verbosity: str,
+    explained: Value,
+) -> Steps[Reply]:
+    plan = query.plan(op, hint)
     return (
-        yield from explain_aggregate(op, op.catalog.lookup(op.database, name), specs, request, verbosity, explained)
+        yield from _explain_pipeline(op, query.collection, plan, query.resolved.namespace, stages, verbosity, explained)
     )
 
 
@@ -238,6 +280,18 @@ def explain_aggregate(
     """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
     plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use)
     namespace = f"{op.database}.{reads.collection_of(op, request.collection)}"
+    return (yield from _explain_pipeline(op, collection, plan, namespace, request.pipeline, verbosity, explained))
+
+
+def _explain_pipeline(
+    op: OperationContext,
+    collection: Collection | None,
+    plan: AggregationPlan,
+    namespace: str,
+    pipeline: list[Value],
+    verbosity: str,
+    explained: Value,
+) -> Steps[Reply]:
     described = plan.match.describe()
     stages: list[Value] = [spec.describe() for spec in plan.rest]
     shape = [planned_filter_shape(described), _sort_shape(plan.plan.sort)]
@@ -248,7 +302,7 @@ def explain_aggregate(
     if stages:
         del reply["command"]
         reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *stages]}
-    written = [stage_shape(stage) for stage in request.pipeline if isinstance(stage, bytes)]
+    written = [stage_shape(stage) for stage in pipeline if isinstance(stage, bytes)]
     reply["queryShapeHash"] = query_shape_hash([namespace, "aggregate", *written])
     reply["command"] = explained
     return _with_server(op, reply)

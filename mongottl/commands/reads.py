@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.view import View
 from mongottl.commands.collation import check_collation
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -27,6 +28,13 @@ from mongottl.commands.request import (
     Field,
     clamped_integer,
 )
+from mongottl.commands.view_reads import (
+    aggregate_on_view,
+    count_on_view,
+    distinct_documents,
+    find_on_view,
+    is_about_itself,
+)
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_raw, encode_value
@@ -39,11 +47,10 @@ from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_documents
 from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.planner import plan_query
-from mongottl.exec.reading import RecordPages, first_reply
-from mongottl.exec.stages import PlanStage
+from mongottl.exec.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match, simple_id_filter
-from mongottl.query.pipeline import optimise, parse_pipeline
+from mongottl.query.pipeline import DocumentSource, optimise, parse_pipeline
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.storage.interface import Record
@@ -84,7 +91,9 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     """A first batch of at most 101 documents, or `batchSize`; the rest through getMore."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.find(op.database, request.collection)
+    if isinstance(collection, View):
+        return find_on_view(op, collection, request)
     if collection is not None and is_point_lookup(request):
         type_code, pos = simple_id_filter(request.filter)
         if type_code != 0:
@@ -332,7 +341,9 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     check_collation(request.collation)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.find(op.database, request.collection)
+    if isinstance(collection, View):
+        return (yield from count_on_view(op, collection, request))
     match = parse_match(request.query, context_of(op, request.collection))
     n = yield from count_documents(
         op, collection, match, skip=request.skip, limit=abs(request.limit), hint=request.hint
@@ -356,19 +367,23 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     check_collation(request.collation)
     if "\0" in request.key:
         raise CommandError(NUL_IN_KEY, "The 'key' of a distinct command must not contain a null byte")
-    collection = op.catalog.lookup(op.database, request.collection)
-    match = parse_match(request.query, context_of(op, request.collection))
-    stage = plan_query(op, collection, match, hint=request.hint).open()
-    return (yield from _collect_distinct(op, stage, request.key))
+    collection = op.catalog.find(op.database, request.collection)
+    if isinstance(collection, View):
+        source = distinct_documents(op, collection, request)
+    else:
+        match = parse_match(request.query, context_of(op, request.collection))
+        stage = plan_query(op, collection, match, hint=request.hint).open()
+        source = PlanDocuments(stage, collection, Pull(op, False, False), False)
+    return (yield from _collect_distinct(op, source, request.key))
 
 
-def _collect_distinct(op: OperationContext, stage: PlanStage, key: str) -> Steps[Reply]:
+def _collect_distinct(op: OperationContext, source: DocumentSource, key: str) -> Steps[Reply]:
     path = FieldPath(key)
     seen: dict[bytes, Value] = {}
     size = 0
-    while (batch := stage.next_batch(op)) is not None:
-        for record in batch:
-            for value in values_at(record[1], path):
+    while (batch := source.next_batch()) is not None:
+        for document in batch:
+            for value in values_at(document, path):
                 encoded = encode_value(value)
                 if encoded not in seen:
                     seen[encoded] = value
@@ -406,8 +421,16 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     check_collation(request.collation)
     name = collection_of(op, request.collection)
     context = context_of(op, name, request.let)
+    collection = op.catalog.find(op.database, name)
+    if isinstance(collection, View):
+        if not is_about_itself(request.pipeline):
+            if request.explain:
+                from mongottl.commands.explain import explain_on_view
+
+                return (yield from explain_on_view(op, collection, request, "queryPlanner", {"aggregate": name}))
+            return (yield from aggregate_on_view(op, collection, request, context.let, batch_size))
+        collection = None
     specs = optimise(parse_pipeline(request.pipeline, context), context)
-    collection = op.catalog.lookup(op.database, name)
     if request.explain:
         from mongottl.commands.explain import explain_aggregate
 

@@ -4,6 +4,7 @@ import random
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import View
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
@@ -12,9 +13,10 @@ from mongottl.exec.context import OperationContext
 from mongottl.exec.planner import QueryPlan, plan_query
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.statistics import collection_size, describe_size, parse_scale
+from mongottl.exec.views import resolve_view
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
-from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline
+from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
 from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.pipeline.sort import SortSpec
@@ -43,12 +45,29 @@ class OperationRun(RunContext):
         context = ParseContext(self._op.now_ms, None, f"{database}.{collection}")
         tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
         op = self._pull.op
-        found = op.catalog.lookup(database, collection)
+        found = op.catalog.find(database, collection)
+        if isinstance(found, View):
+            return self._open_view(found, match)
         return PlanDocuments(plan_query(op, found, tree).open(), found, self._pull, self._handed_on)
 
+    def _open_view(self, view: View, match: bytes | None) -> DocumentSource:
+        op = self._pull.op
+        resolved = resolve_view(op.catalog, view)
+        stages = resolved.pipeline
+        if match is not None:
+            stages = [*stages, encode({"$match": match})]
+        context = ParseContext(op.now_ms, None, resolved.namespace)
+        specs = optimise(parse_pipeline(stages, context), context)
+        plan = plan_aggregation(op, op.catalog.lookup(resolved.database, resolved.collection), specs)
+        names = {spec.name for spec in plan.rest}
+        rationed = self._handed_on and names <= _STREAMING and "$unwind" not in names
+        head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
+        run = OperationRun(self._pull, self.allow_disk_use, plan.rest)
+        return ViewDocuments(head, open_pipeline(plan.rest, head, run))
+
     def has_index(self, database: str, collection: str, path: str) -> bool:
-        found = self._pull.op.catalog.lookup(database, collection)
-        if found is None:
+        found = self._pull.op.catalog.find(database, collection)
+        if found is None or isinstance(found, View):
             return False
         for index in found.writable_indexes:
             descriptor = index.descriptor
@@ -134,6 +153,23 @@ class OperationRun(RunContext):
         output.merge_document(self._pull.op, database, collection, request)
 
 
+class ViewDocuments(DocumentSource):
+    """The documents of a view that another pipeline reads. head: those of the collection at its bottom."""
+
+    def __init__(self, head: DocumentSource, documents: DocumentSource) -> None:
+        self._head = head
+        self._documents = documents
+
+    def next_batch(self) -> list[bytes] | None:
+        return self._documents.next_batch()
+
+    def is_outdated(self) -> bool:
+        return self._head.is_outdated()
+
+    def close(self) -> None:
+        self._documents.close()
+
+
 class AggregationPlan:
     """A pipeline ready to run: a plan for what the planner answers, and the stages left over."""
 
@@ -148,8 +184,12 @@ class AggregationPlan:
     def open(self, op: OperationContext, allow_disk_use: bool) -> PipelinePages:
         names = {spec.name for spec in self.rest}
         pull = Pull(op, names <= _STREAMING, "$unwind" in names)
+        return PipelinePages(self.open_source(pull, allow_disk_use), pull)
+
+    def open_source(self, pull: Pull, allow_disk_use: bool) -> DocumentSource:
+        """The results as a stream."""
         head = PlanDocuments(self.plan.open(), self.collection, pull, True)
-        return PipelinePages(open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use, self.rest)), pull)
+        return open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use, self.rest))
 
 
 def plan_aggregation(

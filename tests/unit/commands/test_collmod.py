@@ -152,7 +152,7 @@ def test_a_hidden_ttl_still_expires(running: Running) -> None:
         ({"collMod": "c", "bogus": 1}, 40415),
         ({"collMod": "c", "validator": {}}, 115),
         ({"collMod": "c", "validationLevel": "off"}, 115),
-        ({"collMod": "c", "viewOn": "d"}, 115),
+        ({"collMod": "c", "viewOn": "d"}, 72),
         ({"collMod": "c", "cappedSize": 4096}, 72),
         ({"collMod": "c", "dryRun": True}, 72),
         ({"collMod": "none"}, 26),

@@ -1,0 +1,177 @@
+"""find, count, distinct and aggregate where the collection is a view: each becomes a pipeline behind the view's own.
+
+Source: MongoDB's "Views" pages; what a find may not ask of a view is what no aggregation can say.
+"""
+
+from typing import TYPE_CHECKING
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import View
+from mongottl.commands.registry import Reply
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.types import MISSING, Int64, Value
+from mongottl.document.walk import fields, find_field_at, first_field_name, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.reading import Pull, first_reply
+from mongottl.exec.views import ResolvedView, resolve_view
+from mongottl.query.context import ParseContext
+from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline
+from mongottl.query.pipeline.stage import check_positions
+
+if TYPE_CHECKING:
+    from mongottl.commands.reads import AggregateRequest, CountRequest, DistinctRequest, FindRequest
+
+
+class ViewQuery:
+    """A query of a view: the collection below, None if it is not there, and the stages from it to the result.
+
+    stages: those of the query alone, as written, for explain.
+    """
+
+    def __init__(
+        self, view: View, resolved: ResolvedView, collection: Collection | None, specs: list[StageSpec]
+    ) -> None:
+        self.view = view
+        self.resolved = resolved
+        self.collection = collection
+        self.specs = specs
+
+    def plan(self, op: OperationContext, hint: Value = MISSING, allow_disk_use: bool = True) -> AggregationPlan:
+        return plan_aggregation(op, self.collection, self.specs, hint, allow_disk_use)
+
+
+def query_view(
+    op: OperationContext, view: View, stages: list[Value], let: dict[str, Value], collation: bytes = EMPTY_DOCUMENT
+) -> ViewQuery:
+    """A pipeline on a view. let: the variables that its stages know; the view's own do not.
+
+    OptionNotSupportedOnView (167) for a collation that is not the view's; 40602 where a stage that must come first
+    comes behind those of the view.
+    """
+    if not is_empty(collation) and not _is_collation_of(view, collation):
+        raise CommandError(
+            ErrorCode.OptionNotSupportedOnView, f"Cannot override a view's default collation: {view.namespace}"
+        )
+    resolved = resolve_view(op.catalog, view)
+    context = ParseContext(op.now_ms, let, resolved.namespace)
+    specs = resolved.parse(op.now_ms) + parse_pipeline(stages, context)
+    check_positions(specs)
+    collection = op.catalog.lookup(resolved.database, resolved.collection)
+    return ViewQuery(view, resolved, collection, optimise(specs, context))
+
+
+def _is_collation_of(view: View, collation: bytes) -> bool:
+    if view.collation is None:
+        return fields(collation) == [("locale", "simple")]
+    return collation == view.collation
+
+
+def find_stages(request: "FindRequest") -> list[Value]:
+    """A find as a pipeline. InvalidPipelineOperator (168) for options that have no place in one."""
+    for option, given in (
+        ("min", request.min is not None),
+        ("max", request.max is not None),
+        ("returnKey", request.return_key),
+        ("showRecordId", request.show_record_id),
+        ("tailable", request.tailable),
+        ("awaitData", request.await_data),
+        ("oplogReplay", request.oplog_replay),
+        ("noCursorTimeout", request.no_cursor_timeout),
+        ("allowPartialResults", request.allow_partial_results),
+    ):
+        if given:
+            raise CommandError(ErrorCode.InvalidPipelineOperator, f"Option {option} not supported in aggregation.")
+    stages: list[Value] = []
+    if not is_empty(request.filter):
+        stages.append(encode({"$match": request.filter}))
+    if not is_empty(request.sort) and find_field_at(request.sort, 0, b"$natural")[0] == 0:
+        stages.append(encode({"$sort": request.sort}))
+    if request.skip:
+        stages.append(encode({"$skip": Int64(request.skip)}))
+    limit = request.limit
+    if request.single_batch and request.batch_size > 0:
+        limit = min(limit, request.batch_size) if limit else request.batch_size
+    if limit:
+        stages.append(encode({"$limit": Int64(limit)}))
+    if not is_empty(request.projection):
+        stages.append(encode({"$project": request.projection}))
+    return stages
+
+
+def find_on_view(op: OperationContext, view: View, request: "FindRequest") -> Steps[Reply]:
+    query, hint = plan_find(op, view, request)
+    plan = query.plan(op, hint, request.allow_disk_use)
+    cursor = _cursor(op, view, plan, request.allow_disk_use)
+    return (yield from first_reply(op, cursor, request.batch_size, keep=not request.single_batch))
+
+
+def plan_find(op: OperationContext, view: View, request: "FindRequest") -> tuple[ViewQuery, Value]:
+    """The query of a find, and its hint; a sort by `$natural` is one."""
+    from mongottl.commands.reads import context_of, natural_order
+
+    stages = find_stages(request)
+    let = context_of(op, view.name, request.let).let
+    hint = request.hint
+    natural = natural_order(request.sort)
+    if natural:
+        hint = encode({"$natural": natural})
+    return query_view(op, view, stages, let, request.collation), hint
+
+
+def is_about_itself(stages: list[Value]) -> bool:
+    """Whether a pipeline asks what the view is, by `$collStats`, and not what is in it: then it is not resolved."""
+    return bool(stages) and isinstance(stages[0], bytes) and first_field_name(stages[0]) == "$collStats"
+
+
+def aggregate_on_view(
+    op: OperationContext, view: View, request: "AggregateRequest", let: dict[str, Value], batch_size: int
+) -> Steps[Reply]:
+    query = query_view(op, view, request.pipeline, let, request.collation)
+    plan = query.plan(op, request.hint, request.allow_disk_use)
+    return (yield from first_reply(op, _cursor(op, view, plan, request.allow_disk_use), batch_size))
+
+
+def _cursor(op: OperationContext, view: View, plan: AggregationPlan, allow_disk_use: bool) -> ClientCursor:
+    return ClientCursor(view.namespace, plan.open(op, allow_disk_use), op.session_key, op.service.clock.monotonic_s())
+
+
+def count_stages(request: "CountRequest") -> list[Value]:
+    stages: list[Value] = []
+    if not is_empty(request.query):
+        stages.append(encode({"$match": request.query}))
+    if request.skip:
+        stages.append(encode({"$skip": Int64(request.skip)}))
+    if request.limit:
+        stages.append(encode({"$limit": Int64(abs(request.limit))}))
+    stages.append(encode({"$count": "count"}))
+    return stages
+
+
+def count_on_view(op: OperationContext, view: View, request: "CountRequest") -> Steps[Reply]:
+    query = query_view(op, view, count_stages(request), {}, request.collation)
+    n = 0
+    source = _open(op, query.plan(op, request.hint))
+    while (batch := source.next_batch()) is not None:
+        for document in batch:
+            counted = dict(fields(document))["count"]
+            n = counted if isinstance(counted, int) else 0
+        op.check_interrupt()
+        yield None
+    return {"n": n if n < 2**31 else Int64(n)}
+
+
+def distinct_stages(request: "DistinctRequest") -> list[Value]:
+    return [] if is_empty(request.query) else [encode({"$match": request.query})]
+
+
+def distinct_documents(op: OperationContext, view: View, request: "DistinctRequest") -> DocumentSource:
+    """The documents of a view whose values `distinct` gathers."""
+    query = query_view(op, view, distinct_stages(request), {}, request.collation)
+    return _open(op, query.plan(op, request.hint))
+
+
+def _open(op: OperationContext, plan: AggregationPlan) -> DocumentSource:
+    return plan.open_source(Pull(op, False, False), True)
