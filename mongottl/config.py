@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 VERSION: Final = "0.1.0"
+# What `buildInfo` and explain call the source's revision.
+GIT_VERSION: Final = f"mongottl-{VERSION}"
 
 DIALECTS: Final = ("mongodb", "cosmos")
 LOG_FORMATS: Final = ("text", "json")

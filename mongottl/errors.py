@@ -109,6 +109,7 @@ class ErrorCode(IntEnum):
     StaleClusterTime = 209
     CursorKilled = 237
     CollectionUUIDMismatch = 361
+    QueryRejectedBySettings = 411
     AmbiguousIndexKeyPattern = 181
     IndexBuildAborted = 276
     BackgroundOperationInProgressForNamespace = 12587

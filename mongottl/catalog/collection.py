@@ -3,6 +3,7 @@
 from mongottl.catalog.index import ID_INDEX_NAME, IndexDescriptor
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
+from mongottl.catalog.plan_memory import PlanMemory
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
@@ -82,6 +83,7 @@ class Collection:
         self.id_index: IndexEntry | None = None
         self.dropped = False
         self.generation: int = 0
+        self.plan_memory = PlanMemory()
 
     def set_indexes(self, indexes: list[IndexEntry]) -> None:
         """Takes a new list of indexes and everything that follows from it."""

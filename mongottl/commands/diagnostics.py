@@ -7,7 +7,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.build_info import is_compiled
 from mongottl.commands.registry import COMMANDS, STABLE_API, Reply, command
 from mongottl.commands.request import ANY, ONE, Field
-from mongottl.config import SETTINGS, VERSION
+from mongottl.config import GIT_VERSION, SETTINGS, VERSION
 from mongottl.document.types import Date, Decimal128, Int64, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -28,7 +28,7 @@ def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
     major, minor = (int(part) for part in announced.split("."))
     return {
         "version": f"{announced}.0",
-        "gitVersion": f"mongottl-{VERSION}",
+        "gitVersion": GIT_VERSION,
         "modules": [],
         "allocator": "system",
         "javascriptEngine": "none",

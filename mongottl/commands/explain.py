@@ -12,9 +12,18 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.commands import modify, reads, view_reads, writes
 from mongottl.commands.collation import check_collation
+from mongottl.commands.query_shape import (
+    aggregate_shape,
+    check_settings,
+    count_shape,
+    distinct_shape,
+    find_shape,
+    pipeline_shape,
+)
 from mongottl.commands.reads import context_of, natural_order
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
+from mongottl.config import GIT_VERSION
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name, is_empty
@@ -29,22 +38,13 @@ from mongottl.exec.explain import (
     projection_wrapper,
     update_wrapper,
 )
-from mongottl.exec.planner import is_usable, plan_query
-from mongottl.exec.shape import (
-    expression_shape,
-    filter_shape,
-    is_planned_stage,
-    order_shape,
-    plan_shape_hash,
-    planned_filter_shape,
-    projection_shape,
-    query_shape_hash,
-    stage_shape,
-)
+from mongottl.exec.plan_cache import QueryShape, plan_cache_key
+from mongottl.exec.planner import plan_query
+from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import StageSpec
 from mongottl.query.projection import parse_projection
-from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.query.sort import parse_sort
 
 if TYPE_CHECKING:
     from mongottl.commands.reads import AggregateRequest
@@ -66,51 +66,74 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
         )
     name = first_field_name(request.explained)
     spec = COMMANDS.get(name)
-    if spec is None or spec.name not in _EXPLAINERS:
+    if spec is None or (spec.name != "aggregate" and spec.name not in _QUERIES):
         if spec is None:
             raise CommandError(ErrorCode.CommandNotFound, f"Explain failed due to unknown command: {name}")
         raise CommandError(ErrorCode.IllegalOperation, f"Cannot explain cmd: {name}")
     inner = spec.request._make(spec.parser.parse(request.explained, [], GenericArguments()))
-    return (yield from _EXPLAINERS[spec.name](op, inner, request.verbosity, request.explained))
+    if spec.name == "aggregate":
+        return (yield from _explain_aggregate_command(op, inner, request.verbosity, request.explained))
+    if spec.name in _VIEW_QUERIES:
+        view = op.catalog.find(op.database, inner.collection)
+        if isinstance(view, View):
+            on_view, stages, hint = _VIEW_QUERIES[spec.name](op, view, inner)
+            return (yield from _explain_view_query(op, on_view, stages, hint, request.verbosity, request.explained))
+    query = _QUERIES[spec.name](op, inner)
+    return (yield from _explain(op, query, request.verbosity, request.explained))
 
 
-def _explain(
-    op: OperationContext,
-    name: str,
-    filter: bytes,
-    explained: bytes,
-    verbosity: str,
-    *,
-    wrappers: tuple[Wrapper, ...] = (),
-    let: bytes = EMPTY_DOCUMENT,
-    sort: bytes = EMPTY_DOCUMENT,
-    projection: bytes = EMPTY_DOCUMENT,
-    skip: int = 0,
-    limit: int = 0,
-    hint: Value = MISSING,
-    collation: bytes = EMPTY_DOCUMENT,
-    shape: str = "",
-) -> Steps[Reply]:
-    """shape: what `queryShapeHash` tells apart besides filter, sort and projection; empty for writes."""
-    check_collation(collation)
-    context = context_of(op, name, let)
-    match = parse_match(filter, context)
-    natural = natural_order(sort)
-    pattern = None if natural or is_empty(sort) else parse_sort(sort)
-    if not is_empty(projection):
-        parsed = parse_projection(projection, context, for_find=True)
-        wrappers = (projection_wrapper(parsed.is_simple, projection), *wrappers)
-    collection = op.catalog.lookup(op.database, name)
-    plan = plan_query(op, collection, match, sort=pattern, natural=natural, skip=skip, limit=limit, hint=hint)
-    namespace = f"{op.database}.{name}"
+class Explained(NamedTuple):
+    """The query of a command, as its planning depends on it.
+
+    wrappers: what lies around the plan. shape: the parts of `queryShapeHash`; None for writes. allowed: the indexes
+    that query settings allow.
+    """
+
+    collection: str
+    filter: bytes
+    let: bytes = EMPTY_DOCUMENT
+    sort: bytes = EMPTY_DOCUMENT
+    projection: bytes = EMPTY_DOCUMENT
+    skip: int = 0
+    limit: int = 0
+    hint: Value = MISSING
+    collation: bytes = EMPTY_DOCUMENT
+    wrappers: tuple[Wrapper, ...] = ()
+    shape: list[str] | None = None
+    allowed: list[Value] | None = None
+
+
+def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
+    check_collation(query.collation)
+    context = context_of(op, query.collection, query.let)
+    match = parse_match(query.filter, context)
+    natural = natural_order(query.sort)
+    pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort)
+    wrappers = query.wrappers
+    if not is_empty(query.projection):
+        parsed = parse_projection(query.projection, context, for_find=True)
+        wrappers = (projection_wrapper(parsed.is_simple, query.projection), *wrappers)
+    collection = op.catalog.lookup(op.database, query.collection)
+    shape = QueryShape(query.sort, query.projection, query.collation)
+    shape.allowed = query.allowed
+    plan = plan_query(
+        op,
+        collection,
+        match,
+        sort=pattern,
+        natural=natural,
+        skip=query.skip,
+        limit=query.limit,
+        hint=query.hint,
+        shape=shape,
+        remember=False,
+    )
+    namespace = f"{op.database}.{query.collection}"
     described = match.describe()
     reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
-    _add_plan_hashes(
-        reply, collection, [planned_filter_shape(described), order_shape(sort), projection_shape(projection)]
-    )
-    if shape:
-        parts = [namespace, shape, filter_shape(filter), order_shape(sort), order_shape(projection)]
-        reply["queryShapeHash"] = query_shape_hash(parts)
+    _add_plan_hashes(reply, collection, shape.parts(described))
+    if query.shape is not None:
+        reply["queryShapeHash"] = query_shape_hash(query.shape)
     return _with_server(op, reply)
 
 
@@ -118,11 +141,10 @@ def _add_plan_hashes(reply: dict[str, Value], collection: Collection | None, sha
     """Gives a reply's `queryPlanner` the hashes of the plan's shape, and of it together with the indexes there are."""
     planner = reply["queryPlanner"]
     assert isinstance(planner, dict)
-    names = [] if collection is None else [index.name for index in collection.indexes if is_usable(index)]
     hashes: dict[str, Value] = {
         "queryHash": plan_shape_hash(shape),
         "planCacheShapeHash": plan_shape_hash(shape),
-        "planCacheKey": plan_shape_hash([*shape, *names]),
+        "planCacheKey": plan_cache_key(shape, collection),
     }
     completed: dict[str, Value] = {}
     for name, value in planner.items():
@@ -153,80 +175,10 @@ def _with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Val
         "host": host,
         "port": int(port) if port.isdigit() else 0,
         "version": f"{op.service.config.announced_version()}.0",
-        "gitVersion": "mongottl",
+        "gitVersion": GIT_VERSION,
     }
     reply["serverParameters"] = _SERVER_PARAMETERS
     return reply
-
-
-def _explain_find(op: OperationContext, request: reads.FindRequest, verbosity: str, explained: bytes) -> Steps[Reply]:
-    view = op.catalog.find(op.database, request.collection)
-    if isinstance(view, View):
-        query, hint = view_reads.plan_find(op, view, request)
-        stages = view_reads.find_stages(request)
-        return (yield from _explain_view_query(op, query, stages, hint, verbosity, explained))
-    return (
-        yield from _explain(
-            op,
-            request.collection,
-            request.filter,
-            explained,
-            verbosity,
-            let=request.let,
-            sort=request.sort,
-            projection=request.projection,
-            skip=request.skip,
-            limit=request.limit,
-            hint=request.hint,
-            collation=request.collation,
-            shape="find",
-        )
-    )
-
-
-def _explain_count(op: OperationContext, request: reads.CountRequest, verbosity: str, explained: bytes) -> Steps[Reply]:
-    view = op.catalog.find(op.database, request.collection)
-    if isinstance(view, View):
-        stages = view_reads.count_stages(request)
-        query = view_reads.query_view(op, view, stages, {}, request.collation)
-        return (yield from _explain_view_query(op, query, stages, request.hint, verbosity, explained))
-    return (
-        yield from _explain(
-            op,
-            request.collection,
-            request.query,
-            explained,
-            verbosity,
-            skip=request.skip,
-            limit=abs(request.limit),
-            hint=request.hint,
-            collation=request.collation,
-            wrappers=(count_wrapper(),),
-            shape="count",
-        )
-    )
-
-
-def _explain_distinct(
-    op: OperationContext, request: reads.DistinctRequest, verbosity: str, explained: bytes
-) -> Steps[Reply]:
-    view = op.catalog.find(op.database, request.collection)
-    if isinstance(view, View):
-        stages = view_reads.distinct_stages(request)
-        query = view_reads.query_view(op, view, stages, {}, request.collation)
-        return (yield from _explain_view_query(op, query, stages, request.hint, verbosity, explained))
-    return (
-        yield from _explain(
-            op,
-            request.collection,
-            request.query,
-            explained,
-            verbosity,
-            hint=request.hint,
-            collation=request.collation,
-            shape=f"distinct:{request.key}",
-        )
-    )
 
 
 def _explain_aggregate_command(
@@ -264,8 +216,11 @@ def _explain_view_query(
     explained: Value,
 ) -> Steps[Reply]:
     plan = query.plan(op, hint)
+    parts = pipeline_shape(query.resolved.namespace, stages)
     return (
-        yield from _explain_pipeline(op, query.collection, plan, query.resolved.namespace, stages, verbosity, explained)
+        yield from _explain_pipeline(
+            op, query.collection, plan, query.resolved.namespace, QueryShape(), parts, verbosity, explained
+        )
     )
 
 
@@ -278,9 +233,22 @@ def explain_aggregate(
     explained: Value,
 ) -> Steps[Reply]:
     """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
-    plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use)
-    namespace = f"{op.database}.{reads.collection_of(op, request.collection)}"
-    return (yield from _explain_pipeline(op, collection, plan, namespace, request.pipeline, verbosity, explained))
+    name = reads.collection_of(op, request.collection)
+    shape = QueryShape(collation=request.collation)
+    shape.allowed = check_settings(op, "aggregate", request, name)
+    plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use, shape, remember=False)
+    return (
+        yield from _explain_pipeline(
+            op,
+            collection,
+            plan,
+            f"{op.database}.{name}",
+            shape,
+            aggregate_shape(op.database, request),
+            verbosity,
+            explained,
+        )
+    )
 
 
 def _explain_pipeline(
@@ -288,102 +256,146 @@ def _explain_pipeline(
     collection: Collection | None,
     plan: AggregationPlan,
     namespace: str,
-    pipeline: list[Value],
+    shape: QueryShape,
+    query_shape: list[str],
     verbosity: str,
     explained: Value,
 ) -> Steps[Reply]:
     described = plan.match.describe()
     stages: list[Value] = [spec.describe() for spec in plan.rest]
-    shape = [planned_filter_shape(described), _sort_shape(plan.plan.sort)]
+    parts = shape.parts(described)
     if stages and is_planned_stage(stages[0]):
-        shape.append(expression_shape(stages[0]))
+        parts.append(expression_shape(stages[0]))
     reply = yield from explain_plan(op, plan.plan, namespace, described, verbosity, explained)
-    _add_plan_hashes(reply, collection, shape)
+    _add_plan_hashes(reply, collection, parts)
     if stages:
         del reply["command"]
         reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *stages]}
-    written = [stage_shape(stage) for stage in pipeline if isinstance(stage, bytes)]
-    reply["queryShapeHash"] = query_shape_hash([namespace, "aggregate", *written])
+    reply["queryShapeHash"] = query_shape_hash(query_shape)
     reply["command"] = explained
     return _with_server(op, reply)
 
 
-def _sort_shape(sort: SortPattern | None) -> str:
-    return "" if sort is None else ",".join(f"{path}:{order}" for path, order in sort.describe().items())
+def _find_query(op: OperationContext, request: reads.FindRequest) -> Explained:
+    return Explained(
+        request.collection,
+        request.filter,
+        let=request.let,
+        sort=request.sort,
+        projection=request.projection,
+        skip=request.skip,
+        limit=request.limit,
+        hint=request.hint,
+        collation=request.collation,
+        shape=find_shape(op.database, request),
+        allowed=check_settings(op, "find", request, request.collection),
+    )
 
 
-def _explain_update(
-    op: OperationContext, request: writes.UpdateRequest, verbosity: str, explained: bytes
-) -> Steps[Reply]:
-    if len(request.updates) != 1:
-        raise CommandError(ErrorCode.InvalidLength, "explained write batches must be of size 1")
+def _count_query(op: OperationContext, request: reads.CountRequest) -> Explained:
+    return Explained(
+        request.collection,
+        request.query,
+        skip=request.skip,
+        limit=abs(request.limit),
+        hint=request.hint,
+        collation=request.collation,
+        wrappers=(count_wrapper(),),
+        shape=count_shape(op.database, request),
+    )
+
+
+def _distinct_query(op: OperationContext, request: reads.DistinctRequest) -> Explained:
+    return Explained(
+        request.collection,
+        request.query,
+        hint=request.hint,
+        collation=request.collation,
+        shape=distinct_shape(op.database, request),
+        allowed=check_settings(op, "distinct", request, request.collection),
+    )
+
+
+def _update_query(op: OperationContext, request: writes.UpdateRequest) -> Explained:
+    _check_single(request.updates)
     statement = writes.UpdateStatement._make(writes.UPDATE_STATEMENT.parse(request.updates[0], [], None))
-    return (
-        yield from _explain(
-            op,
-            request.collection,
-            statement.query,
-            explained,
-            verbosity,
-            let=request.let,
-            sort=statement.sort,
-            limit=0 if statement.multi else 1,
-            hint=statement.hint,
-            collation=statement.collation,
-            wrappers=(update_wrapper(statement.multi),),
-        )
+    return Explained(
+        request.collection,
+        statement.query,
+        let=request.let,
+        sort=statement.sort,
+        limit=0 if statement.multi else 1,
+        hint=statement.hint,
+        collation=statement.collation,
+        wrappers=(update_wrapper(statement.multi),),
     )
 
 
-def _explain_delete(
-    op: OperationContext, request: writes.DeleteRequest, verbosity: str, explained: bytes
-) -> Steps[Reply]:
-    if len(request.deletes) != 1:
-        raise CommandError(ErrorCode.InvalidLength, "explained write batches must be of size 1")
+def _delete_query(op: OperationContext, request: writes.DeleteRequest) -> Explained:
+    _check_single(request.deletes)
     statement = writes.DeleteStatement._make(writes.DELETE_STATEMENT.parse(request.deletes[0], [], None))
-    return (
-        yield from _explain(
-            op,
-            request.collection,
-            statement.query,
-            explained,
-            verbosity,
-            let=request.let,
-            limit=1 if statement.limit == 1 else 0,
-            hint=statement.hint,
-            collation=statement.collation,
-            wrappers=(delete_wrapper(statement.limit != 1),),
-        )
+    return Explained(
+        request.collection,
+        statement.query,
+        let=request.let,
+        limit=1 if statement.limit == 1 else 0,
+        hint=statement.hint,
+        collation=statement.collation,
+        wrappers=(delete_wrapper(statement.limit != 1),),
     )
 
 
-def _explain_find_and_modify(
-    op: OperationContext, request: modify.FindAndModifyRequest, verbosity: str, explained: bytes
-) -> Steps[Reply]:
-    return (
-        yield from _explain(
-            op,
-            request.collection,
-            request.query,
-            explained,
-            verbosity,
-            wrappers=(delete_wrapper(False) if request.remove else update_wrapper(False),),
-            let=request.let,
-            sort=request.sort,
-            projection=request.fields,
-            limit=1,
-            hint=request.hint,
-            collation=request.collation,
-        )
+def _check_single(statements: list[bytes]) -> None:
+    if len(statements) != 1:
+        raise CommandError(ErrorCode.InvalidLength, "explained write batches must be of size 1")
+
+
+def _find_and_modify_query(op: OperationContext, request: modify.FindAndModifyRequest) -> Explained:
+    return Explained(
+        request.collection,
+        request.query,
+        let=request.let,
+        sort=request.sort,
+        projection=request.fields,
+        limit=1,
+        hint=request.hint,
+        collation=request.collation,
+        wrappers=(delete_wrapper(False) if request.remove else update_wrapper(False),),
     )
 
 
-_EXPLAINERS: Final[dict[str, Callable[[OperationContext, Any, str, bytes], Steps[Reply]]]] = {
-    "find": _explain_find,
-    "count": _explain_count,
-    "distinct": _explain_distinct,
-    "aggregate": _explain_aggregate_command,
-    "update": _explain_update,
-    "delete": _explain_delete,
-    "findAndModify": _explain_find_and_modify,
+def _find_on_view(
+    op: OperationContext, view: View, request: reads.FindRequest
+) -> tuple[view_reads.ViewQuery, list[Value], Value]:
+    query, hint = view_reads.plan_find(op, view, request)
+    return query, view_reads.find_stages(request), hint
+
+
+def _count_on_view(
+    op: OperationContext, view: View, request: reads.CountRequest
+) -> tuple[view_reads.ViewQuery, list[Value], Value]:
+    stages = view_reads.count_stages(request)
+    return view_reads.query_view(op, view, stages, {}, request.collation), stages, request.hint
+
+
+def _distinct_on_view(
+    op: OperationContext, view: View, request: reads.DistinctRequest
+) -> tuple[view_reads.ViewQuery, list[Value], Value]:
+    stages = view_reads.distinct_stages(request)
+    return view_reads.query_view(op, view, stages, {}, request.collation), stages, request.hint
+
+
+# The same where the collection is a view: the query, its stages as written, and the hint.
+_VIEW_QUERIES: Final[
+    dict[str, Callable[[OperationContext, View, Any], tuple[view_reads.ViewQuery, list[Value], Value]]]
+] = {"find": _find_on_view, "count": _count_on_view, "distinct": _distinct_on_view}
+
+# The commands that are one query, and what of their requests it is; `aggregate` is explained as well.
+_QUERIES: Final[dict[str, Callable[[OperationContext, Any], Explained]]] = {
+    "find": _find_query,
+    "count": _count_query,
+    "distinct": _distinct_query,
+    "update": _update_query,
+    "delete": _delete_query,
+    "findAndModify": _find_and_modify_query,
 }

@@ -9,6 +9,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.collation import check_collation
+from mongottl.commands.query_shape import check_settings
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
@@ -46,6 +47,7 @@ from mongottl.exec.aggregation import plan_aggregation
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_documents
 from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.plan_cache import QueryShape
 from mongottl.exec.planner import plan_query
 from mongottl.exec.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.query.context import ParseContext
@@ -212,6 +214,8 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     if natural == 0 and not is_empty(request.sort):
         sort = parse_sort(request.sort)
     batch_size = request.batch_size
+    shape = QueryShape(request.sort, request.projection, request.collation)
+    shape.allowed = check_settings(op, "find", request, request.collection)
     plan = plan_query(
         op,
         collection,
@@ -222,6 +226,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         limit=request.limit,
         hint=request.hint,
         wanted=batch_size if batch_size > 0 else 0,
+        shape=shape,
     )
     pages = RecordPages(plan.open(), collection, projection, match, request.limit)
     cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
@@ -372,7 +377,9 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
         source = distinct_documents(op, collection, request)
     else:
         match = parse_match(request.query, context_of(op, request.collection))
-        stage = plan_query(op, collection, match, hint=request.hint).open()
+        shape = QueryShape(collation=request.collation)
+        shape.allowed = check_settings(op, "distinct", request, request.collection)
+        stage = plan_query(op, collection, match, hint=request.hint, shape=shape).open()
         source = PlanDocuments(stage, collection, Pull(op, False, False), False)
     return (yield from _collect_distinct(op, source, request.key))
 
@@ -435,7 +442,9 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         from mongottl.commands.explain import explain_aggregate
 
         return (yield from explain_aggregate(op, collection, specs, request, "queryPlanner", {"aggregate": name}))
-    plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use)
+    shape = QueryShape(collation=request.collation)
+    shape.allowed = check_settings(op, "aggregate", request, name)
+    plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use, shape)
     cursor = ClientCursor(
         f"{op.database}.{name}",
         plan.open(op, request.allow_disk_use),

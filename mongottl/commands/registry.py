@@ -112,14 +112,14 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     getShardMap getShardVersion getnonce godinsert grantPrivilegesToRole grantRolesToRole grantRolesToUser
     invalidateUserCache isdbgrid killAllSessions killAllSessionsByPattern killOp
     listSearchIndexes listShards lockInfo logApplicationMessage logRotate logout makeSnapshot mapReduce mergeChunks
-    moveChunk moveCollection movePrimary moveRange netstat planCacheClear planCacheClearFilters
-    planCacheListFilters planCacheSetFilter prepareTransaction profile reIndex refineCollectionShardKey removeShard
+    moveChunk moveCollection movePrimary moveRange netstat
+    prepareTransaction profile reIndex refineCollectionShardKey removeShard
     removeShardFromZone repairDatabase replSetAbortPrimaryCatchUp replSetFreeze replSetGetConfig replSetGetRBID
     replSetGetStatus replSetInitiate replSetMaintenance replSetReconfig replSetResizeOplog replSetStepDown
     replSetSyncFrom resetPlacementHistory reshardCollection revokePrivilegesFromRole revokeRolesFromRole
     revokeRolesFromUser rolesInfo rotateCertificates saslContinue saslStart setAllowMigrations
     setClusterParameter setDefaultRWConcern setFeatureCompatibilityVersion setIndexCommitQuorum
-    setQuerySettings removeQuerySettings setShardVersion setUserWriteBlockMode shardCollection shardConnPoolStats
+    setShardVersion setUserWriteBlockMode shardCollection shardConnPoolStats
     shardDrainingStatus shardingState shutdown sleep split splitChunk splitVector startRecordingTraffic
     stopRecordingTraffic testDeprecation top transitionFromDedicatedConfigServer transitionToDedicatedConfigServer
     unshardCollection untrackUnshardedCollection updateRole updateSearchIndex updateUser updateZoneKeyRange usersInfo

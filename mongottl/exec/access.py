@@ -20,6 +20,11 @@ class AccessPath(ABC):
         self.collection = collection
         self.sorted = direction
 
+    @property
+    def label(self) -> str:
+        """What this way is known by among those of one query."""
+        return "$natural"
+
     @abstractmethod
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         """A new scan. wanted: records that are needed soon, 0 for all. trial: does not count as a use of the index."""
@@ -81,6 +86,10 @@ class IndexPath(AccessPath):
                 self.residual = left[0] if len(left) == 1 else AndExpression(left)
         self.express = False
 
+    @property
+    def label(self) -> str:
+        return self.bounds.index.name
+
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         bounds = self.bounds
         forward = self.sorted >= 0
@@ -118,6 +127,10 @@ class OrPath(AccessPath):
     def __init__(self, collection: Collection, paths: list[AccessPath]) -> None:
         super().__init__(collection, 0)
         self.paths = paths
+
+    @property
+    def label(self) -> str:
+        return "OR"
 
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         return OrStage([path.open(wanted, trial) for path in self.paths])

@@ -10,6 +10,7 @@ from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
 from mongottl.exec.context import OperationContext
+from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.statistics import collection_size, describe_size, parse_scale
@@ -110,10 +111,20 @@ class OperationRun(RunContext):
         return found
 
     def plan_cache(self, namespace: str) -> list[bytes]:
-        # Plans are chosen anew for each query: none is remembered.
-        if self._find(namespace) is None:
+        collection = self._find(namespace)
+        if collection is None:
             raise CommandError(50933, f"{namespace} does not exist")
-        return []
+        host = self._op.service.config.advertise_host or self._op.client.local
+        return [describe_plan(plan, host) for plan in collection.plan_memory.plans_at(collection.generation)]
+
+    def query_settings(self, debug: bool) -> list[bytes]:
+        found: list[bytes] = []
+        for settings in self._op.service.query_settings.values():
+            entry = settings.entry()
+            if debug and settings.shape is not None:
+                entry["debugQueryShape"] = settings.shape
+            found.append(encode(entry))
+        return found
 
     def sessions(self) -> list[bytes]:
         found: list[bytes] = []
@@ -198,6 +209,8 @@ def plan_aggregation(
     specs: list[StageSpec],
     hint: Value = MISSING,
     allow_disk_use: bool = True,
+    shape: QueryShape = NO_SHAPE,
+    remember: bool = True,
 ) -> AggregationPlan:
     """Gives the leading `$match`, `$sort`, `$skip` and `$limit` to the planner."""
     match: MatchExpression = parse_match(EMPTY_DOCUMENT, ParseContext())
@@ -221,7 +234,18 @@ def plan_aggregation(
     run = OperationRun(Pull(op, True, False), allow_disk_use, [])
     for spec in specs:
         spec.check(run)
+    if sort is not None and shape is not NO_SHAPE:
+        shape.sort = encode(sort.describe())
     plan = plan_query(
-        op, collection, match, sort=sort, skip=skip, limit=limit, hint=hint, allow_disk_use=allow_disk_use
+        op,
+        collection,
+        match,
+        sort=sort,
+        skip=skip,
+        limit=limit,
+        hint=hint,
+        allow_disk_use=allow_disk_use,
+        shape=shape,
+        remember=remember,
     )
     return AggregationPlan(collection, plan, match, specs[taken:])

@@ -19,6 +19,7 @@ from mongottl.exec.cursors import CursorRegistry
 from mongottl.exec.failpoints import FailPoints
 from mongottl.exec.metrics import Metrics
 from mongottl.exec.object_ids import ObjectIdGenerator
+from mongottl.exec.query_settings import QuerySettings
 from mongottl.exec.sessions import SessionRegistry
 from mongottl.storage.interface import StorageEngine
 from mongottl.ttl.wheel import TimingWheel
@@ -68,6 +69,8 @@ class ServiceContext:
         self.fail_points = FailPoints()
         self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
         self.object_ids = ObjectIdGenerator()
+        # By queryShapeHash.
+        self.query_settings: dict[str, QuerySettings] = {}
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False
         # Numbers of collections for which the wheel does not know all that is waiting; see `exec.expiry`.

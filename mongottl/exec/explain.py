@@ -88,14 +88,14 @@ def explain_plan(
         raise CommandError(ErrorCode.BadValue, f"verbosity string must be one of {', '.join(VERBOSITIES)}")
     stage = plan.open()
     winning: dict[str, Value] = {"isCached": False}
-    winning.update(_planned(_wrapped(_shown(plan, stage, wrappers), wrappers)))
+    winning.update(_wrapped(_shown(plan, stage, wrappers), wrappers).planned())
     rejected: list[Value] = [_rejected(_wrapped(node, wrappers)) for node in plan.rejected]
     reply: dict[str, Value] = {
         "explainVersion": "1",
         "queryPlanner": {
             "namespace": namespace,
             "parsedQuery": filter_description,
-            "indexFilterSet": False,
+            "indexFilterSet": plan.confined,
             "optimizationTimeMillis": 0,
             "maxIndexedOrSolutionsReached": False,
             "maxIndexedAndSolutionsReached": False,
@@ -142,7 +142,7 @@ def _shown(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> 
 
 def _rejected(node: PlanNode) -> Value:
     described: dict[str, Value] = {"isCached": False}
-    described.update(_planned(node))
+    described.update(node.planned())
     return described
 
 
@@ -168,18 +168,6 @@ def _around(node: PlanNode, wrapper: Wrapper) -> PlanNode:
     for name in wrapper.counters:
         counters.extra[name] = taken
     return PlanNode(wrapper.stage, wrapper.details, [node], counters)
-
-
-def _planned(node: PlanNode) -> dict[str, Value]:
-    """A stage of `winningPlan`."""
-    described: dict[str, Value] = {"stage": node.stage}
-    described.update(node.details)
-    if len(node.inputs) == 1 and node.stage != "OR":
-        described["inputStage"] = _planned(node.inputs[0])
-    elif node.inputs:
-        inputs: list[Value] = [_planned(child) for child in node.inputs]
-        described["inputStages"] = inputs
-    return described
 
 
 def _executed(node: PlanNode) -> dict[str, Value]:

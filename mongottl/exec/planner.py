@@ -21,8 +21,10 @@ Of several indexes the choice is this, in order:
     the page is bounded; else what is in their ranges, counted up to a bound, or guessed from their shape. The cheapest
     is taken; between equals rule 2's order decides.
 
-The trial reads a fixed number of entries, so the choice depends on the stored data alone, and on no clock. Nothing is
-remembered between queries.
+The trial reads a fixed number of entries, so the choice depends on the stored data alone, and on no clock. Its winner
+is remembered for the query's shape, and the next such query tries it alone (`plan_cache`), until the indexes change.
+
+Index filters and query settings confine a query to some of the indexes; hints then count for nothing.
 """
 
 from typing import Final
@@ -37,6 +39,7 @@ from mongottl.exec.bounds import Filter, conjuncts_of
 from mongottl.exec.context import OperationContext
 from mongottl.exec.implication import implies
 from mongottl.exec.index_access import INDEX_ACCESS, access_of
+from mongottl.exec.plan_cache import NO_SHAPE, REPLAN_RATIO, QueryShape, confinement, is_allowed, new_plan
 from mongottl.exec.stages import EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
@@ -63,6 +66,7 @@ class QueryPlan:
     """How a query will be carried out. `open` may be called several times; each time it begins anew.
 
     path: the way into the collection, None for none (EOF). others: the ways that were considered and not taken.
+    confined: whether an index filter or query settings had a word.
     """
 
     def __init__(
@@ -76,9 +80,11 @@ class QueryPlan:
         limit: int,
         wanted: int,
         allow_disk_use: bool,
+        confined: bool = False,
     ) -> None:
         self.collection = collection
         self.match = match
+        self.confined = confined
         self.path = path
         self.others = others
         self.sort = sort
@@ -132,20 +138,25 @@ def plan_query(
     hint: Value = MISSING,
     wanted: int = 0,
     allow_disk_use: bool = True,
+    shape: QueryShape = NO_SHAPE,
+    remember: bool = True,
 ) -> QueryPlan:
     """The plan for a query. None as collection: there is none of that name, and the result is empty.
 
     natural: 1 or -1 for a sort or hint {$natural: ±1}. limit: 0 for none. hint: an index's name or key pattern, or
-    {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are.
+    {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are. shape: the rest of the
+    query, by which index filters and cached plans know it. remember: whether a plan that wins is kept in mind.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
     if sort is not None and sort.is_empty():
         sort = None
     path: AccessPath | None = None
     others: list[AccessPath] = []
+    allowed: list[Value] | None = None
     if collection is not None and not isinstance(match, AlwaysFalse):
         hinted: IndexEntry | None = None
-        if hint is not MISSING:
+        allowed = confinement(collection, shape, match)
+        if hint is not MISSING and allowed is None:
             natural_hint = natural_direction(hint)
             if natural_hint != 0:
                 natural = natural_hint
@@ -160,13 +171,14 @@ def plan_query(
         elif natural != 0 or (trivial and sort is None):
             path = CollectionPath(collection, None if trivial else match, natural >= 0)
         else:
-            path, others = _best_path(op, collection, match, sort, limit or wanted, skip)
+            choice = _Choice(op, collection, match, sort, limit or wanted, skip, allowed, shape, remember)
+            path, others = choice.best_path()
         if isinstance(path, IndexPath):
             if path.bounds.void:
                 path = None
             elif path.bounds.index.descriptor.is_id and hint is MISSING and skip == 0 and is_express(match):
                 path.express = True
-    return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, allow_disk_use)
+    return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, allow_disk_use, allowed is not None)
 
 
 def _bound_to_index(match: MatchExpression) -> MatchExpression | None:
@@ -257,49 +269,112 @@ def _hinted_path(
     return access_of(index).hinted(collection, index, match, Filter(conjuncts_of(match)), sort)
 
 
-def _best_path(
-    op: OperationContext,
-    collection: Collection,
-    match: MatchExpression,
-    sort: SortPattern | None,
-    page: int,
-    skip: int,
-) -> tuple[AccessPath, list[AccessPath]]:
-    filter = Filter(conjuncts_of(match))
-    candidates = _candidates(collection, match, filter, sort)
-    if not candidates:
-        by_or = _or_path(collection, filter, 0)
-        if by_or is not None:
-            return by_or, []
-        return CollectionPath(collection, None if is_trivial(match) else match, True), []
-    if len(candidates) == 1:
-        only = candidates[0]
-        if not only.bounds.bounded and sort is not None:
-            by_or = _or_path(collection, filter, 0)
+class _Choice:
+    """The choice among the ways into a collection for one query. page: records that the first page needs, 0 for all."""
+
+    def __init__(
+        self,
+        op: OperationContext,
+        collection: Collection,
+        match: MatchExpression,
+        sort: SortPattern | None,
+        page: int,
+        skip: int,
+        allowed: list[Value] | None,
+        shape: QueryShape,
+        remember: bool,
+    ) -> None:
+        self.op = op
+        self.collection = collection
+        self.match = match
+        self.sort = sort
+        self.page = page + skip if page else 0
+        self.allowed = allowed
+        self.shape = shape
+        self.remember = remember
+
+    def best_path(self) -> tuple[AccessPath, list[AccessPath]]:
+        """The best way, and the others that came into question."""
+        collection = self.collection
+        match = self.match
+        filter = Filter(conjuncts_of(match))
+        candidates = _candidates(collection, match, filter, self.sort, self.allowed)
+        if not candidates:
+            by_or = _or_path(collection, filter, 0, self.allowed)
             if by_or is not None:
-                return _cheapest(op, collection, [only, by_or], sort, page, skip)
-        return only, []
-    candidates.sort(key=_rank)
-    first = candidates[0]
-    if first.bounds.at_most_one or first.bounds.void:
-        return first, list(candidates[1:])
-    kept: list[AccessPath] = []
-    dominated: list[AccessPath] = []
-    for place in range(len(candidates)):
-        (dominated if _is_dominated(candidates, place) else kept).append(candidates[place])
-    if len(kept) == 1:
-        return kept[0], dominated
-    best, others = _cheapest(op, collection, kept, sort, page, skip)
-    return best, others + dominated
+                return by_or, []
+            return CollectionPath(collection, None if is_trivial(match) else match, True), []
+        if len(candidates) == 1:
+            only = candidates[0]
+            if not only.bounds.bounded and self.sort is not None:
+                by_or = _or_path(collection, filter, 0, self.allowed)
+                if by_or is not None:
+                    return self._contest([only, by_or], [])
+            return only, []
+        candidates.sort(key=_rank)
+        first = candidates[0]
+        if first.bounds.at_most_one or first.bounds.void:
+            return first, list(candidates[1:])
+        kept: list[AccessPath] = []
+        dominated: list[AccessPath] = []
+        for place in range(len(candidates)):
+            (dominated if _is_dominated(candidates, place) else kept).append(candidates[place])
+        return self._contest(kept, dominated)
+
+    def _contest(self, kept: list[AccessPath], dominated: list[AccessPath]) -> tuple[AccessPath, list[AccessPath]]:
+        """The best of several candidates, by memory or trial, and the others. dominated: those that cannot win."""
+        memory = self.collection.plan_memory
+        key = self.shape.quick_key(self.match)
+        known = memory.plan_of(key, self.collection.generation) if self.remember else None
+        total = self.collection.store.count()
+        tried = total > TRIAL_ENTRIES and len(kept) > 1
+        best: AccessPath | None = None
+        if not tried:
+            best = kept[0]
+            if known is not None and known.index == best.label:
+                known.active = True
+                return best, [*kept[1:], *dominated]
+            if not self.remember:
+                return best, [*kept[1:], *dominated]
+        elif known is not None and known.active:
+            for path in kept:
+                if path.label == known.index and self._cost(path, total)[0] <= REPLAN_RATIO * max(known.works, 1):
+                    return path, [other for other in kept if other is not path] + dominated
+        best_cost = (0.0, 0.0)
+        for path in kept if tried else kept[:1]:
+            cost = self._cost(path, total)
+            if best is None or not tried or cost < best_cost:
+                best = path
+                best_cost = cost
+        assert best is not None
+        others = [path for path in kept if path is not best] + dominated
+        if self.remember:
+            works = int(best_cost[0])
+            plan = new_plan(self.shape, self.match, self.collection, best, works, self.op.now_ms, len(others))
+            plan.filtered = self.allowed is not None
+            plan.active = known is not None and known.index == best.label and works <= known.works
+            memory.remember(key, plan)
+        return best, others
+
+    def _cost(self, path: AccessPath, total: int) -> tuple[float, float]:
+        """What a way costs; of two that cost the same, the one whose entries match more often has fewer of them."""
+        trial = _Trial(path)
+        trial.run(self.op)
+        blocking = self.sort is not None and path.sorted == 0
+        return trial.cost(total, blocking, self.page), -trial.matched / max(trial.examined, 1)
 
 
 def _candidates(
-    collection: Collection, match: MatchExpression, filter: Filter, sort: SortPattern | None
+    collection: Collection,
+    match: MatchExpression,
+    filter: Filter,
+    sort: SortPattern | None,
+    allowed: list[Value] | None,
 ) -> list[IndexPath]:
     """The indexes that the filter bounds, or that give the sort's order."""
     found: list[IndexPath] = []
     for index in collection.indexes:
-        if not is_usable(index):
+        if not is_usable(index) or not is_allowed(index, allowed):
             continue
         access = access_of(index)
         if not access.may_serve(index, filter, sort):
@@ -346,7 +421,7 @@ def _covers(better: IndexPath, other: IndexPath) -> bool:
     return better.bound_paths() >= other.bound_paths()
 
 
-def _or_path(collection: Collection, filter: Filter, depth: int) -> AccessPath | None:
+def _or_path(collection: Collection, filter: Filter, depth: int, allowed: list[Value] | None) -> AccessPath | None:
     """An OR over indexes for the first `$or` whose branches all have one. depth: of `$or` within `$or`."""
     if depth > MAX_OR_DEPTH:
         return None
@@ -358,9 +433,9 @@ def _or_path(collection: Collection, filter: Filter, depth: int) -> AccessPath |
         for branch in conjunct.children:
             part = AndExpression([*conjuncts_of(branch), *rest])
             branch_filter = Filter(part.children)
-            candidates = _candidates(collection, part, branch_filter, None)
+            candidates = _candidates(collection, part, branch_filter, None, allowed)
             if not candidates:
-                nested = _or_path(collection, branch_filter, depth + 1)
+                nested = _or_path(collection, branch_filter, depth + 1, allowed)
                 if nested is None:
                     break
                 paths.append(nested)
@@ -405,33 +480,6 @@ class _Trial:
         if counted < COUNTED_ENTRIES:
             return float(counted)
         return max(float(COUNTED_ENTRIES), total * self.path.share(EQUALITY_SHARE, RANGE_SHARE))
-
-
-def _cheapest(
-    op: OperationContext,
-    collection: Collection,
-    paths: list[AccessPath],
-    sort: SortPattern | None,
-    page: int,
-    skip: int,
-) -> tuple[AccessPath, list[AccessPath]]:
-    """The best of several candidates by trial, and the others."""
-    total = collection.store.count()
-    if total <= TRIAL_ENTRIES:
-        return paths[0], paths[1:]
-    best: AccessPath | None = None
-    best_cost = (0.0, 0.0)
-    for path in paths:
-        trial = _Trial(path)
-        trial.run(op)
-        blocking = sort is not None and path.sorted == 0
-        # Of two that cost the same, the one whose entries match more often has fewer of them.
-        cost = (trial.cost(total, blocking, page + skip if page else 0), -trial.matched / max(trial.examined, 1))
-        if best is None or cost < best_cost:
-            best = path
-            best_cost = cost
-    assert best is not None
-    return best, [path for path in paths if path is not best]
 
 
 def is_express(match: MatchExpression) -> bool:

@@ -57,6 +57,17 @@ class PlanNode:
         self.inputs = inputs
         self.counters = StageCounters() if counters is None else counters
 
+    def planned(self) -> dict[str, Value]:
+        """The stage as part of a `winningPlan`."""
+        described: dict[str, Value] = {"stage": self.stage}
+        described.update(self.details)
+        if len(self.inputs) == 1 and self.stage != "OR":
+            described["inputStage"] = self.inputs[0].planned()
+        elif self.inputs:
+            inputs: list[Value] = [child.planned() for child in self.inputs]
+            described["inputStages"] = inputs
+        return described
+
 
 class StageCounters:
     """What a stage has done so far. extra: the counters of its kind, in mongod's names (docsExamined)."""

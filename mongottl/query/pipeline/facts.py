@@ -1,4 +1,7 @@
-"""`$indexStats $planCacheStats $listSessions $listLocalSessions`: what the server knows, in place of documents."""
+"""What the server knows, in place of documents.
+
+`$indexStats $planCacheStats $querySettings $listSessions $listLocalSessions`
+"""
 
 from typing import Final
 
@@ -30,6 +33,8 @@ class FactsSpec(StageSpec):
             return ListSource(run.index_statistics(self.namespace))
         if self.name == "$planCacheStats":
             return ListSource(run.plan_cache(self.namespace))
+        if self.name == "$querySettings":
+            return ListSource(run.query_settings(dict(fields(self.argument)).get("showDebugQueryShape") is True))
         return ListSource(run.sessions())
 
     def describe(self) -> Value:
@@ -66,6 +71,26 @@ def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec
     if every:
         raise CommandError(4503200, "$planCacheStats: allHosts is for sharded clusters")
     return [FactsSpec("$planCacheStats", ctx.namespace, argument)]
+
+
+@stage("$querySettings")
+def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{showDebugQueryShape: bool}`. 7746800 for no document, InvalidNamespace (73) for a collection."""
+    if not isinstance(argument, bytes):
+        raise CommandError(7746800, "$querySettings value must be an object. Found: " + type_of(argument))
+    for name, value in fields(argument):
+        if name != "showDebugQueryShape":
+            raise CommandError(40415, f"BSON field '$querySettings.{name}' is an unknown field.")
+        if not isinstance(value, bool):
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"BSON field '$querySettings.{name}' is the wrong type '{type_of(value)}', expected type 'bool'",
+            )
+    if not ctx.namespace.endswith(".$cmd.aggregate"):
+        raise CommandError(
+            ErrorCode.InvalidNamespace, "$querySettings must be run against the database with {aggregate: 1}"
+        )
+    return [FactsSpec("$querySettings", ctx.namespace, argument)]
 
 
 def _check_session_options(name: str, argument: Value) -> bytes:

@@ -136,6 +136,10 @@ class RunContext:
         """The plans that are remembered. 50933 without collection."""
         raise NotImplementedError
 
+    def query_settings(self, debug: bool) -> list[bytes]:
+        """What is laid down for query shapes. debug: with the shapes themselves."""
+        raise NotImplementedError
+
     def sessions(self) -> list[bytes]:
         """`{_id: <lsid>, lastUse}` of each logical session."""
         raise NotImplementedError

@@ -112,7 +112,6 @@ for _name, _reason in (
     ("$listMqlEntities", "it is an internal stage"),
     ("$listSampledQueries", "there is no sharding"),
     ("$listSearchIndexes", "Atlas Search is not available"),
-    ("$querySettings", "it is not there yet"),
     ("$queryStats", "it is not there yet"),
     ("$rankFusion", "Atlas Search is not available"),
     ("$scoreFusion", "Atlas Search is not available"),

@@ -1,0 +1,185 @@
+"""planCacheSetFilter, planCacheListFilters, planCacheClearFilters, planCacheClear.
+
+All name a query shape by `query`, `sort`, `projection` and `collation`; a field that is none of theirs is passed over.
+Source: MongoDB's command reference, "Query Plan Cache Commands".
+"""
+
+from typing import Annotated, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.plan_memory import IndexFilter
+from mongottl.commands.collation import check_collation
+from mongottl.commands.reads import context_of
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, COLLECTION, Field
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.exec.plan_cache import QueryShape
+from mongottl.query.match import parse_match
+from mongottl.query.projection import parse_projection
+from mongottl.query.sort import parse_sort
+
+
+class _Shape(NamedTuple):
+    """A query shape as a command gives it: raw documents, and the text by which filters and plans are found."""
+
+    query: bytes
+    sort: bytes
+    projection: bytes
+    collation: bytes
+    text: str
+
+
+class PlanCacheSetFilterRequest(NamedTuple):
+    collection: Annotated[str, Field("planCacheSetFilter", COLLECTION)]
+    query: Annotated[Value, Field("query", ANY)] = MISSING
+    sort: Annotated[Value, Field("sort", ANY)] = MISSING
+    projection: Annotated[Value, Field("projection", ANY)] = MISSING
+    collation: Annotated[Value, Field("collation", ANY)] = MISSING
+    indexes: Annotated[Value, Field("indexes", ANY)] = MISSING
+
+
+class PlanCacheListFiltersRequest(NamedTuple):
+    collection: Annotated[str, Field("planCacheListFilters", COLLECTION)]
+
+
+class PlanCacheClearFiltersRequest(NamedTuple):
+    collection: Annotated[str, Field("planCacheClearFilters", COLLECTION)]
+    query: Annotated[Value, Field("query", ANY)] = MISSING
+    sort: Annotated[Value, Field("sort", ANY)] = MISSING
+    projection: Annotated[Value, Field("projection", ANY)] = MISSING
+    collation: Annotated[Value, Field("collation", ANY)] = MISSING
+
+
+class PlanCacheClearRequest(NamedTuple):
+    collection: Annotated[str, Field("planCacheClear", COLLECTION)]
+    query: Annotated[Value, Field("query", ANY)] = MISSING
+    sort: Annotated[Value, Field("sort", ANY)] = MISSING
+    projection: Annotated[Value, Field("projection", ANY)] = MISSING
+    collation: Annotated[Value, Field("collation", ANY)] = MISSING
+
+
+@command("planCacheSetFilter", PlanCacheSetFilterRequest, help="Confines a query shape to some indexes.", strict=False)
+def plan_cache_set_filter(op: OperationContext, request: PlanCacheSetFilterRequest) -> Reply:
+    """BadValue (2) without collection, and for fields that are missing or of a wrong type."""
+    collection = _collection(op, request.collection)
+    if collection is None:
+        raise CommandError(ErrorCode.BadValue, "no such collection")
+    indexes = request.indexes
+    if indexes is MISSING:
+        raise CommandError(ErrorCode.BadValue, "required field indexes missing")
+    if not isinstance(indexes, list):
+        raise CommandError(ErrorCode.BadValue, "required field indexes must be an array")
+    if not indexes:
+        raise CommandError(ErrorCode.BadValue, "required field indexes must contain at least one index")
+    for index in indexes:
+        if not isinstance(index, (bytes, str)) or (isinstance(index, bytes) and is_empty(index)) or index == "":
+            raise CommandError(ErrorCode.BadValue, "each item in indexes must be an object or string, and not be empty")
+    shape = _shape(op, request.collection, request.query, request.sort, request.projection, request.collation)
+    memory = collection.plan_memory
+    memory.filters[shape.text] = IndexFilter(shape.query, shape.sort, shape.projection, shape.collation, indexes)
+    memory.forget_plans(shape.text)
+    return {}
+
+
+@command("planCacheListFilters", PlanCacheListFiltersRequest, help="Lists a collection's index filters.", strict=False)
+def plan_cache_list_filters(op: OperationContext, request: PlanCacheListFiltersRequest) -> Reply:
+    collection = _collection(op, request.collection)
+    filters: list[Value] = []
+    for known in [] if collection is None else collection.plan_memory.filters.values():
+        described: dict[str, Value] = {"query": known.query, "sort": known.sort, "projection": known.projection}
+        if not is_empty(known.collation):
+            described["collation"] = known.collation
+        described["indexes"] = known.indexes
+        filters.append(described)
+    return {"filters": filters}
+
+
+@command(
+    "planCacheClearFilters",
+    PlanCacheClearFiltersRequest,
+    help="Removes the index filter of a query shape, or all of a collection.",
+    strict=False,
+)
+def plan_cache_clear_filters(op: OperationContext, request: PlanCacheClearFiltersRequest) -> Reply:
+    """Succeeds where there is nothing to remove. BadValue (2) for a malformed shape of an existing collection."""
+    collection = _collection(op, request.collection)
+    if collection is None:
+        return {}
+    memory = collection.plan_memory
+    shape = _optional_shape(op, request.collection, request.query, request.sort, request.projection, request.collation)
+    if shape is None:
+        memory.filters = {}
+        memory.forget_plans(None)
+    else:
+        memory.filters.pop(shape.text, None)
+        memory.forget_plans(shape.text)
+    return {}
+
+
+@command(
+    "planCacheClear",
+    PlanCacheClearRequest,
+    help="Forgets the plans of a query shape, or of a collection.",
+    strict=False,
+)
+def plan_cache_clear(op: OperationContext, request: PlanCacheClearRequest) -> Reply:
+    """Succeeds where there is nothing to forget. BadValue (2) for a malformed shape of an existing collection."""
+    collection = _collection(op, request.collection)
+    if collection is None:
+        return {}
+    shape = _optional_shape(op, request.collection, request.query, request.sort, request.projection, request.collation)
+    collection.plan_memory.forget_plans(None if shape is None else shape.text)
+    return {}
+
+
+def _collection(op: OperationContext, name: str) -> Collection | None:
+    check_database_name(op.database)
+    check_collection_name(op.database, name)
+    return op.catalog.lookup(op.database, name)
+
+
+def _optional_shape(
+    op: OperationContext, name: str, query: Value, sort: Value, projection: Value, collation: Value
+) -> _Shape | None:
+    if query is not MISSING:
+        return _shape(op, name, query, sort, projection, collation)
+    for given in (sort, projection, collation):
+        if given is not MISSING:
+            raise CommandError(ErrorCode.BadValue, "sort, projection, or collation provided without query")
+    return None
+
+
+def _shape(op: OperationContext, name: str, query: Value, sort: Value, projection: Value, collation: Value) -> _Shape:
+    if query is MISSING:
+        raise CommandError(ErrorCode.BadValue, "required field query missing")
+    filter = _document("query", query)
+    order = _document("sort", sort)
+    fields_taken = _document("projection", projection)
+    if isinstance(collation, list) or (isinstance(collation, bytes) and is_empty(collation)):
+        raise CommandError(ErrorCode.BadValue, "optional field collation must be an object that is not empty")
+    rules = _document("collation", collation)
+    check_collation(rules)
+    context = context_of(op, name)
+    match = parse_match(filter, context)
+    if not is_empty(order):
+        parse_sort(order)
+    if not is_empty(fields_taken):
+        parse_projection(fields_taken, context, for_find=True)
+    text = QueryShape(order, fields_taken, rules).text(match.describe())
+    return _Shape(filter, order, fields_taken, rules, text)
+
+
+def _document(field: str, value: Value) -> bytes:
+    """An array counts as the document of its elements, as in mongod's BSON."""
+    if value is MISSING:
+        return EMPTY_DOCUMENT
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, list):
+        return encode({str(place): item for place, item in enumerate(value)})
+    raise CommandError(ErrorCode.BadValue, f"field {field} must be an object")

@@ -1,0 +1,192 @@
+"""setQuerySettings, removeQuerySettings: what is laid down for all queries of one shape.
+
+    {setQuerySettings: {find: "c", filter: {a: 1}, $db: "d"}, settings: {indexHints: […], reject: true, …}}
+    {setQuerySettings: "<queryShapeHash>", settings: …}
+
+Source: MongoDB's command reference, "setQuerySettings" and "removeQuerySettings".
+"""
+
+from typing import Annotated, Any, Final, NamedTuple
+
+from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
+from mongottl.commands import reads
+from mongottl.commands.query_shape import QUERY_SHAPES
+from mongottl.commands.registry import COMMANDS, Reply, command
+from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field, GenericArguments
+from mongottl.document.types import Value, type_code_of, type_name
+from mongottl.document.walk import fields, first_field_name, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.exec.query_settings import IndexHints, QuerySettings
+from mongottl.exec.shape import query_shape_hash
+from mongottl.query.match import simple_id_filter
+
+UNKNOWN_QUERY: Final = 7746402
+ONLY_DEFAULTS: Final = 7746604
+BY_ID_ALONE: Final = 7746606
+INTERNAL_DATABASE: Final = 8584900
+NO_DATABASE: Final = 8727500
+NO_COLLECTION: Final = 8727501
+EMPTY_SETTINGS: Final = 8727502
+_FRAMEWORKS: Final = ("classic", "sbe")
+_HASH_DIGITS: Final = 64
+
+
+class SetQuerySettingsRequest(NamedTuple):
+    query: Annotated[Value, Field("setQuerySettings", ONE)]
+    settings: Annotated[bytes, Field("settings", DOCUMENT_FIELD)]
+
+
+class RemoveQuerySettingsRequest(NamedTuple):
+    query: Annotated[Value, Field("removeQuerySettings", ONE)]
+
+
+@command("setQuerySettings", SetQuerySettingsRequest, help="Lays down settings for a query shape.", admin_only=True)
+def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -> Reply:
+    """What is given is added to what was laid down for the shape before; the reply shows the outcome.
+
+    7746402 for a query that is no find, distinct or aggregate, 7746606 for one by `_id` alone, 8584900 on an internal
+    database, 8727502 for empty settings, 7746604 where all would be as without settings.
+    """
+    parts, shape_hash, query = _target(request.query, "setQuerySettings")
+    if is_empty(request.settings):
+        raise CommandError(EMPTY_SETTINGS, "settings field in setQuerySettings command cannot be empty")
+    known = op.service.query_settings.get(shape_hash)
+    settings = QuerySettings(shape_hash, known.query if query is None and known is not None else query)
+    if parts:
+        database, _, collection = parts[0].partition(".")
+        settings.shape = {"cmdNs": {"db": database, "coll": collection}, "shape": parts[1:]}
+    if known is not None:
+        settings.shape = settings.shape or known.shape
+        settings.hints = known.hints
+        settings.framework = known.framework
+        settings.reject = known.reject
+        settings.comment = known.comment
+    _take(settings, request.settings)
+    if settings.is_default():
+        raise CommandError(ONLY_DEFAULTS, "the resulting settings cannot be empty or contain only default values")
+    op.service.query_settings[shape_hash] = settings
+    return settings.entry()
+
+
+@command(
+    "removeQuerySettings", RemoveQuerySettingsRequest, help="Removes the settings of a query shape.", admin_only=True
+)
+def remove_query_settings(op: OperationContext, request: RemoveQuerySettingsRequest) -> Reply:
+    """Succeeds where there are none."""
+    _, shape_hash, _ = _target(request.query, "removeQuerySettings")
+    op.service.query_settings.pop(shape_hash, None)
+    return {}
+
+
+def _target(given: Value, name: str) -> tuple[list[str], str, bytes | None]:
+    """The shape, its hash, and the query that stands for it, if one was given; else the hash alone."""
+    if isinstance(given, str):
+        if len(given) != _HASH_DIGITS or any(digit not in "0123456789ABCDEFabcdef" for digit in given):
+            raise CommandError(ErrorCode.BadValue, f"'{given}' is no query shape hash of {_HASH_DIGITS} digits")
+        return [], given.upper(), None
+    if not isinstance(given, bytes):
+        raise _wrong_type(f"{name}.{name}", given, "[string, object]")
+    query = first_field_name(given)
+    if query not in QUERY_SHAPES:
+        raise CommandError(UNKNOWN_QUERY, f"{name} does not support the query: '{query}'")
+    spec = COMMANDS[query]
+    generic = GenericArguments()
+    request: Any = spec.request._make(spec.parser.parse(given, [], generic))
+    if not generic.database:
+        raise CommandError(40414, f"BSON field '{name}.$db' is missing but a required field")
+    check_database_name(generic.database)
+    if generic.database in SYSTEM_DATABASES:
+        raise CommandError(
+            INTERNAL_DATABASE, f"Can't set query settings for queries on the internal database '{generic.database}'"
+        )
+    if isinstance(request, reads.FindRequest) and reads.is_point_lookup(request):
+        type_code, _ = simple_id_filter(request.filter)
+        if type_code != 0:
+            raise CommandError(BY_ID_ALONE, "Can't set query settings for queries by '_id' alone")
+    parts = QUERY_SHAPES[query](generic.database, request)
+    return parts, query_shape_hash(parts), given
+
+
+def _take(settings: QuerySettings, given: bytes) -> None:
+    """Takes over the settings that are given. 40415 for an unknown one, TypeMismatch (14) for a wrong type."""
+    for name, value in fields(given):
+        if name == "indexHints":
+            settings.hints = _hints(value)
+        elif name == "queryFramework":
+            if not isinstance(value, str):
+                raise _wrong_type("settings.queryFramework", value, "string")
+            if value not in _FRAMEWORKS:
+                raise CommandError(
+                    ErrorCode.BadValue,
+                    f"Enumeration value '{value}' for field 'settings.queryFramework' is not a valid value.",
+                )
+            settings.framework = value
+        elif name == "reject":
+            if not isinstance(value, bool):
+                raise _wrong_type("settings.reject", value, "bool")
+            settings.reject = value
+        elif name == "comment":
+            settings.comment = (value,)
+        else:
+            raise CommandError(40415, f"BSON field 'settings.{name}' is an unknown field.")
+
+
+def _hints(value: Value) -> list[IndexHints]:
+    """One document, or several. Those that allow no index at all say nothing."""
+    if not isinstance(value, (bytes, list)):
+        raise _wrong_type("settings.indexHints", value, "[array, object]")
+    found: list[IndexHints] = []
+    for hint in value if isinstance(value, list) else [value]:
+        if not isinstance(hint, bytes):
+            raise _wrong_type("settings.indexHints", hint, "object")
+        hints = _hint(hint)
+        if hints.allowed:
+            found.append(hints)
+    return found
+
+
+def _hint(hint: bytes) -> IndexHints:
+    database = collection = ""
+    allowed: list[Value] | None = None
+    named = False
+    for name, value in fields(hint):
+        if name == "ns":
+            if not isinstance(value, bytes):
+                raise _wrong_type("indexHints.ns", value, "object")
+            named = True
+            for part, text in fields(value):
+                if part not in ("db", "coll"):
+                    raise CommandError(40415, f"BSON field 'indexHints.ns.{part}' is an unknown field.")
+                if not isinstance(text, str):
+                    raise _wrong_type(f"indexHints.ns.{part}", text, "string")
+                if part == "db":
+                    database = text
+                else:
+                    collection = text
+        elif name == "allowedIndexes":
+            if not isinstance(value, list):
+                raise _wrong_type("indexHints.allowedIndexes", value, "array")
+            for index in value:
+                if not isinstance(index, (str, bytes)):
+                    raise _wrong_type("indexHints.allowedIndexes", index, "[string, object]")
+            allowed = value
+        else:
+            raise CommandError(40415, f"BSON field 'indexHints.{name}' is an unknown field.")
+    if not named:
+        raise CommandError(40414, "BSON field 'indexHints.ns' is missing but a required field")
+    if allowed is None:
+        raise CommandError(40414, "BSON field 'indexHints.allowedIndexes' is missing but a required field")
+    if not database:
+        raise CommandError(NO_DATABASE, "'db' is a required field of the 'ns' of index hints")
+    if not collection:
+        raise CommandError(NO_COLLECTION, "'coll' is a required field of the 'ns' of index hints")
+    return IndexHints(database, collection, allowed)
+
+
+def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
+    form = "types" if expected.startswith("[") else "type"
+    return CommandError(
+        ErrorCode.TypeMismatch,
+        f"BSON field '{name}' is the wrong type '{type_name(type_code_of(value))}', expected {form} '{expected}'",
+    )

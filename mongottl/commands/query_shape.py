@@ -1,0 +1,96 @@
+"""The shapes of requests: of find, distinct, aggregate and count, as lists of parts.
+
+`exec.shape.query_shape_hash` makes of them the `queryShapeHash` that explain shows and query settings go by.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.exec.shape import expression_shape, filter_shape, order_shape, query_shape_hash, stage_shape
+
+if TYPE_CHECKING:
+    from mongottl.commands.reads import AggregateRequest, CountRequest, DistinctRequest, FindRequest
+
+# The collection of an aggregation over none.
+NO_COLLECTION: Final = "$cmd.aggregate"
+
+
+def find_shape(database: str, request: "FindRequest") -> list[str]:
+    parts = [
+        f"{database}.{request.collection}",
+        "find",
+        filter_shape(request.filter),
+        order_shape(request.sort),
+        order_shape(request.projection),
+    ]
+    for name, given in (
+        ("skip", request.skip),
+        ("limit", request.limit),
+        ("singleBatch", request.single_batch),
+        ("returnKey", request.return_key),
+        ("showRecordId", request.show_record_id),
+        ("tailable", request.tailable),
+        ("awaitData", request.await_data),
+    ):
+        if given:
+            parts.append(name)
+    return [*parts, *_options(request.hint, request.let, request.collation)]
+
+
+def count_shape(database: str, request: "CountRequest") -> list[str]:
+    parts = [f"{database}.{request.collection}", "count", filter_shape(request.query)]
+    if request.skip:
+        parts.append("skip")
+    if request.limit:
+        parts.append("limit")
+    return [*parts, *_options(request.hint, b"", request.collation)]
+
+
+def distinct_shape(database: str, request: "DistinctRequest") -> list[str]:
+    parts = [f"{database}.{request.collection}", f"distinct:{request.key}", filter_shape(request.query)]
+    return [*parts, *_options(request.hint, b"", request.collation)]
+
+
+def aggregate_shape(database: str, request: "AggregateRequest") -> list[str]:
+    name = request.collection if isinstance(request.collection, str) else NO_COLLECTION
+    options = _options(request.hint, request.let, request.collation)
+    return [*pipeline_shape(f"{database}.{name}", request.pipeline), *options]
+
+
+def pipeline_shape(namespace: str, pipeline: list[Value]) -> list[str]:
+    return [namespace, "aggregate", *[stage_shape(stage) for stage in pipeline if isinstance(stage, bytes)]]
+
+
+def _options(hint: Value, let: bytes, collation: bytes) -> list[str]:
+    parts: list[str] = []
+    if hint is not MISSING:
+        parts.append(f"hint:{order_shape(hint) if isinstance(hint, bytes) else hint}")
+    if let and not is_empty(let):
+        parts.append(f"let:{expression_shape(let)}")
+    if not is_empty(collation):
+        parts.append(f"collation:{collation.hex()}")
+    return parts
+
+
+# The queries that settings can be laid down for.
+QUERY_SHAPES: Final[dict[str, Callable[[str, Any], list[str]]]] = {
+    "find": find_shape,
+    "distinct": distinct_shape,
+    "aggregate": aggregate_shape,
+}
+
+
+def check_settings(op: OperationContext, command: str, request: Any, collection: str) -> list[Value] | None:
+    """The indexes that query settings allow this query, None for no word. QueryRejectedBySettings (411)."""
+    if not op.service.query_settings:
+        return None
+    settings = op.service.query_settings.get(query_shape_hash(QUERY_SHAPES[command](op.database, request)))
+    if settings is None:
+        return None
+    if settings.reject:
+        raise CommandError(ErrorCode.QueryRejectedBySettings, "Query rejected by admin query settings")
+    return settings.allowed_indexes(op.database, collection)

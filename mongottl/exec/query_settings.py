@@ -1,0 +1,71 @@
+"""Query settings: what an administrator has laid down for a query shape, by `queryShapeHash`.
+
+    settings = op.service.query_settings.get(hash)     None, mostly
+    settings.reject                                    the query is not to be run: QueryRejectedBySettings (411)
+    settings.allowed_indexes("db", "coll")             names and key patterns, or None for no word
+
+Kept in memory: a restart forgets them.
+"""
+
+from mongottl.document.types import Value
+
+
+class IndexHints:
+    """The indexes that queries of the shape may use in one collection: names, raw key patterns, "$natural"."""
+
+    def __init__(self, database: str, collection: str, allowed: list[Value]) -> None:
+        self.database = database
+        self.collection = collection
+        self.allowed = allowed
+
+
+class QuerySettings:
+    """The settings of one query shape.
+
+    query: the raw query that stood for the shape, or None where only its hash was given; shape: its shape for people
+    who debug, None likewise. framework: kept and shown; there is one engine here. comment: None for none, or a
+    one-element tuple.
+    """
+
+    def __init__(self, shape_hash: str, query: bytes | None) -> None:
+        self.shape_hash = shape_hash
+        self.query = query
+        self.shape: Value = None
+        self.hints: list[IndexHints] = []
+        self.framework: str | None = None
+        self.reject: bool | None = None
+        self.comment: tuple[Value] | None = None
+
+    def is_default(self) -> bool:
+        return not self.hints and self.framework is None and not self.reject
+
+    def allowed_indexes(self, database: str, collection: str) -> list[Value] | None:
+        for hints in self.hints:
+            if hints.database == database and hints.collection == collection:
+                return hints.allowed
+        return None
+
+    def describe(self) -> dict[str, Value]:
+        """The settings as commands give and show them."""
+        described: dict[str, Value] = {}
+        if self.hints:
+            shown: list[Value] = [
+                {"ns": {"db": hints.database, "coll": hints.collection}, "allowedIndexes": hints.allowed}
+                for hints in self.hints
+            ]
+            described["indexHints"] = shown
+        if self.framework is not None:
+            described["queryFramework"] = self.framework
+        if self.reject is not None:
+            described["reject"] = self.reject
+        if self.comment is not None:
+            described["comment"] = self.comment[0]
+        return described
+
+    def entry(self) -> dict[str, Value]:
+        """The settings with what they are for, as `$querySettings` gives them."""
+        described: dict[str, Value] = {"queryShapeHash": self.shape_hash}
+        if self.query is not None:
+            described["representativeQuery"] = self.query
+        described["settings"] = self.describe()
+        return described
