@@ -14,6 +14,7 @@ A stage is added where its family lives, by `@stage`, an accumulator by `@accumu
 from mongottl.query.pipeline import (  # registers the stages
     basic,
     bucket,
+    covariance,
     densify,
     documents,
     facet,
@@ -46,6 +47,7 @@ __all__ = [
     "StageSpec",
     "basic",
     "bucket",
+    "covariance",
     "densify",
     "documents",
     "drain",

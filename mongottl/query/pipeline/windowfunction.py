@@ -335,77 +335,6 @@ class Slope(WindowFunction):
         return divide([area, self.unit_ms]) if self.unit_ms else area
 
 
-class Covariance(WindowFunction):
-    """`$covariancePop` and `$covarianceSamp` of pairs; what is no pair of numbers is passed over."""
-
-    def __init__(self, sample: bool, argument: Expression, frame: Frame) -> None:
-        super().__init__()
-        self.sample: Final = sample
-        self.argument: Final = argument
-        self.frame: Final = frame
-
-    def begin(self, partition: Partition) -> None:
-        self.frame.begin()
-
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        first, behind = self.frame.bounds(partition, place)
-        self.steps = behind - first + 1
-        xs: list[Value] = []
-        ys: list[Value] = []
-        exact = False
-        for at in range(first, behind):
-            ev.root = partition.documents[at]
-            pair = self.argument.evaluate(ev)
-            if not isinstance(pair, list) or len(pair) != 2 or width(pair[0]) == 0 or width(pair[1]) == 0:
-                continue
-            xs.append(pair[0])
-            ys.append(pair[1])
-            exact = exact or isinstance(pair[0], Decimal128) or isinstance(pair[1], Decimal128)
-        divisor = len(xs) - 1 if self.sample else len(xs)
-        if divisor <= 0:
-            return None
-        return _exact_covariance(xs, ys, divisor) if exact else _covariance(xs, ys, divisor)
-
-
-def _covariance(xs: list[Value], ys: list[Value], divisor: int) -> Value:
-    """By a recurrence over running sums, which may overflow as mongod's do; infinities and NaN are kept apart."""
-    sum_x = 0.0
-    sum_y = 0.0
-    moment = 0.0
-    beyond = 0.0
-    count = 0
-    for i in range(len(xs)):
-        x = to_double(xs[i])
-        y = to_double(ys[i])
-        if not math.isfinite(x) or not math.isfinite(y):
-            beyond += x * y
-            continue
-        mean_x = sum_x / count if count else 0.0
-        count += 1
-        sum_x += x
-        sum_y += y
-        moment += (x - mean_x) * (y - sum_y / count)
-    finite_divisor = divisor - (len(xs) - count)
-    if finite_divisor <= 0:
-        return None
-    if count == 1:
-        return 0.0
-    return (moment + beyond) / finite_divisor
-
-
-def _exact_covariance(xs: list[Value], ys: list[Value], divisor: int) -> Value:
-    mean_x: Value = Decimal128("0")
-    mean_y: Value = Decimal128("0")
-    moment: Value = Decimal128("0")
-    for i in range(len(xs)):
-        count = i + 1
-        delta = subtract([xs[i], mean_x])
-        mean_x = add_values([mean_x, divide([delta, count])])
-        mean_y = add_values([mean_y, divide([subtract([ys[i], mean_y]), count])])
-        moment = add_values([moment, multiply([delta, subtract([ys[i], mean_y])])])
-    return divide([moment, divisor])
-
-
 class MinMaxScaler(WindowFunction):
     """`$minMaxScaler`: where a value lies between the least and the greatest of its frame, from `low` to `high`."""
 
@@ -641,15 +570,6 @@ def _parse_slope(given: FunctionArguments) -> WindowFunction:
 
 window_function("$derivative")(_parse_slope)
 window_function("$integral")(_parse_slope)
-
-
-def _parse_covariance(given: FunctionArguments) -> WindowFunction:
-    sample = given.name == "$covarianceSamp"
-    return Covariance(sample, parse_expression(given.argument, given.ctx), given.frame())
-
-
-window_function("$covariancePop")(_parse_covariance)
-window_function("$covarianceSamp")(_parse_covariance)
 
 
 @window_function("$minMaxScaler")

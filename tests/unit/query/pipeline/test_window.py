@@ -3,6 +3,7 @@ from typing import Any
 
 import bson
 import pytest
+from bson import Decimal128
 
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
@@ -136,6 +137,33 @@ def test_covariance() -> None:
     assert window(documents, {"$covarianceSamp": ["$x", "$y"]}) == pytest.approx([2.0] * 4)
     assert window(documents[:1], {"$covarianceSamp": ["$x", "$y"]}) == [None]
     assert window(documents, {"$covariancePop": "$x"}) == [None] * 4
+
+
+def test_covariance_of_a_moving_frame_forgets_infinities_and_rounds_as_it_goes() -> None:
+    inf = float("inf")
+    documents = [{"x": x, "y": y} for x, y in ((1, 10), (2, 20), (inf, 30), (4, 40), (5, 50))]
+    found = window(documents, {"$covariancePop": ["$x", "$y"], "window": {"documents": [-1, 1]}})
+    assert found == [2.5, inf, inf, inf, 2.5000000000000107]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([(1.0, float("inf")), (2.0, 1.0), (3.0, 2.0)], "inf"),
+        ([(float("-inf"), 1.0), (2.0, 1.0), (3.0, 2.0)], "-inf"),
+        ([(float("inf"), float("-inf")), (2.0, 1.0), (3.0, 2.0)], "nan"),
+        ([(float("inf"), 1.0), (float("-inf"), 1.0), (3.0, 2.0), (4.0, 2.0)], "nan"),
+        ([(float("inf"), 1.0), (2.0, 1.0)], "0.0"),
+        ([(float("inf"), 1.0)], "None"),
+        ([(1, 2.0), (1, 2.0)], "0.0"),
+        ([(Decimal128("1"), 2.0), (2.0, 4), (3, 6), (4, Decimal128("8"))], "2.50000000000000"),
+        ([(Decimal128("1"), Decimal128("2"))], "0.0"),
+        ([(Decimal128("42.5"), Decimal128("99.9"))] * 3, "0E+12"),
+    ],
+)
+def test_covariance_corners(pairs: list[tuple[Any, Any]], expected: str) -> None:
+    documents = [{"x": x, "y": y} for x, y in pairs]
+    assert str(window(documents, {"$covariancePop": ["$x", "$y"]})[-1]) == expected
 
 
 def test_min_max_scaler() -> None:
