@@ -116,6 +116,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     collection = op.catalog.lookup(op.database, query.collection)
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
+    metadata = reads.checked_metadata(context, pattern)
     plan = plan_query(
         op,
         collection,
@@ -127,6 +128,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         hint=query.hint,
         shape=shape,
         remember=False,
+        metadata=metadata,
     )
     namespace = f"{op.database}.{query.collection}"
     described = match.describe()

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.collation import check_collation
-from mongottl.commands.reads import context_of, find_by_id, natural_order
+from mongottl.commands.reads import checked_metadata, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
@@ -74,7 +74,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     if not request.remove:
         filters = None if request.array_filters is None else check_array_filters(request.array_filters)
         driver = parse_update(request.update, context, filters)
-    if collection is not None and request.hint is MISSING:
+    if collection is not None and request.hint is MISSING and not context.metadata.requested:
         type_code, pos = simple_id_filter(request.query)
         if type_code != 0:
             record = find_by_id(op, collection, encode_raw(request.query, type_code, pos))
@@ -86,7 +86,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):
         sort = parse_sort(request.sort)
-    selection = Selection(collection, match, sort, request.hint, natural)
+    selection = Selection(collection, match, sort, request.hint, natural, checked_metadata(context, sort))
     if driver is None:
         return _remove(op, selection, projection)
     return _update(op, request, selection, driver, projection, context)

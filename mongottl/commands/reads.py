@@ -52,6 +52,7 @@ from mongottl.exec.planner import plan_query
 from mongottl.exec.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.metadata import SORT_KEY, check_available
 from mongottl.query.pipeline import DocumentSource, optimise, parse_pipeline
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
@@ -213,6 +214,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):
         sort = parse_sort(request.sort)
+    metadata = checked_metadata(context, sort)
     batch_size = request.batch_size
     shape = QueryShape(request.sort, request.projection, request.collation)
     shape.allowed = check_settings(op, "find", request, request.collection)
@@ -227,11 +229,21 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         hint=request.hint,
         wanted=batch_size if batch_size > 0 else 0,
         shape=shape,
+        metadata=metadata,
     )
     pages = RecordPages(plan.open(), collection, projection, match, request.limit)
     cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
     cursor.no_timeout = request.no_cursor_timeout
     return (yield from first_reply(op, cursor, batch_size, keep=not request.single_batch))
+
+
+def checked_metadata(context: ParseContext, sort: SortPattern | None) -> set[str]:
+    """What the documents of a query are to carry. 40218 for what it cannot give; BadValue for the key of no sort."""
+    asked = context.metadata.requested if sort is None else context.metadata.requested.union(sort.metadata)
+    check_available(asked, context.metadata.provided)
+    if SORT_KEY in asked and sort is None:
+        raise CommandError(ErrorCode.BadValue, "cannot use sortKey $meta projection without a sort")
+    return asked
 
 
 _NOT_YOURS: Final = "Cannot run getMore on cursor"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.collation import check_collation
-from mongottl.commands.reads import context_of, find_by_id, natural_order
+from mongottl.commands.reads import checked_metadata, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
@@ -294,7 +294,8 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(statement.sort):
         sort = parse_sort(statement.sort)
-    selection = Selection(op.catalog.lookup(op.database, name), match, sort, statement.hint, natural)
+    metadata = checked_metadata(context, sort)
+    selection = Selection(op.catalog.lookup(op.database, name), match, sort, statement.hint, natural, metadata)
     if statement.multi:
         result = yield from update_many(op, selection, driver)
     else:

@@ -10,4 +10,5 @@ Python values of them only where something is computed. They know no query langu
     compare    MongoDB's order of values, on decoded values and in place
     keystring  values as bytes whose byte order is MongoDB's order of values
     path       dotted field paths
+    annotated  documents that carry metadata besides their bytes
 """

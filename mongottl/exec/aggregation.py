@@ -21,6 +21,7 @@ from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
 from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.pipeline.sort import SortSpec
+from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern
 
 # Stages that hand documents on as they come, so that no more need be read than a page lacks.
@@ -35,8 +36,9 @@ _STREAMING: Final = frozenset(
 class OperationRun(RunContext):
     """A pipeline's view of the operation that runs it."""
 
-    def __init__(self, pull: Pull, allow_disk_use: bool, specs: list[StageSpec]) -> None:
+    def __init__(self, pull: Pull, allow_disk_use: bool, specs: list[StageSpec], metadata: set[str]) -> None:
         super().__init__(pull.op.now_ms, allow_disk_use)
+        self.metadata |= metadata
         self._pull = pull
         self._op = pull.op
         # Joins collect what another collection has; only a union hands it on.
@@ -49,7 +51,8 @@ class OperationRun(RunContext):
         found = op.catalog.find(database, collection)
         if isinstance(found, View):
             return self._open_view(found, match)
-        return PlanDocuments(plan_query(op, found, tree).open(), found, self._pull, self._handed_on)
+        plan = plan_query(op, found, tree, metadata=self.metadata)
+        return PlanDocuments(plan.open(), found, self._pull, self._handed_on)
 
     def _open_view(self, view: View, match: bytes | None) -> DocumentSource:
         op = self._pull.op
@@ -63,7 +66,7 @@ class OperationRun(RunContext):
         names = {spec.name for spec in plan.rest}
         rationed = self._handed_on and names <= _STREAMING and "$unwind" not in names
         head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
-        run = OperationRun(self._pull, self.allow_disk_use, plan.rest)
+        run = OperationRun(self._pull, self.allow_disk_use, plan.rest, plan.metadata | self.metadata)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run))
 
     def has_index(self, database: str, collection: str, path: str) -> bool:
@@ -182,15 +185,24 @@ class ViewDocuments(DocumentSource):
 
 
 class AggregationPlan:
-    """A pipeline ready to run: a plan for what the planner answers, and the stages left over."""
+    """A pipeline ready to run: a plan for what the planner answers, and the stages left over.
+
+    metadata: keywords that stages read by `{$meta: …}`.
+    """
 
     def __init__(
-        self, collection: Collection | None, plan: QueryPlan, match: MatchExpression, rest: list[StageSpec]
+        self,
+        collection: Collection | None,
+        plan: QueryPlan,
+        match: MatchExpression,
+        rest: list[StageSpec],
+        metadata: set[str],
     ) -> None:
         self.collection = collection
         self.plan = plan
         self.match = match
         self.rest = rest
+        self.metadata = metadata
 
     def open(self, op: OperationContext, allow_disk_use: bool) -> PipelinePages:
         names = {spec.name for spec in self.rest}
@@ -200,7 +212,7 @@ class AggregationPlan:
     def open_source(self, pull: Pull, allow_disk_use: bool) -> DocumentSource:
         """The results as a stream."""
         head = PlanDocuments(self.plan.open(), self.collection, pull, True)
-        return open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use, self.rest))
+        return open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use, self.rest, self.metadata))
 
 
 def plan_aggregation(
@@ -213,6 +225,7 @@ def plan_aggregation(
     remember: bool = True,
 ) -> AggregationPlan:
     """Gives the leading `$match`, `$sort`, `$skip` and `$limit` to the planner."""
+    metadata = requested_by(specs)
     match: MatchExpression = parse_match(EMPTY_DOCUMENT, ParseContext())
     sort: SortPattern | None = None
     skip = limit = 0
@@ -231,7 +244,7 @@ def plan_aggregation(
         if taken < len(specs) and isinstance(spec := specs[taken], LimitSpec):
             limit = spec.count
             taken += 1
-    run = OperationRun(Pull(op, True, False), allow_disk_use, [])
+    run = OperationRun(Pull(op, True, False), allow_disk_use, [], metadata)
     for spec in specs:
         spec.check(run)
     if sort is not None and shape is not NO_SHAPE:
@@ -247,5 +260,6 @@ def plan_aggregation(
         allow_disk_use=allow_disk_use,
         shape=shape,
         remember=remember,
+        metadata=metadata,
     )
-    return AggregationPlan(collection, plan, match, specs[taken:])
+    return AggregationPlan(collection, plan, match, specs[taken:], metadata)

@@ -395,8 +395,10 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
 
     Components bound to one point do not matter to the order, wherever they stand in the index or in the sort. In a
     multikey index a document sorts by the first of all its keys, not of those within the bounds: there the paths of the
-    sort must be unbounded, and must not share an array with a bounded one.
+    sort must be unbounded, and must not share an array with a bounded one. Metadata is in no index.
     """
+    if sort.metadata:
+        return 0
     components = bounds.components
     width = len(components)
     constant = bounds.single_points

@@ -5,6 +5,7 @@ updated once, even if the update moves it ahead of the scan (the Halloween probl
 """
 
 from mongottl.catalog.collection import Collection
+from mongottl.document.annotated import carried, plain
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -35,9 +36,16 @@ class UpdateResult:
         self.before: bytes | None = None
         self.after: bytes | None = None
 
+    def carry(self, document: bytes) -> None:
+        """Gives both what the document carries that was found."""
+        if self.before is not None:
+            self.before = carried(document, self.before)
+        if self.after is not None:
+            self.after = carried(document, self.after)
+
 
 class Selection:
-    """Which records a write is about."""
+    """Which records a write is about. metadata: what their documents are to carry, besides what the sort needs."""
 
     def __init__(
         self,
@@ -46,17 +54,28 @@ class Selection:
         sort: SortPattern | None,
         hint: Value,
         natural: int = 0,
+        metadata: set[str] | None = None,
     ) -> None:
         self.collection = collection
         self.match = match
         self.sort = sort
         self.hint = hint
         self.natural = natural
+        self.metadata: set[str] = set() if metadata is None else metadata
+        if sort is not None:
+            self.metadata = self.metadata.union(sort.metadata)
 
     def open(self, op: OperationContext, wanted: int = 0) -> PlanStage:
         """wanted: how many records will do, 0 for all; the plan then begins with small reads."""
         return plan_query(
-            op, self.collection, self.match, sort=self.sort, natural=self.natural, hint=self.hint, wanted=wanted
+            op,
+            self.collection,
+            self.match,
+            sort=self.sort,
+            natural=self.natural,
+            hint=self.hint,
+            wanted=wanted,
+            metadata=self.metadata,
         ).open()
 
     def still_selects(self, op: OperationContext, record: Record) -> Record | None:
@@ -73,7 +92,7 @@ class Selection:
             return None
         if now[1] != record[1] and not self.match.matches(now[1]):
             return None
-        return now
+        return (now[0], carried(record[1], now[1]), now[2], now[3]) if self.metadata else now
 
 
 def is_alive(op: OperationContext, collection: Collection, record: Record) -> bool:
@@ -105,10 +124,15 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
         if record is None:
             return result
         assert selection.collection is not None
+        found = record[1]
+        if selection.metadata:
+            record = (record[0], plain(found), record[2], record[3])
         try:
             apply_update(op, selection.collection, selection.match, record, driver, result)
         except WriteConflict:
             continue
+        if selection.metadata:
+            result.carry(found)
         return result
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 

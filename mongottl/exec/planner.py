@@ -35,6 +35,7 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, CollectionPath, IndexPath, OrPath
+from mongottl.exec.annotate import ANNOTATED, AnnotateStage
 from mongottl.exec.bounds import Filter, conjuncts_of
 from mongottl.exec.context import OperationContext
 from mongottl.exec.implication import implies
@@ -67,6 +68,7 @@ class QueryPlan:
 
     path: the way into the collection, None for none (EOF). others: the ways that were considered and not taken.
     confined: whether an index filter or query settings had a word.
+    metadata: what the documents are to carry, by keyword of `{$meta: …}`.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class QueryPlan:
         limit: int,
         wanted: int,
         allow_disk_use: bool,
+        metadata: set[str],
         confined: bool = False,
     ) -> None:
         self.collection = collection
@@ -92,10 +95,13 @@ class QueryPlan:
         self.limit = limit
         self.wanted = wanted
         self.allow_disk_use = allow_disk_use
+        self.metadata = metadata
 
     def open(self) -> PlanStage:
         """A new run of the plan."""
-        return self._opened(self.path)
+        stage = self._opened(self.path)
+        asked = self.metadata & ANNOTATED
+        return AnnotateStage(stage, asked, self.sort) if asked else stage
 
     def _opened(self, path: AccessPath | None) -> PlanStage:
         if path is None:
@@ -140,16 +146,21 @@ def plan_query(
     allow_disk_use: bool = True,
     shape: QueryShape = NO_SHAPE,
     remember: bool = True,
+    metadata: set[str] | None = None,
 ) -> QueryPlan:
     """The plan for a query. None as collection: there is none of that name, and the result is empty.
 
     natural: 1 or -1 for a sort or hint {$natural: ±1}. limit: 0 for none. hint: an index's name or key pattern, or
     {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are. shape: the rest of the
     query, by which index filters and cached plans know it. remember: whether a plan that wins is kept in mind.
+    metadata: keywords of what `{$meta: …}` reads of the documents, besides what the sort itself needs.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
     if sort is not None and sort.is_empty():
         sort = None
+    asked = set() if metadata is None else metadata
+    if sort is not None:
+        asked = asked.union(sort.metadata)
     path: AccessPath | None = None
     others: list[AccessPath] = []
     allowed: list[Value] | None = None
@@ -178,7 +189,8 @@ def plan_query(
                 path = None
             elif path.bounds.index.descriptor.is_id and hint is MISSING and skip == 0 and is_express(match):
                 path.express = True
-    return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, allow_disk_use, allowed is not None)
+    confined = allowed is not None
+    return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, allow_disk_use, asked, confined)
 
 
 def _bound_to_index(match: MatchExpression) -> MatchExpression | None:

@@ -6,6 +6,7 @@
     pipeline/   aggregation       parse_pipeline(stages) -> StageSpec list; DocumentSource pulls batches
     projection  inclusion, exclusion, computed fields
     sort        sort patterns and sort keys
+    metadata    what `{$meta: …}` may ask for, and whether a query can give it
     context     what parsing depends on besides the text: the operation's time, `let` variables
     registry    the tables of operators, supported and known-but-unsupported
 

@@ -1,6 +1,7 @@
 """What parsing depends on besides the text itself. One per operation."""
 
 from mongottl.document.types import Value
+from mongottl.query.metadata import MetadataUse
 
 
 class ParseContext:
@@ -9,6 +10,7 @@ class ParseContext:
     now_ms: the operation's one instant, for `$$NOW` and `$currentDate`; milliseconds since the epoch.
     let: the command's `let` variables, already evaluated: name without `$$` to value.
     namespace: "db.collection" of the command, for messages and for stages that read other collections.
+    metadata: what the parsed text reads by `{$meta: …}` and what it brings along; parsers add to it.
     runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are there; not while the values of `let` are computed.
     """
 
@@ -16,6 +18,7 @@ class ParseContext:
         self.now_ms = now_ms
         self.let: dict[str, Value] = {} if let is None else let
         self.namespace = namespace
+        self.metadata = MetadataUse()
         self.runtime_constants = True
 
     @property

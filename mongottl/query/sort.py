@@ -9,6 +9,8 @@ taken from the same element. An empty array sorts as undefined, before null.
 
     pattern {"a.x": 1, "a.y": -1}, document {a: [{x: 1, y: 5}, {x: 1, y: 8}, {x: 2, y: 9}]}    ->    key (1, 8)
 
+A field `{$meta: <keyword>}` sorts by what documents carry besides their bytes (`document.annotated`).
+
 `{$natural: ±1}` is no pattern of fields: who calls `parse_sort` has looked for it before.
 
 Source: MongoDB's "cursor.sort()", "$sort" and "Comparison/Sort Order" pages.
@@ -19,35 +21,32 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.annotated import metadata_of
+from mongottl.document.build import encode
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
-from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.path import FieldPath, check_field_path, values_at
 from mongottl.document.render import render_value
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Decimal128, Undefined, Value, is_number
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.metadata import SORTABLE
 
 MAX_SORT_FIELDS: Final = 32
 
 _SETTLED: Final = -1  # a component's depth once its part of the key is known
 _NOT_POSITIONAL: Final = -1
-_META_KINDS: Final = {
-    "textScore": "text score",
-    "randVal": "random value",
-    "searchScore": "$search score",
-    "vectorSearchScore": "$vectorSearch distance",
-    "geoNearDistance": "$geoNear distance",
-}
 
 
 class SortPattern:
     """What to sort by: paths, each ascending or descending. Without paths it orders nothing.
 
-    paths, descending: one of each per field, in order.
+    paths, descending: one of each per field, in order. metadata: keywords of the fields that are `{$meta: …}` instead.
     """
 
     def __init__(self, paths: list[FieldPath], descending: list[bool]) -> None:
         self.paths = paths
         self.descending = descending
+        self.metadata: list[str] = []
         self._width: i64 = len(paths)
         self._single: bool = len(paths) == 1 and paths[0].depth == 1
         self._single_name: bytes = paths[0].part_bytes[0] if paths else b""
@@ -96,6 +95,17 @@ class SortPattern:
             builder.append_raw(document, type_code, pos, self.descending[i])
             i += 1
         return builder.finish()
+
+    def sort_values(self, document: bytes) -> list[Value]:
+        """The values that the document sorts by, one per field: `{$meta: "sortKey"}`."""
+        key = self.sort_key(document)
+        found: list[Value] = []
+        at = 0
+        for i in range(len(self.paths)):
+            value, end = _value_in_key(document, self.paths[i], self.descending[i], key, at)
+            found.append(value)
+            at = end
+        return found
 
     def sort(self, documents: Iterable[bytes]) -> list[bytes]:
         """The documents in order; those with equal keys stay as they came."""
@@ -211,6 +221,83 @@ class SortPattern:
             )
 
 
+class MetaSortPattern(SortPattern):
+    """A pattern in which some fields are metadata.
+
+    order: for each field of the pattern a keyword, or "" for the next one of `paths`. names: as the pattern calls them.
+    """
+
+    def __init__(self, paths: list[FieldPath], descending: list[bool], names: list[str], order: list[str]) -> None:
+        super().__init__(paths, descending)
+        self.metadata = [keyword for keyword in order if keyword]
+        self._names = names
+        self._order = order
+        # What precedes a keyword, as a pattern of its own: its key is how the whole one's begins.
+        self._prefixes: list[SortPattern] = []
+        taken = 0
+        for keyword in order:
+            if keyword:
+                self._prefixes.append(SortPattern(paths[:taken], descending[:taken]))
+            else:
+                taken += 1
+
+    def is_empty(self) -> bool:
+        return False
+
+    def describe(self) -> dict[str, Value]:
+        described: dict[str, Value] = {}
+        taken = 0
+        for i in range(len(self._order)):
+            if self._order[i]:
+                described[self._names[i]] = encode({"$meta": self._order[i]})
+            else:
+                described[self._names[i]] = -1 if self.descending[taken] else 1
+                taken += 1
+        return described
+
+    def sort_key(self, document: bytes) -> bytes:
+        fields_key = super().sort_key(document)
+        metadata = metadata_of(document)
+        parts: list[bytes] = []
+        at = 0
+        for i in range(len(self.metadata)):
+            prefix = self._prefixes[i]
+            end = 0 if prefix.is_empty() else len(prefix.sort_key(document))
+            parts.append(fields_key[at:end])
+            at = end
+            keyword = self.metadata[i]
+            parts.append(encode_value(metadata.get(keyword), not SORTABLE[keyword]))
+        parts.append(fields_key[at:])
+        return b"".join(parts)
+
+    def sort_values(self, document: bytes) -> list[Value]:
+        fields_key = super().sort_key(document)
+        metadata = metadata_of(document)
+        found: list[Value] = []
+        at = 0
+        taken = 0
+        for keyword in self._order:
+            if keyword:
+                found.append(metadata.get(keyword))
+                continue
+            value, end = _value_in_key(document, self.paths[taken], self.descending[taken], fields_key, at)
+            found.append(value)
+            at = end
+            taken += 1
+        return found
+
+
+def _value_in_key(document: bytes, path: FieldPath, descending: bool, key: bytes, at: int) -> tuple[Value, int]:
+    """The value that stands in a sort key at `at`, in the type that the document has it in, and where it ends."""
+    candidates = values_at(document, path)
+    candidates.append(None)
+    for value in candidates:
+        encoded = encode_value(value, descending)
+        if key.startswith(encoded, at):
+            return value, at + len(encoded)
+    return None, at + len(encode_value(Undefined(), descending))  # an empty array
+
+
 class TopK:
     """Keeps the `limit` documents with the smallest keys; of equal keys those that came first.
 
@@ -258,16 +345,20 @@ def parse_sort(specification: bytes) -> SortPattern:
     """The pattern of a sort document `{path: 1 | -1, …}`; an empty one gives an empty pattern.
 
     CommandError: 15974 for a direction that is no number, 15975 for one that is not 1 or -1 (fractions of doubles
-    are cut off); 7472500 for a path that is there twice; 17312 for an object
-    other than `{$meta: …}`, 31138 for an unknown kind of metadata, 40218 for a known one, since no query here provides
-    any; 13103 for more than 32 fields; those of `check_field_path` for paths.
+    are cut off); 7472500 for a path that is there twice; 17312 for an object other than `{$meta: …}`, 31138 for a kind
+    of metadata that cannot be sorted by; 13103 for more than 32 fields; those of `check_field_path` for paths.
     """
     paths: list[FieldPath] = []
     descending: list[bool] = []
+    names: list[str] = []
+    keywords: list[str] = []
     seen: set[str] = set()
     for name, direction in fields(specification):
+        names.append(name)
         if isinstance(direction, bytes):
-            raise _meta_error(direction)
+            keywords.append(_meta_keyword(direction))
+            continue
+        keywords.append("")
         if not is_number(direction):
             raise CommandError(15974, f"Illegal key in $sort specification: {name}: {render_value(direction)}")
         order = _whole(direction)
@@ -279,8 +370,10 @@ def parse_sort(specification: bytes) -> SortPattern:
         seen.add(name)
         paths.append(FieldPath(name))
         descending.append(order < 0)
-    if len(paths) > MAX_SORT_FIELDS:
+    if len(names) > MAX_SORT_FIELDS:
         raise CommandError(13103, "too many compound keys")
+    if len(paths) < len(names):
+        return MetaSortPattern(paths, descending, names, keywords)
     return SortPattern(paths, descending)
 
 
@@ -297,15 +390,16 @@ def _whole(number: Value) -> int:
     return 0
 
 
-def _meta_error(expression: bytes) -> CommandError:
+def _meta_keyword(expression: bytes) -> str:
+    """The keyword of `{$meta: <keyword>}` as a direction."""
     arguments = fields(expression)
     if len(arguments) != 1:
         if any(name == "$meta" for name, _ in arguments):
-            return CommandError(ErrorCode.FailedToParse, "Cannot have additional keys in a $meta sort specification")
-        return CommandError(17312, "$meta is the only expression supported by $sort right now")
+            raise CommandError(ErrorCode.FailedToParse, "Cannot have additional keys in a $meta sort specification")
+        raise CommandError(17312, "$meta is the only expression supported by $sort right now")
     name, kind = arguments[0]
     if name != "$meta":
-        return CommandError(17312, "$meta is the only expression supported by $sort right now")
-    if not isinstance(kind, str) or kind not in _META_KINDS:
-        return CommandError(31138, f"Illegal $meta sort: $meta: {render_value(kind)}")
-    return CommandError(40218, f"query requires {_META_KINDS[kind]} metadata, but it is not available")
+        raise CommandError(17312, "$meta is the only expression supported by $sort right now")
+    if not isinstance(kind, str) or kind not in SORTABLE:
+        raise CommandError(31138, f"Illegal $meta sort: $meta: {render_value(kind)}")
+    return kind

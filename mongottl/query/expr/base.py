@@ -38,13 +38,11 @@ class EvaluationContext:
 
     root: the document, `$$ROOT`; assign it to go on to the next one.
     slots: values of the bound variables, by slot number.
-    metadata: what `{$meta: …}` reads, by keyword; empty unless a stage sets it.
     """
 
     def __init__(self, root: bytes = EMPTY_DOCUMENT) -> None:
         self.root: bytes = root
         self.slots: list[Value] = []
-        self.metadata: dict[str, Value] = {}
 
     def bind(self, slot: i64, value: Value) -> None:
         """Puts a value into a slot, making room up to it."""

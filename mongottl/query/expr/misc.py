@@ -1,11 +1,11 @@
-"""`$rand $meta $binarySize $bsonSize $tsSecond $tsIncrement`, and what is refused by name."""
+"""`$rand $binarySize $bsonSize $tsSecond $tsIncrement`, and what is refused by name."""
 
 import random
 from typing import Final
 
 from mongottl.document.build import encode
 from mongottl.document.hashing import hashed_value
-from mongottl.document.types import MISSING, BinData, Int64, Missing, Timestamp, Value
+from mongottl.document.types import BinData, Int64, Missing, Timestamp, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     EXPRESSIONS,
@@ -46,53 +46,6 @@ def parse_rand(name: str, argument: Value, scope: Scope) -> Expression:
     elif len(argument) > 5:
         raise CommandError(3040501, "$rand does not currently accept arguments")
     return RandExpression()
-
-
-_META: Final = frozenset(
-    {
-        "textScore",
-        "randVal",
-        "searchScore",
-        "searchHighlights",
-        "geoNearDistance",
-        "geoNearPoint",
-        "recordId",
-        "indexKey",
-        "sortKey",
-        "searchScoreDetails",
-        "searchSequenceToken",
-        "timeseriesBucketMinTime",
-        "timeseriesBucketMaxTime",
-        "vectorSearchScore",
-        "score",
-        "scoreDetails",
-        "stream",
-    }
-)
-
-
-class MetaExpression(Expression):
-    def __init__(self, keyword: str) -> None:
-        self.keyword: Final = keyword
-
-    def evaluate(self, ev: EvaluationContext) -> Value:
-        return ev.metadata.get(self.keyword, MISSING)
-
-    def describe(self) -> Value:
-        return encode({"$meta": self.keyword})
-
-    def foldable(self) -> bool:
-        return False
-
-
-@expression_parser("$meta")
-def parse_meta(name: str, argument: Value, scope: Scope) -> Expression:
-    """`<keyword>`. 17307 if it is no string, 17308 for an unknown one."""
-    if not isinstance(argument, str):
-        raise CommandError(17307, "$meta only supports string arguments")
-    if argument not in _META:
-        raise CommandError(17308, f"Unsupported argument to $meta: {argument}")
-    return MetaExpression(argument)
 
 
 @unary_expression("$binarySize")

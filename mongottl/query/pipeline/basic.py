@@ -148,6 +148,7 @@ def parse_limit(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 class CountSpec(StageSpec):
     def __init__(self, field: str) -> None:
         self.name = "$count"
+        self.keeps_metadata = False
         self.field: Final = field
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:

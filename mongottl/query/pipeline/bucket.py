@@ -189,6 +189,7 @@ class BucketAutoSpec(StageSpec):
         self, group_by: Expression, buckets: int, output: list[AccumulatorSpec], granularity: Granularity | None
     ) -> None:
         self.name = "$bucketAuto"
+        self.keeps_metadata = False
         self.group_by: Final = group_by
         self.buckets: Final = buckets
         self.output: Final = output

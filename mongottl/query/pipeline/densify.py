@@ -309,6 +309,8 @@ def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if not is_nullish(sort_by) and not isinstance(sort_by, bytes):
         raise wrong_type("$fill.sortBy", sort_by, "object")
     pattern: SortPattern | None = parse_sort(sort_by) if isinstance(sort_by, bytes) else None
+    if pattern is not None:
+        ctx.metadata.requested.update(pattern.metadata)
     windows: list[tuple[str, Value]] = []
     values: list[tuple[str, Value]] = []
     for name, specification in fields(output):

@@ -45,6 +45,7 @@ _REFUSED: Final = frozenset(
 class FacetSpec(StageSpec):
     def __init__(self, names: list[str], pipelines: list[list[StageSpec]]) -> None:
         self.name = "$facet"
+        self.keeps_metadata = False
         self.in_facet = False
         self.names: Final = names
         self.pipelines: Final = pipelines
@@ -199,5 +200,5 @@ def parse_facet(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 )
             _check_allowed(item)
         names.append(name)
-        pipelines.append(parse_pipeline(value, ctx))
+        pipelines.append(parse_pipeline(value, ctx, ctx.metadata.available))
     return [FacetSpec(names, pipelines)]

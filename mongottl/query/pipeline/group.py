@@ -34,6 +34,7 @@ class GroupSpec(StageSpec):
 
     def __init__(self, key: Expression, accumulators: list[AccumulatorSpec]) -> None:
         self.name = "$group"
+        self.keeps_metadata = False
         self.key: Final = key
         self.accumulators: Final = accumulators
 

@@ -8,6 +8,7 @@ use indexes.
 
 from typing import Final
 
+from mongottl.document.annotated import carried
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.build import encode_value as encode_typed
 from mongottl.document.keystring import encode_value
@@ -25,7 +26,7 @@ from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline.basic import MatchSource, MatchSpec
 from mongottl.query.pipeline.optimise import optimise
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, drain
-from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
+from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by, stage
 from mongottl.query.pipeline.unwind import set_path
 
 MAX_DOCUMENT_BYTES: Final = 16 << 20
@@ -75,7 +76,7 @@ class LookupSpec(StageSpec):
 def with_value(doc: bytes, path: FieldPath, value: Value) -> bytes:
     """The document with a value at a path; what is on the way and no document is replaced by one."""
     type_code, raw = encode_typed(value)
-    return set_path(doc, 0, path.part_bytes, 0, type_code, raw)
+    return carried(doc, set_path(doc, 0, path.part_bytes, 0, type_code, raw))
 
 
 class LookupSource(TransformSource):
@@ -198,6 +199,7 @@ def open_on_collection(
     specs: list[StageSpec], ctx: ParseContext, run: RunContext, match: bytes | None
 ) -> DocumentSource:
     """A pipeline opened on the collection of its context, whose first `$match` narrows what is read."""
+    run.metadata |= requested_by(specs)
     specs = optimise(specs, ctx)
     if specs and specs[0].first_only:
         first_source = specs[0].open(EmptySource(), run)

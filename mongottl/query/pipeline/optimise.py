@@ -12,15 +12,16 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
 from mongottl.query.pipeline.sort import SortSpec
-from mongottl.query.pipeline.stage import StageSpec
+from mongottl.query.pipeline.stage import StageSpec, requested_by
 
 
 def optimise(specs: list[StageSpec], ctx: ParseContext) -> list[StageSpec]:
-    """The rewritten pipeline. The specs themselves are not changed."""
+    """The rewritten pipeline; it requests the same metadata as a whole. The specs themselves are not changed else."""
+    requested = requested_by(specs)
     rewritten: list[StageSpec] = []
     for spec in specs:
         place = len(rewritten)
-        if isinstance(spec, MatchSpec):
+        if isinstance(spec, MatchSpec) and not spec.requested:
             while place > 0 and _sorts_all(rewritten[place - 1]):
                 place -= 1
         merged = _merge(rewritten[place - 1], spec, ctx) if place > 0 else None
@@ -29,6 +30,8 @@ def optimise(specs: list[StageSpec], ctx: ParseContext) -> list[StageSpec]:
         else:
             rewritten[place - 1] = merged
     _limit_sorts(rewritten)
+    if requested and rewritten:
+        rewritten[0].requested = frozenset(requested)
     return rewritten
 
 

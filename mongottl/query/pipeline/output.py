@@ -5,6 +5,7 @@ They give out nothing. How documents are stored is the RunContext's business; he
 
 from typing import Final
 
+from mongottl.document.annotated import plain
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import MISSING, Missing, Value
@@ -78,7 +79,7 @@ class OutSource(TransformSource):
             return []
         batch = self.source.next_batch()
         if batch is not None:
-            self._batch = batch
+            self._batch = [plain(document) for document in batch] if self._run.metadata else batch
             self._position = 0
             return []
         self._run.publish_output(spec.database, self._temporary, spec.collection)
@@ -245,7 +246,7 @@ class MergeSource(TransformSource):
             fresh = self.source.next_batch()
             if fresh is None:
                 return None
-            self._batch = fresh
+            self._batch = [plain(document) for document in fresh] if self._run.metadata else fresh
             self._position = 0
             return []
         spec = self._spec

@@ -6,7 +6,7 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, carry_all
 from mongottl.query.pipeline.stage import StageSpec, stage
 from mongottl.query.projection import Projection, parse_projection
 
@@ -20,15 +20,16 @@ class ProjectSpec(StageSpec):
         self.projection: Final = projection
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
-        return ProjectSource(source, self.projection)
+        return ProjectSource(source, self.projection, run)
 
     def describe(self) -> Value:
         return encode({self.name: self.specification})
 
 
 class ProjectSource(TransformSource):
-    def __init__(self, source: DocumentSource, projection: Projection) -> None:
+    def __init__(self, source: DocumentSource, projection: Projection, run: RunContext) -> None:
         super().__init__(source)
+        self._carries: Final = bool(run.metadata)
         self.projection: Final = projection
 
     def next_batch(self) -> list[bytes] | None:
@@ -39,7 +40,7 @@ class ProjectSource(TransformSource):
         shaped: list[bytes] = []
         for doc in batch:
             shaped.append(projection.apply(doc, None))
-        return shaped
+        return carry_all(batch, shaped) if self._carries else shaped
 
 
 @stage("$project")

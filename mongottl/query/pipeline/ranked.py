@@ -221,6 +221,7 @@ def _parse_top(field: str, name: str, argument: Value, ctx: ParseContext) -> Acc
     if not isinstance(sort_by, bytes):
         raise CommandError(10065, "invalid parameter: expected an object (sortBy)")
     pattern = parse_sort(sort_by)
+    ctx.metadata.requested.update(pattern.metadata)
     if pattern.is_empty():
         raise CommandError(ErrorCode.BadValue, "sortBy must not be empty")
     n = parse_expression(written["n"], ctx) if many else Constant(1)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mongottl.document.annotated import carried
 from mongottl.document.build import DocumentBuilder, encode
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Value
 from mongottl.document.walk import ElementCursor, decode_array
@@ -48,7 +49,7 @@ class RedactSource(TransformSource):
             self._ev.root = doc
             redacted = redact(doc, self._expression, self._slot, self._ev)
             if isinstance(redacted, bytes):
-                kept.append(redacted)
+                kept.append(carried(doc, redacted))
         return kept
 
 

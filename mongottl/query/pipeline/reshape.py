@@ -12,7 +12,7 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.parser import show, type_of
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, carry_all
 from mongottl.query.pipeline.stage import StageSpec, stage
 
 
@@ -163,6 +163,7 @@ class AddFieldsSource(TransformSource):
     def __init__(self, source: DocumentSource, tree: FieldTree, run: RunContext) -> None:
         super().__init__(source)
         self._tree: Final = tree
+        self._carries: Final = bool(run.metadata)
         self._ev: Final = run.evaluation()
 
     def next_batch(self) -> list[bytes] | None:
@@ -175,7 +176,7 @@ class AddFieldsSource(TransformSource):
         for doc in batch:
             ev.root = doc
             changed.append(tree.apply(doc, 0, ev))
-        return changed
+        return carry_all(batch, changed) if self._carries else changed
 
 
 def _parse_add_fields(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
@@ -212,6 +213,7 @@ class ReplaceRootSource(TransformSource):
     def __init__(self, source: DocumentSource, expression: Expression, run: RunContext) -> None:
         super().__init__(source)
         self._expression: Final = expression
+        self._carries: Final = bool(run.metadata)
         self._ev: Final = run.evaluation()
 
     def next_batch(self) -> list[bytes] | None:
@@ -231,7 +233,7 @@ class ReplaceRootSource(TransformSource):
                     f"{show(value)}. Type of resulting value: '{type_of(value)}'.",
                 )
             replaced.append(value)
-        return replaced
+        return carry_all(batch, replaced) if self._carries else replaced
 
 
 @stage("$replaceRoot")

@@ -3,6 +3,7 @@
 import struct
 from typing import Final
 
+from mongottl.document.annotated import annotated
 from mongottl.document.build import encode
 from mongottl.document.types import MISSING, Int64, Missing, Value
 from mongottl.document.walk import fields
@@ -10,6 +11,7 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.numbers import clamp_to_long, width
 from mongottl.query.expr.parser import type_of
+from mongottl.query.metadata import RANDOM_VALUE
 from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
 from mongottl.query.sort import TopK
@@ -39,8 +41,10 @@ class SampleSource(BlockingSource):
         self._output: Final = OutputQueue()
 
     def absorb(self, batch: list[bytes]) -> None:
+        asked = RANDOM_VALUE in self._run.metadata
         for doc in batch:
-            self._top.push(struct.pack(">d", self._run.random()), doc)
+            value = self._run.random()
+            self._top.push(struct.pack(">d", value), annotated(doc, RANDOM_VALUE, value) if asked else doc)
 
     def finish(self) -> None:
         self._output.put(self._top.finish())

@@ -12,10 +12,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.annotated import annotated
 from mongottl.document.build import encode
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
+from mongottl.query.metadata import SORT_KEY
 from mongottl.query.pipeline.source import (
     BATCH_SIZE,
     BlockingSource,
@@ -46,7 +48,7 @@ class SortSpec(StageSpec):
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         if 0 < self.limit <= MAX_TOP_K:
-            return TopSource(source, self.pattern, self.limit)
+            return TopSource(source, self.pattern, self.limit, run)
         return SortSource(source, self.pattern, self.limit, run)
 
     def describe(self) -> Value:
@@ -57,9 +59,10 @@ class SortSpec(StageSpec):
 
 
 class TopSource(BlockingSource):
-    def __init__(self, source: DocumentSource, pattern: SortPattern, limit: int) -> None:
+    def __init__(self, source: DocumentSource, pattern: SortPattern, limit: int, run: RunContext) -> None:
         super().__init__(source)
         self._pattern: Final = pattern
+        self._gives_key: Final = SORT_KEY in run.metadata
         self._top: Final = TopK(limit)
         self._output: Final = OutputQueue()
 
@@ -73,7 +76,8 @@ class TopSource(BlockingSource):
         self._output.put(self._top.finish())
 
     def emit(self) -> list[bytes] | None:
-        return self._output.take()
+        batch = self._output.take()
+        return with_sort_keys(batch, self._pattern) if batch is not None and self._gives_key else batch
 
 
 class SortSource(BlockingSource):
@@ -135,7 +139,14 @@ class SortSource(BlockingSource):
                 break
             batch.append(entry[2])
             count -= 1
-        return batch if batch else None
+        if not batch:
+            return None
+        return with_sort_keys(batch, self._pattern) if SORT_KEY in self._run.metadata else batch
+
+
+def with_sort_keys(batch: list[bytes], pattern: SortPattern) -> list[bytes]:
+    """The documents with the values they are sorted by, for `{$meta: "sortKey"}`."""
+    return [annotated(doc, SORT_KEY, pattern.sort_values(doc)) for doc in batch]
 
 
 @stage("$sort")
@@ -146,4 +157,5 @@ def parse_sort_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     pattern = parse_sort(argument)
     if pattern.is_empty():
         raise CommandError(15976, "$sort stage must have at least one sort key")
+    ctx.metadata.requested.update(pattern.metadata)
     return [SortSpec(argument, pattern)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from mongottl.document.annotated import carried
 from mongottl.document.types import Value
 from mongottl.query.expr import EvaluationContext
 
@@ -59,6 +60,11 @@ class TransformSource(DocumentSource):
         self.source.close()
 
 
+def carry_all(batch: list[bytes], results: list[bytes]) -> list[bytes]:
+    """Results with the metadata of the documents that they were made of, one of each."""
+    return [carried(batch[i], results[i]) for i in range(len(results))]
+
+
 class BlockingSource(DocumentSource):
     """Base of stages that must have read everything before they can give anything."""
 
@@ -97,12 +103,14 @@ class RunContext:
 
     now_ms: the operation's instant. variables: values for the slots of the enclosing pipeline's variables.
     allow_disk_use, memory_limit_bytes: what a blocking stage may hold before error 292.
+    metadata: keywords that `{$meta: …}` reads somewhere; where there are none, no document carries anything.
     """
 
     def __init__(self, now_ms: int = 0, allow_disk_use: bool = True, memory_limit_bytes: int = 100 << 20) -> None:
         self.now_ms: Final = now_ms
         self.allow_disk_use: Final = allow_disk_use
         self.memory_limit_bytes: Final = memory_limit_bytes
+        self.metadata: set[str] = set()
 
     def evaluation(self) -> EvaluationContext:
         """A fresh evaluation context for a stage of its own."""

@@ -7,6 +7,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
+from mongottl.query.metadata import TEXT_SCORE, MetadataUse, check_available
 from mongottl.query.pipeline.source import DocumentSource, RunContext
 from mongottl.query.registry import Registry
 
@@ -17,12 +18,16 @@ class StageSpec:
     """One stage as parsed. Immutable: it may be opened any number of times.
 
     Positions: `first_only`, `last_only`, and `in_facet` say where in a pipeline the stage may stand.
+    keeps_metadata: whether documents come out with the metadata of those they were made of.
+    requested: keywords that it reads by `{$meta: …}`.
     """
 
     name: str = ""
     first_only: bool = False
     last_only: bool = False
     in_facet: bool = True
+    keeps_metadata: bool = True
+    requested: frozenset[str] = frozenset()
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         """The stage at work on a stream."""
@@ -55,15 +60,19 @@ def stage(name: str) -> Callable[[StageParser], StageParser]:
     return register
 
 
-def parse_pipeline(stages: list[Value], ctx: ParseContext) -> list[StageSpec]:
+def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] | None = None) -> list[StageSpec]:
     """The stages of a pipeline, in order; not yet optimised (see `optimise`).
 
+    available: metadata of the documents that it reads, for a pipeline inside a stage; None where it reads a collection.
     Errors: TypeMismatch for a stage that is no object, 40323 for one with other than one field, 40324 for an unknown
-    name, CommandNotSupported for a refused one, 40601 and 40602 for one in the wrong place, 7749501 for too many.
+    name, CommandNotSupported for a refused one, 40601 and 40602 for one in the wrong place, 7749501 for too many,
+    40218 for metadata that is not there, 17313 for a `$match` with `$text` that is not the first stage.
     """
     if len(stages) > MAX_STAGES:
         raise CommandError(7749501, f"Pipeline length must be no longer than {MAX_STAGES} stages")
     specs: list[StageSpec] = []
+    whole = ctx.metadata
+    at_hand = set() if available is None else available
     for value in stages:
         if not isinstance(value, bytes):
             raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
@@ -71,9 +80,28 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext) -> list[StageSpec]:
         if len(members) != 1:
             raise CommandError(40323, "A pipeline stage specification object must contain exactly one field.")
         name, argument = members[0]
-        specs.extend(parse_stage(name, argument, ctx))
+        ctx.metadata = MetadataUse()
+        ctx.metadata.available = at_hand
+        parsed = parse_stage(name, argument, ctx)
+        if TEXT_SCORE in ctx.metadata.provided and (specs or available is not None):
+            raise CommandError(17313, "$match with $text is only allowed as the first pipeline stage")
+        check_available(ctx.metadata.requested, at_hand | ctx.metadata.provided)
+        for spec in parsed:
+            spec.requested = frozenset(ctx.metadata.requested)
+        at_hand = at_hand | ctx.metadata.provided if all(spec.keeps_metadata for spec in parsed) else set()
+        whole.include(ctx.metadata)
+        ctx.metadata = whole
+        specs.extend(parsed)
     check_positions(specs)
     return specs
+
+
+def requested_by(specs: list[StageSpec]) -> set[str]:
+    """The metadata that some of the stages read."""
+    requested: set[str] = set()
+    for spec in specs:
+        requested |= spec.requested
+    return requested
 
 
 def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:

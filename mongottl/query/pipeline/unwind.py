@@ -5,6 +5,7 @@ from typing import Final
 from librt.strings import read_i32_le
 from mypy_extensions import i64
 
+from mongottl.document.annotated import carried
 from mongottl.document.build import DocumentBuilder, encode, encode_value
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import (
@@ -37,7 +38,7 @@ class UnwindSpec(StageSpec):
         self.index_path: Final = index_path
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
-        return UnwindSource(source, self.path, self.preserve, self.index_path)
+        return UnwindSource(source, self, run)
 
     def describe(self) -> Value:
         described: dict[str, Value] = {"path": "$" + self.path.dotted}
@@ -49,11 +50,12 @@ class UnwindSpec(StageSpec):
 
 
 class UnwindSource(TransformSource):
-    def __init__(self, source: DocumentSource, path: FieldPath, preserve: bool, index_path: FieldPath | None) -> None:
+    def __init__(self, source: DocumentSource, spec: UnwindSpec, run: RunContext) -> None:
         super().__init__(source)
-        self._path: Final = path
-        self._preserve: Final = preserve
-        self._index_path: Final = index_path
+        self._path: Final = spec.path
+        self._preserve: Final = spec.preserve
+        self._index_path: Final = spec.index_path
+        self._carries: Final = bool(run.metadata)
         self._batch: list[bytes] = []
         self._position: i64 = 0
 
@@ -68,7 +70,11 @@ class UnwindSource(TransformSource):
         batch = self._batch
         position = self._position
         while position < len(batch) and len(found) < MAX_OUTPUT:
+            first = len(found)
             self._unwind(batch[position], found)
+            if self._carries:
+                for i in range(first, len(found)):
+                    found[i] = carried(batch[position], found[i])
             position += 1
         self._position = position
         return found

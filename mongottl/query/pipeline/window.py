@@ -210,6 +210,7 @@ def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpe
         raise wrong_type("$setWindowFields.sortBy", sort_by, "object")
     else:
         pattern = parse_sort(sort_by)
+        ctx.metadata.requested.update(pattern.metadata)
         if pattern.is_empty():
             pattern = None
     partition_by: Expression | None = None

@@ -24,11 +24,8 @@ class Projection:
         self.needs_positional: bool = False
         self.is_simple: bool = True
 
-    def apply(self, doc: bytes, details: MatchDetails | None = None, metadata: dict[str, Value] | None = None) -> bytes:
-        """The projected document.
-
-        details: of the match, if `needs_positional`. metadata: what `{$meta: …}` reads, by keyword.
-        """
+    def apply(self, doc: bytes, details: MatchDetails | None = None) -> bytes:
+        """The projected document. details: of the match, if `needs_positional`."""
         return doc
 
     def describe(self) -> Value:
@@ -53,7 +50,7 @@ class RootProjection(Projection):
         # One bit for each name; with more names than bits, the scan of a document just never ends early.
         self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 31 else -1
 
-    def apply(self, doc: bytes, details: MatchDetails | None = None, metadata: dict[str, Value] | None = None) -> bytes:
+    def apply(self, doc: bytes, details: MatchDetails | None = None) -> bytes:
         names = self.names
         inclusive: bool = self.inclusive
         wanted: i64 = self.all_seen
@@ -114,10 +111,9 @@ class TreeProjection(Projection):
         self.steps_after: list[ArrayStep] = [step for step in steps if not isinstance(step, PositionalStep)]
         self.context = EvaluationContext()
 
-    def apply(self, doc: bytes, details: MatchDetails | None = None, metadata: dict[str, Value] | None = None) -> bytes:
+    def apply(self, doc: bytes, details: MatchDetails | None = None) -> bytes:
         ev = self.context
         ev.root = doc
-        ev.metadata = {} if metadata is None else metadata
         source = doc
         for step in self.steps_before:
             source = step.apply(source, details)

@@ -5,6 +5,7 @@ import itertools
 import pytest
 from bson import Decimal128, Int64
 
+from mongottl.document.annotated import annotated
 from mongottl.document.build import encode
 from mongottl.document.keystring import encode_key
 from mongottl.document.types import Date, Undefined, Value
@@ -53,7 +54,6 @@ REFUSED: list[tuple[dict[str, Value], int]] = [
     ({"a": Decimal128("1.5")}, 15975),
     ({"a": {"$meta": "unknown"}}, 31138),
     ({"a": {"$meta": 1}}, 31138),
-    ({"a": {"$meta": "textScore"}}, 40218),
     ({"": 1}, 40352),
     ({"a.": 1}, 40353),
     ({"a..b": 1}, 15998),
@@ -227,3 +227,22 @@ def test_every_order_of_arrival_gives_the_same_order() -> None:
     sort = pattern({"a": -1})
     orders = {tuple(sort.sort(arrival)) for arrival in itertools.permutations(documents)}
     assert len(orders) == 1
+
+
+def test_metadata_sorts_where_it_stands_in_the_pattern() -> None:
+    rows: list[tuple[int, float, Value]] = [(1, 0.5, 2), (1, 0.75, 1), (0, 0.5, [3, 0]), (1, 0.5, 1), (0, 0.5, 1)]
+    documents = [
+        annotated(encode({"_id": i, "a": a, "b": b}), "textScore", score) for i, (a, score, b) in enumerate(rows)
+    ]
+    meta = encode({"$meta": "textScore"})
+    specifications: list[tuple[dict[str, Value], list[int]]] = [
+        ({"a": 1, "m": meta, "b": 1}, [2, 4, 1, 3, 0]),
+        ({"m": meta, "b": -1}, [1, 2, 0, 3, 4]),
+        ({"b": 1, "m": meta}, [2, 1, 3, 4, 0]),
+    ]
+    for specification, expected in specifications:
+        by = pattern(specification)
+        assert [get_value(document, "_id") for document in by.sort(documents)] == expected
+        assert by.describe() == specification
+        assert by.metadata == ["textScore"]
+    assert pattern({"a": 1, "m": meta, "b": -1}).sort_values(documents[2]) == [0, 0.5, 3]
