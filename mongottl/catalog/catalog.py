@@ -6,15 +6,17 @@ in the stored catalogue; its half-filled data is dropped at the next start.
 """
 
 import os
+from functools import partial
 from typing import Final
 
+from mongottl.catalog.array_paths import ARRAYS_SOMEWHERE, ArrayPaths
 from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
 from mongottl.catalog.index import IndexDescriptor, id_index_spec
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import BinData
+from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.storage.interface import Record, SortedDataInterface, StorageEngine, WriteUnitOfWork
@@ -33,6 +35,14 @@ def new_uuid() -> bytes:
     data[6] = (data[6] & 0x0F) | 0x40
     data[8] = (data[8] & 0x3F) | 0x80
     return bytes(data)
+
+
+def _stored_arrays(index: dict[str, Value]) -> ArrayPaths:
+    """The arrays on an index's paths, as a catalogue entry has them; the oldest entries do not tell where they are."""
+    paths = index.get("multikeyPaths")
+    if isinstance(paths, list):
+        return ArrayPaths(frozenset([str(path) for path in paths]))
+    return ARRAYS_SOMEWHERE if index["multikey"] else ArrayPaths(frozenset())
 
 
 class Catalog:
@@ -90,7 +100,7 @@ class Catalog:
             data: SortedDataInterface | None = None
             if not descriptor.is_ttl_setting:
                 data = self.engine.sorted_data(ident, descriptor.unique or descriptor.is_id)
-            loaded.append(IndexEntry(descriptor, ident, data, bool(index["multikey"]), True))
+            loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index)))
         collection.set_indexes(loaded)
         return collection
 
@@ -208,7 +218,7 @@ class Catalog:
             store = self.engine.create_record_store(record_store_ident(number))
             collection = Collection(database, name, number, new_uuid(), options, store)
             data = self.engine.create_sorted_data(ident, True)
-            collection.set_indexes([IndexEntry(IndexDescriptor(id_index_spec()), ident, data, False, True)])
+            collection.set_indexes([IndexEntry(IndexDescriptor(id_index_spec()), ident, data, True)])
             self.engine.put_catalog_entry(str(number), collection.entry_document())
             work.commit()
         self._remember(collection)
@@ -243,7 +253,7 @@ class Catalog:
             with self.engine.unit_of_work() as work:
                 data = self.engine.create_sorted_data(ident, descriptor.unique)
                 work.commit()
-        index = IndexEntry(descriptor, ident, data, False, False)
+        index = IndexEntry(descriptor, ident, data, False)
         collection.set_indexes([*collection.indexes, index])
         return index
 
@@ -272,7 +282,7 @@ class Catalog:
 
     def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
         """Changes an index's options, as `collMod` does. Its keys stay, unless it becomes the TTL setting."""
-        changed = IndexEntry(descriptor, index.ident, index.data, index.multikey, index.ready)
+        changed = IndexEntry(descriptor, index.ident, index.data, index.ready, index.arrays)
         if descriptor.is_ttl_setting:
             changed.data = None
         indexes = [changed if known is index else known for known in collection.indexes]
@@ -298,12 +308,13 @@ class Catalog:
             raise
 
     def mark_multikey(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
-        """Notes that an index has become multikey. Must be called inside the unit of work of the write."""
-        index.multikey = True
+        """Notes where the last document that keys were made of has arrays. Inside the unit of work of the write."""
+        before = index.arrays
+        index.arrays = ArrayPaths(before.paths | index.keys.array_paths)
         collection.generation += 1
         if not index.ready:
             return  # stored when the build is finished
-        work.on_rollback(index.forget_multikey)
+        work.on_rollback(partial(index.restore_arrays, before))
         self._put(collection, collection.entry_document())
 
     def _put(self, collection: Collection, entry: bytes) -> None:

@@ -1,5 +1,6 @@
 """One collection as the server holds it: its records, its indexes, its TTL default."""
 
+from mongottl.catalog.array_paths import NO_ARRAYS, ArrayPaths
 from mongottl.catalog.index import ID_INDEX_NAME, IndexDescriptor
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
@@ -14,19 +15,24 @@ class IndexEntry:
     """An index of a collection, with its data.
 
     data: its keys; None for the TTL setting on `_ts`, which has none.
-    multikey: whether any document has or had an array on the index's paths, so that one document may have several keys.
+    arrays: where documents have or had arrays on the index's paths, so that one document may have several keys.
     ready: False while it is being built. Until then it serves no reads, and writes maintain it only for records that
     the build is done with, those up to `built_through`, or will not visit, those above `build_end`. Record ids ascend,
     so the latter are newer than the build, which therefore ends however fast they come.
     """
 
     def __init__(
-        self, descriptor: IndexDescriptor, ident: str, data: SortedDataInterface | None, multikey: bool, ready: bool
+        self,
+        descriptor: IndexDescriptor,
+        ident: str,
+        data: SortedDataInterface | None,
+        ready: bool,
+        arrays: ArrayPaths = NO_ARRAYS,
     ) -> None:
         self.descriptor = descriptor
         self.ident = ident
         self.data = data
-        self.multikey = multikey
+        self.arrays = arrays
         self.ready = ready
         self.built_through: int = 0
         self.build_end: int = MAX_RECORD_ID
@@ -38,9 +44,18 @@ class IndexEntry:
     def name(self) -> str:
         return self.descriptor.name
 
-    def forget_multikey(self) -> None:
+    @property
+    def multikey(self) -> bool:
+        """Whether any document has or had an array on the index's paths."""
+        return self.arrays.found
+
+    def saw_new_array(self) -> bool:
+        """Whether the last document that keys were made of has an array that is not noted yet."""
+        return self.keys.saw_array and not self.arrays.holds(self.keys.array_paths)
+
+    def restore_arrays(self, before: ArrayPaths) -> None:
         """Undoes the mark of a write that was rolled back."""
-        self.multikey = False
+        self.arrays = before
 
     def covers_record(self, rid: int) -> bool:
         """Whether a write of this record must maintain the index."""
@@ -50,11 +65,17 @@ class IndexEntry:
         """The document's keys; none if a partial index leaves it out."""
         partial = self.descriptor.partial_match
         if partial is not None and not partial.matches(document):
+            self.keys.begin()
             return []
         return self.keys.keys_of(document)
 
     def entry_document(self) -> dict[str, Value]:
-        return {"spec": self.descriptor.spec, "ident": self.ident, "multikey": self.multikey}
+        return {
+            "spec": self.descriptor.spec,
+            "ident": self.ident,
+            "multikey": self.multikey,
+            "multikeyPaths": sorted(self.arrays.paths),
+        }
 
 
 class Collection:

@@ -20,6 +20,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.catalog.array_paths import SOMEWHERE
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, UNDEFINED, Undefined, Value
@@ -66,11 +67,23 @@ class _Positions:
 class KeyGenerator(ABC):
     """Makes the keys of one index; each kind of index has its own.
 
-    saw_array: after `keys_of`, whether an array was on the way, so that a document may have several keys.
+    After `keys_of`: saw_array: whether an array was on the way, so that a document may have several keys. array_paths:
+    where (see `array_paths.ArrayPaths`).
     """
 
     def __init__(self) -> None:
         self.saw_array = False
+        self.array_paths: set[str] = set()
+
+    def begin(self) -> None:
+        """Forgets the arrays of the last document; what `keys_of` begins with."""
+        if self.saw_array:
+            self.saw_array = False
+            self.array_paths.clear()
+
+    def note_array(self, path: str) -> None:
+        self.saw_array = True
+        self.array_paths.add(path)
 
     @abstractmethod
     def keys_of(self, document: bytes) -> list[bytes]:
@@ -89,6 +102,13 @@ class BtreeKeyGenerator(KeyGenerator):
     def __init__(self, paths: list[FieldPath], descending: list[bool], sparse: bool) -> None:
         super().__init__()
         self._paths = paths
+        # The beginnings of each path, by their depth less one. Numbers may name elements of an array, so that with them
+        # it is not told which.
+        numbers = any(index >= 0 for path in paths for index in path.indexes)
+        self._prefixes: list[list[str]] = [
+            [SOMEWHERE if numbers else ".".join(path.parts[: depth + 1]) for depth in range(len(path.parts))]
+            for path in paths
+        ]
         self._descending = descending
         self._sparse = sparse
         self._width: i64 = len(paths)
@@ -97,7 +117,7 @@ class BtreeKeyGenerator(KeyGenerator):
         self._values: list[Value] = []
 
     def keys_of(self, document: bytes) -> list[bytes]:
-        self.saw_array = False
+        self.begin()
         builder = KeyStringBuilder()
         missing: i64 = 0
         for i in range(self._width):
@@ -121,7 +141,7 @@ class BtreeKeyGenerator(KeyGenerator):
 
     def _keys_of_elements(self, buf: bytes, array_at: i64) -> list[bytes]:
         """The keys where the only path ends in an array: the plainest and by far the most frequent multikey index."""
-        self.saw_array = True
+        self.note_array(self._prefixes[0][-1])
         descending = self._descending[0]
         found: dict[bytes, bool] = {}
         cursor = ElementCursor(buf, array_at)
@@ -179,6 +199,7 @@ class BtreeKeyGenerator(KeyGenerator):
                 components.types[i] = int(type_code) if depth == path.depth else 0
                 components.depths[i] = _SETTLED
                 continue
+            self.note_array(self._prefixes[i][depth - 1])
             name = path.parts[depth - 1]
             if array_at >= 0 and array_at != int(pos):
                 raise CommandError(
@@ -191,7 +212,6 @@ class BtreeKeyGenerator(KeyGenerator):
         if array_at < 0:
             self._emit(buf, components, found)
             return
-        self.saw_array = True
         self._fan_out(buf, array_at, components, within_array, found)
 
     def _fan_out(

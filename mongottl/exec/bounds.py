@@ -11,15 +11,16 @@ that is points, as many as there are, then one component with ranges; what follo
 
 Where an index is multikey, a document has one key per array element, and two predicates may hold for two elements. So
 there only one predicate per path is taken, and predicates on paths that run through the same array are combined only if
-one $elemMatch on that array holds them together. (Whether an index is multikey is known for the index as a whole; so
-every one of its paths may run through an array.) A numeric path component then means either an array's element or a
-field of its elements, and the index is left alone.
+one $elemMatch on that array holds them together. Where the arrays are is known by path (`catalog.array_paths`), so the
+other paths keep their tight bounds. A numeric path component may then mean an array's element or a field of its
+elements, and the index is left alone.
 
 Predicates that the ranges express exactly need not be tested on the documents again: `covered`.
 """
 
 from typing import Final
 
+from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.collection import IndexEntry
 from mongottl.document.compare import (
     BRACKET_ARRAY,
@@ -237,8 +238,9 @@ class IndexBounds:
         self.points = 0
         self.covered: list[MatchExpression] = []
         self.void = False
-        # What the plan was made for; where the index has become multikey since, nothing counts as covered.
-        self.multikey = index.multikey
+        # What the plan was made for; where there are arrays on more paths since, nothing counts as covered.
+        self.arrays: ArrayPaths = index.arrays
+        self.multikey = index.arrays.found
 
     @property
     def bounded(self) -> bool:
@@ -259,7 +261,8 @@ def bounds_of(
     complete: whether a sparse index may be used only if the filter proves that all that matches is in it.
     """
     descriptor = index.descriptor
-    if index.multikey and _has_number(components):
+    arrays = index.arrays
+    if arrays.found and _has_number(components):
         return None
     bounds = IndexBounds(index, components)
     prefixes: list[bytes] = [b""]
@@ -268,8 +271,9 @@ def bounds_of(
         predicates = components[i].predicates(filter)
         if predicates is None:
             break
-        if index.multikey:
-            predicate = _best_compatible(predicates, chosen)
+        through_array = arrays.along(components[i].path.dotted)
+        if through_array:
+            predicate = _best_compatible(predicates, chosen, arrays)
             if predicate is None:
                 break
             taken = [predicate]
@@ -290,7 +294,7 @@ def bounds_of(
         chosen.extend(taken)
         bounds.intervals.append(intervals)
         for predicate in taken:
-            if predicate.exact_multikey or (predicate.exact and not index.multikey):
+            if predicate.exact_multikey or (predicate.exact and not through_array):
                 bounds.covered.append(predicate.source)
         if not intervals:
             bounds.void = True
@@ -319,12 +323,12 @@ def _has_number(components: list[BoundComponent]) -> bool:
     return False
 
 
-def _best_compatible(predicates: list[Predicate], chosen: list[Predicate]) -> Predicate | None:
-    """Of predicates on one path of a multikey index the one that narrows most and goes with those chosen already."""
+def _best_compatible(predicates: list[Predicate], chosen: list[Predicate], arrays: ArrayPaths) -> Predicate | None:
+    """Of predicates on one path through an array the one that narrows most and goes with those chosen already."""
     best: Predicate | None = None
     best_rank = 0
     for predicate in predicates:
-        if not all(_may_combine(predicate, other) for other in chosen):
+        if not all(_may_combine(predicate, other, arrays) for other in chosen):
             continue
         rank = 1
         if predicate.points:
@@ -337,9 +341,9 @@ def _best_compatible(predicates: list[Predicate], chosen: list[Predicate]) -> Pr
     return best
 
 
-def _may_combine(a: Predicate, b: Predicate) -> bool:
-    """Whether two predicates on different paths must hold for the same key, wherever arrays are."""
-    shared = shared_prefix(a.path, b.path)
+def _may_combine(a: Predicate, b: Predicate, arrays: ArrayPaths) -> bool:
+    """Whether two predicates on different paths must hold for the same key."""
+    shared = arrays.deepest(shared_prefix(a.path, b.path))
     if not shared:
         return True
     return any(path == shared and (serial, path) in b.elements for serial, path in a.elements)
@@ -393,9 +397,9 @@ def _extended(prefixes: list[bytes], points: list[Interval], descending: bool) -
 def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
     """1 if scanning the index forward gives the sort's order, -1 if backward does, 0 if neither.
 
-    Components bound to one point do not matter to the order, wherever they stand in the index or in the sort. In a
-    multikey index a document sorts by the first of all its keys, not of those within the bounds: there the paths of the
-    sort must be unbounded, and must not share an array with a bounded one. Metadata is in no index.
+    Components bound to one point do not matter to the order, wherever they stand in the index or in the sort. Where a
+    path runs through an array, a document sorts by the first of all its keys, not of those within the bounds: there the
+    paths of the sort must be unbounded, and must not share an array with a bounded one. Metadata is in no index.
     """
     if sort.metadata:
         return 0
@@ -403,13 +407,14 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
     width = len(components)
     constant = bounds.single_points
     fixed = [components[i].path.dotted for i in range(constant)]
-    if bounds.index.multikey:
+    arrays = bounds.arrays
+    if arrays.found:
         bounded = [components[i].path.dotted for i in range(len(bounds.intervals))]
         for path in sort.paths:
             for other in bounded:
-                if shared_prefix(path.dotted, other):
+                if arrays.along(shared_prefix(path.dotted, other)):
                     return 0
-        fixed = []
+        fixed = [path for path in fixed if not arrays.along(path)]
     direction = 0
     i = 0
     for j in range(len(sort.paths)):

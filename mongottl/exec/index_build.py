@@ -137,7 +137,7 @@ def _add_keys(
     keys_of: list[list[bytes]] = []
     for record in records:
         keys = index.keys_of(record[1])
-        if index.keys.saw_array and not index.multikey:
+        if index.saw_new_array():
             op.catalog.mark_multikey(collection, index, work)
         keys_of.append(keys)
         for key in keys:

@@ -1,7 +1,7 @@
 """The stages that read indexes. Each is mongod's FETCH over IXSCAN in one: entries come joined with their records.
 
-Between two calls an index may have become multikey. What was planned to be settled by the ranges is then tested on the
-documents after all, and from then on each record is given once.
+Between two calls an index may have become multikey, or on more paths. What was planned to be settled by the ranges is
+then tested on the documents after all, and from then on each record is given once.
 """
 
 from abc import abstractmethod
@@ -85,7 +85,7 @@ class IndexStage(PlanStage):
         check_alive(collection)
         if self._index not in collection.indexes:
             raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
-        if self._index.multikey and not self._bounds.multikey:
+        if self._index.arrays is not self._bounds.arrays:
             self._residual = self._match
             if self._seen is None:
                 self._seen = set()
@@ -110,13 +110,10 @@ class IndexStage(PlanStage):
             "indexName": index.name,
             "isMultiKey": index.multikey,
         }
-        if not index.multikey:
-            # Where it is, only the index as a whole is known to be, as with mongod's oldest indexes.
-            nothing: list[Value] = []
-            paths: dict[str, Value] = {}
-            for name in pattern:
-                paths[name] = nothing
-            details["multiKeyPaths"] = paths
+        paths: dict[str, Value] = {}
+        for part in self._bounds.components:
+            paths[part.path.dotted] = index.arrays.on(part.path.dotted)
+        details["multiKeyPaths"] = paths
         details["isUnique"] = self._data.unique
         details["isSparse"] = descriptor.sparse
         details["isPartial"] = descriptor.partial_filter is not None

@@ -146,16 +146,13 @@ def _insert_keys(
     data = index.data
     assert data is not None
     entries: list[tuple[bytes, int]] = []
-    became_multikey = False
     for document, rid in zip(documents, rids, strict=True):
         if not index.covers_record(rid):
             continue
         for key in index.keys_of(document):
             entries.append((key, rid))
-        if index.keys.saw_array:
-            became_multikey = True
-    if became_multikey and not index.multikey:
-        op.catalog.mark_multikey(collection, index, work)
+        if index.saw_new_array():
+            op.catalog.mark_multikey(collection, index, work)
     data.insert(entries)
 
 
@@ -171,7 +168,7 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
                     assert data is not None
                     if index.covers_record(rid):
                         keys = index.keys_of(document)
-                        if index.keys.saw_array and not index.multikey:
+                        if index.saw_new_array():
                             op.catalog.mark_multikey(collection, index, work)
                         _insert_or_explain(op, collection, index, document, keys, rid)
                 work.commit()
@@ -303,7 +300,7 @@ def _move_keys(
     assert data is not None
     before = index.keys_of(old[1])
     after = index.keys_of(document)
-    if index.keys.saw_array and not index.multikey:
+    if index.saw_new_array():
         op.catalog.mark_multikey(collection, index, work)
     if before == after:
         return

@@ -216,6 +216,8 @@ def is_multikey(index: IndexEntry) -> bool:
 def test_the_multikey_mark_goes_with_its_unit_of_work(catalog: Catalog) -> None:
     collection = catalog.create_collection("db", "a")
     index = build(catalog, collection)
+    path = index.descriptor.paths[0].dotted
+    index.keys_of(bson.encode({path: [1, 2]}))
     with catalog.engine.unit_of_work() as work:
         catalog.mark_multikey(collection, index, work)
         assert is_multikey(index)
@@ -225,6 +227,7 @@ def test_the_multikey_mark_goes_with_its_unit_of_work(catalog: Catalog) -> None:
         catalog.mark_multikey(collection, index, work)
         work.commit()
     assert is_multikey(index)
+    assert index.arrays.paths == {path}
     assert_stored(catalog)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.catalog.array_paths import SOMEWHERE
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.build import encode, encode_fields
@@ -126,6 +127,27 @@ def test_every_key_tells_its_values(pattern: dict[str, Any], document: dict[str,
     raw = bson.encode(document)
     for key in keys_of.keys_of(raw):
         assert encode_key(keys_of.values_of_key(raw, key), descending) == key
+
+
+@pytest.mark.parametrize(
+    ("pattern", "document", "paths"),
+    [
+        ({"a": 1, "b": 1}, {"a": 1, "b": {"c": [1]}}, set()),
+        ({"a": 1}, {"a": []}, {"a"}),
+        ({"a": 1, "b": 1}, {"a": [1], "b": 1}, {"a"}),
+        ({"a.b": 1}, {"a": [1, 2]}, {"a"}),
+        ({"a.b": 1}, {"a": {"b": [1]}}, {"a.b"}),
+        ({"a.b": 1}, {"a": [{"b": 1}, {"b": [1]}]}, {"a", "a.b"}),
+        ({"a.b": 1, "a.c": 1, "d": 1}, {"a": [{"b": 1, "c": [2]}], "d": 1}, {"a", "a.c"}),
+        ({"a.0": 1}, {"a": [1]}, {SOMEWHERE}),
+    ],
+)
+def test_where_arrays_are(pattern: dict[str, Any], document: dict[str, Any], paths: set[str]) -> None:
+    keys = generator(pattern)
+    keys.keys_of(bson.encode({"a": [1], "b": 1, "d": 1}))
+    keys.keys_of(bson.encode(document))
+    assert keys.array_paths == paths
+    assert keys.saw_array == bool(paths)
 
 
 def test_undefined_is_a_value_of_its_own() -> None:

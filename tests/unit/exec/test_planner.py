@@ -6,7 +6,7 @@ import pytest
 
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.planner import plan_query
-from tests.planning import Bench, Pattern, bounds_of_plan, filter_of, index_of, match_of, stages_of
+from tests.planning import Bench, Pattern, bounds_of_plan, filter_of, index_of, match_of, nodes_of, stages_of
 
 
 @pytest.fixture
@@ -97,6 +97,30 @@ def test_multikey_combines_paths_of_one_array_only_under_elem_match(bench: Bench
     together = bench.plan({"x": {"$elemMatch": {"a": 1, "b": 2}}})
     assert bounds_of_plan(together) == {"x.a": ["[1, 1]"], "x.b": ["[2, 2]"]}
     assert bench.find({"x": {"$elemMatch": {"a": 1, "b": 2}}}) == [2]
+
+
+def test_paths_without_arrays_keep_tight_bounds_in_a_multikey_index(bench: Bench) -> None:
+    bench.index([("x.a", 1), ("x.b", 1), ("t", 1)])
+    bench.insert([{"_id": i, "x": {"a": i % 3, "b": i % 5}, "t": [i, i + 1]} for i in range(30)])
+    filter = {"x.a": {"$in": [1, 2]}, "x.b": {"$gt": 1, "$lt": 4}, "t": {"$gt": 3, "$lt": 5}}
+    plan = bench.plan(filter)
+    assert bounds_of_plan(plan) == {"x.a": ["[1, 1]", "[2, 2]"], "x.b": ["(1, 4)"], "t": ["[MinKey, MaxKey]"]}
+    assert nodes_of(plan)[-1].details["multiKeyPaths"] == {"x.a": [], "x.b": [], "t": ["t"]}
+    assert filter_of(plan) == {"$and": [{"t": {"$gt": 3}}, {"t": {"$lt": 5}}]}
+    assert bench.find(filter) == bench.find(filter, hint={"$natural": 1})
+    assert stages_of(bench.plan({"x.a": 1}, sort=[("x.b", 1)])) == ["FETCH", "IXSCAN"]
+    assert stages_of(bench.plan({"x.a": 1, "x.b": 2, "t": {"$gt": 1}}, sort=[("t", 1)]))[0] == "SORT"
+
+
+def test_conditions_within_an_array_may_combine_below_it(bench: Bench) -> None:
+    """The array is at x: what $elemMatch on x holds together goes together, however deep its paths share more."""
+    bench.index([("x.y.a", 1), ("x.y.b", 1)])
+    bench.insert([{"_id": 1, "x": [{"y": {"a": 1, "b": 8}}, {"y": {"a": 7, "b": 2}}]}])
+    bench.insert([{"_id": 2, "x": [{"y": {"a": 1, "b": 2}}]}])
+    plan = bench.plan({"x": {"$elemMatch": {"y.a": 1, "y.b": 2}}})
+    assert bounds_of_plan(plan) == {"x.y.a": ["[1, 1]"], "x.y.b": ["[2, 2]"]}
+    assert bench.drain(plan.open()) != []
+    assert bench.find({"x": {"$elemMatch": {"y.a": 1, "y.b": 2}}}) == [2]
 
 
 def test_multikey_gives_each_record_once(bench: Bench) -> None:
