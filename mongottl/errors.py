@@ -80,6 +80,7 @@ class ErrorCode(IntEnum):
     ChangeStreamFatalError = 280
     IndexInformationTooLarge = 284
     QueryExceededMemoryLimitNoDiskUseAllowed = 292
+    QueryFeatureNotAllowed = 224
     TransactionTooOld = 225
     NoSuchTransaction = 251
     TransactionCommitted = 256

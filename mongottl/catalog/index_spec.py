@@ -46,6 +46,8 @@ _IGNORED_OPTIONS: Final = ("ns", "dropDups", "storageEngine")
 _ID_INDEX_OPTIONS: Final = ("key", "name", "v", "ns", "collation")
 _PARTIAL_OPERATORS: Final = ("$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists")
 _PARTIAL_ROOTS: Final = ("$and", "$or")
+# What MongoDB keeps from filters that are part of the catalog, rather than finding it unfit for an index.
+_NOT_IN_PARTIAL: Final = ("$expr", "$jsonSchema")
 
 
 def parse_index_spec(spec: bytes, ignore_unknown: bool = False) -> IndexDescriptor:
@@ -394,8 +396,19 @@ def checked_date_ttl(value: Value, code: int) -> int:
 def _check_partial_filter(filter: Value) -> None:
     """A filter by which an index may leave documents out: no negations, nothing that the planner could not compare."""
     assert isinstance(filter, bytes)
-    parse_match(filter, ParseContext())
+    _check_allowed_in_catalog(filter)
+    parse_match(filter, ParseContext(runtime_constants=False))
     _check_partial_document(filter)
+
+
+def _check_allowed_in_catalog(filter: bytes) -> None:
+    for name, value in fields(filter):
+        if name in _NOT_IN_PARTIAL:
+            raise CommandError(ErrorCode.QueryFeatureNotAllowed, f"{name} is not allowed in this context")
+        if name in _PARTIAL_ROOTS and isinstance(value, list):
+            for part in value:
+                if isinstance(part, bytes):
+                    _check_allowed_in_catalog(part)
 
 
 def _check_partial_document(filter: bytes) -> None:

@@ -296,7 +296,7 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
     """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`."""
     check_database_name(op.database)
     check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
-    match = parse_match(request.filter, ParseContext(op.now_ms))
+    match = parse_match(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     everything = {
         other.name: describe_collection(other, request.name_only) for other in op.catalog.collections(op.database)
     }

@@ -34,7 +34,7 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     filter: on these fields. sizeOnDisk: bytes of the documents and an estimate for the indexes. MongoDB's own three
     databases are always there, as in MongoDB; Cosmos shows none that hold nothing.
     """
-    match = parse_match(request.filter, ParseContext(op.now_ms))
+    match = parse_match(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     names = set(op.catalog.database_names())
     if op.service.dialect.name == "mongodb":
         names.update(SYSTEM_DATABASES)

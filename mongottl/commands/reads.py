@@ -155,6 +155,11 @@ def context_of(op: OperationContext, collection: str, let: bytes = EMPTY_DOCUMEN
     return context
 
 
+def timeless_context_of(op: OperationContext, collection: str) -> ParseContext:
+    """For commands whose filters know neither `$$NOW` nor `$$CLUSTER_TIME`, and no `let` either."""
+    return ParseContext(op.now_ms, None, f"{op.database}.{collection}", runtime_constants=False)
+
+
 def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
     """The values of a command's `let`: expressions over those before them that may not look at a document.
 
@@ -164,8 +169,7 @@ def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
     from mongottl.query.expr.path import check_user_name
 
     values: dict[str, Value] = {}
-    earlier = ParseContext(context.now_ms, values, context.namespace)
-    earlier.runtime_constants = False
+    earlier = ParseContext(context.now_ms, values, context.namespace, runtime_constants=False)
     for name, value in fields(let):
         if name in _RUNTIME_CONSTANTS:
             raise CommandError(4738901, f"Attempt to set internal constant: {name}")
@@ -361,7 +365,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return (yield from count_on_view(op, collection, request))
-    match = parse_match(request.query, context_of(op, request.collection))
+    match = parse_match(request.query, timeless_context_of(op, request.collection))
     n = yield from count_documents(
         op, collection, match, skip=request.skip, limit=abs(request.limit), hint=request.hint
     )
@@ -388,7 +392,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     if isinstance(collection, View):
         source = distinct_documents(op, collection, request)
     else:
-        match = parse_match(request.query, context_of(op, request.collection))
+        match = parse_match(request.query, timeless_context_of(op, request.collection))
         shape = QueryShape(collation=request.collation)
         shape.allowed = check_settings(op, "distinct", request, request.collection)
         stage = plan_query(op, collection, match, hint=request.hint, shape=shape).open()

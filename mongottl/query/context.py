@@ -1,6 +1,7 @@
 """What parsing depends on besides the text itself. One per operation."""
 
 from mongottl.document.types import Value
+from mongottl.errors import CommandError
 from mongottl.query.metadata import MetadataUse
 
 
@@ -11,15 +12,20 @@ class ParseContext:
     let: the command's `let` variables, already evaluated: name without `$$` to value.
     namespace: "db.collection" of the command, for messages and for stages that read other collections.
     metadata: what the parsed text reads by `{$meta: …}` and what it brings along; parsers add to it.
-    runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are there; not while the values of `let` are computed.
+    runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are there: not while the values of `let` are computed, nor
+    in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
+    folding_error: what an operator said of its constants, kept back until the expression around it is parsed.
     """
 
-    def __init__(self, now_ms: int = 0, let: dict[str, Value] | None = None, namespace: str = "") -> None:
+    def __init__(
+        self, now_ms: int = 0, let: dict[str, Value] | None = None, namespace: str = "", runtime_constants: bool = True
+    ) -> None:
         self.now_ms = now_ms
         self.let: dict[str, Value] = {} if let is None else let
         self.namespace = namespace
         self.metadata = MetadataUse()
-        self.runtime_constants = True
+        self.runtime_constants = runtime_constants
+        self.folding_error: CommandError | None = None
 
     @property
     def database(self) -> str:

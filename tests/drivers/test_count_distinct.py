@@ -58,6 +58,8 @@ def test_count(ten: Database[Documents], arguments: Documents, n: int) -> None:
     [
         ({"query": 1}, 14),
         ({"limit": "1"}, 2),
+        ({"query": {"$expr": {"$lt": ["$a", "$$NOW"]}}}, 51144),
+        ({"query": {"$expr": {"$lt": ["$a", "$$CLUSTER_TIME"]}}}, 51144),
         ({"limit": None}, 2),
         ({"limit": 1.5}, 9),
         ({"limit": math.nan}, 9),

@@ -280,11 +280,11 @@ def is_nullish(value: Value) -> bool:
 _NO_DOCUMENT: Final = EvaluationContext()
 
 
-def fold(node: Expression) -> Expression:
+def fold(node: Expression, ctx: ParseContext) -> Expression:
     """A Constant instead of an operator on constants.
 
-    An operator that cannot take its constants is an error at once, also where no document would ever reach it: that is
-    how mongod's optimiser behaves.
+    An operator that cannot take its constants is an error, also where no document would ever reach it, but only once
+    the whole expression is parsed, since mongod's optimiser, which finds it, comes after its parser.
     """
     if not node.foldable():
         return node
@@ -294,7 +294,20 @@ def fold(node: Expression) -> Expression:
     for operand in operands:
         if not isinstance(operand, Constant):
             return node
-    return Constant(node.evaluate(_NO_DOCUMENT))
+    try:
+        return Constant(node.evaluate(_NO_DOCUMENT))
+    except CommandError as error:
+        if ctx.folding_error is None:
+            ctx.folding_error = error
+        return node
+
+
+def raise_folding_error(ctx: ParseContext) -> None:
+    """The first error that `fold` met in the expression that has just been parsed."""
+    error = ctx.folding_error
+    if error is not None:
+        ctx.folding_error = None
+        raise error
 
 
 for _name in ("$function", "$accumulator"):

@@ -20,6 +20,7 @@ from mongottl.query.expr.base import (
     Scope,
     UnaryExpression,
     fold,
+    raise_folding_error,
 )
 from mongottl.query.expr.path import parse_path
 
@@ -77,7 +78,9 @@ def parse_expression(value: Value, ctx: ParseContext, scope: Scope | None = None
     Errors: InvalidPipelineOperator for an unknown operator, CommandNotSupported for one we refuse, 15983 for an object
     that mixes an operator with fields, and those of each operator for its arguments.
     """
-    return parse_operand(value, Scope(ctx) if scope is None else scope)
+    node = parse_operand(value, Scope(ctx) if scope is None else scope)
+    raise_folding_error(ctx)
+    return node
 
 
 def parse_operand(value: Value, scope: Scope) -> Expression:
@@ -94,7 +97,7 @@ def parse_operand(value: Value, scope: Scope) -> Expression:
             items.append(parse_operand(item, scope))
         if not items:
             return Constant([])
-        return fold(ArrayExpression(items))
+        return fold(ArrayExpression(items), scope.ctx)
     return Constant(value)
 
 
@@ -122,7 +125,7 @@ def _parse_object(value: bytes, scope: Scope) -> Expression:
             raise CommandError(16406, f"duplicate field name specified in object literal: {show(value)}")
         names.append(name)
         nodes.append(parse_operand(member, scope))
-    return fold(ObjectExpression(names, nodes))
+    return fold(ObjectExpression(names, nodes), scope.ctx)
 
 
 def check_object_name(name: str) -> None:
@@ -142,13 +145,13 @@ def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
             raise CommandError(ErrorCode.CommandNotSupported, f"The expression {name} is not supported: {reason}")
         raise CommandError(ErrorCode.InvalidPipelineOperator, f"Unrecognized expression '{name}'")
     if operator.parser is not None:
-        return fold(operator.parser(name, argument, scope))
+        return fold(operator.parser(name, argument, scope), scope.ctx)
     arguments = parse_arguments(name, argument, scope, operator.minimum, operator.maximum)
     if operator.unary is not None:
-        return fold(UnaryExpression(name, operator.unary, arguments[0]))
+        return fold(UnaryExpression(name, operator.unary, arguments[0]), scope.ctx)
     if operator.function is None:
         raise AssertionError(f"{name} is registered without a body")
-    return fold(FunctionExpression(name, operator.function, arguments, operator.foldable))
+    return fold(FunctionExpression(name, operator.function, arguments, operator.foldable), scope.ctx)
 
 
 def parse_arguments(name: str, argument: Value, scope: Scope, minimum: int, maximum: int) -> list[Expression]:

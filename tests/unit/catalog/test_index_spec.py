@@ -138,6 +138,8 @@ def test_the_same_path_twice_is_refused() -> None:
         ({"partialFilterExpression": 1}, 14),
         ({"partialFilterExpression": {"a": 1}, "sparse": True}, 67),
         ({"partialFilterExpression": {"$nor": [{"a": 1}]}}, 67),
+        ({"partialFilterExpression": {"$expr": {"$lt": ["$a", "$$NOW"]}}}, 224),
+        ({"partialFilterExpression": {"$and": [{"$jsonSchema": {}}]}}, 224),
         ({"partialFilterExpression": {"a": {"$not": {"$gt": 1}}}}, 67),
         ({"partialFilterExpression": {"a": {"$ne": 1}}}, 67),
         ({"partialFilterExpression": {"a": {"$exists": False}}}, 67),

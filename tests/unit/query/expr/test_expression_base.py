@@ -143,6 +143,22 @@ def test_an_error_in_folding_is_raised_while_parsing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ({"$add": [{"$divide": [1, 0]}, {"$nothing": 1}]}, 168),
+        ({"$lt": [{"$toDate": 0}, "$$nothing"]}, 17276),
+        ({"$cond": [{"$abs": "x"}, {"$eq": [1]}, 2]}, 16020),
+        ({"a": {"$abs": "x"}, "b": {"$eq": [1]}}, 16020),
+        ({"$add": [{"$abs": "x"}, {"$divide": [1, 0]}]}, 28765),
+    ],
+)
+def test_what_parsing_finds_comes_before_what_folding_finds(expression: object, code: int) -> None:
+    with pytest.raises(CommandError) as caught:
+        parse_expression(_parse(expression), ParseContext())
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
     ("expression", "fields"),
     [
         ("$a.b.c", {"a"}),
