@@ -299,13 +299,8 @@ class Catalog:
 
     def set_options(self, collection: Collection, options: CollectionOptions) -> None:
         """Gives a collection other options, as `collMod` does."""
-        before = collection.options
-        collection.options = options
-        try:
-            self._save(collection, collection.entry_document())
-        except BaseException:
-            collection.options = before
-            raise
+        self._save(collection, collection.entry_document(options=options))
+        collection.set_options(options)
 
     def mark_multikey(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
         """Notes where the last document that keys were made of has arrays. Inside the unit of work of the write."""

@@ -5,6 +5,7 @@ from mongottl.catalog.index import ID_INDEX_NAME, IndexDescriptor
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
+from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
@@ -84,6 +85,7 @@ class Collection:
     number: unique among the collections of this server since it was created; names it in the timing wheel.
     options: those of `create`, as `collMod` has changed them.
     default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
+    validator: what documents must match to be written, or None.
     writable_indexes: those with keys, ready or being built; a write maintains them all.
     """
 
@@ -96,6 +98,7 @@ class Collection:
         self.number = number
         self.uuid = BinData(uuid, 4)
         self.options = options
+        self.validator: Validator | None = validator_of(options)
         self.store = store
         self.indexes: list[IndexEntry] = []
         self.writable_indexes: list[IndexEntry] = []
@@ -120,6 +123,12 @@ class Collection:
             if index.name == ID_INDEX_NAME:
                 self.id_index = index
 
+    def set_options(self, options: CollectionOptions) -> None:
+        """Takes other options and everything that follows from them."""
+        self.validator = validator_of(options)
+        self.options = options
+        self.generation += 1
+
     def index_named(self, name: str) -> IndexEntry | None:
         for index in self.indexes:
             if index.name == name:
@@ -131,8 +140,13 @@ class Collection:
         self.name = name
         self.namespace = f"{database}.{name}"
 
-    def entry_document(self, namespace: str | None = None, indexes: list[IndexEntry] | None = None) -> bytes:
-        """What the catalogue stores of this collection, or will store when it has this namespace or these indexes."""
+    def entry_document(
+        self,
+        namespace: str | None = None,
+        indexes: list[IndexEntry] | None = None,
+        options: CollectionOptions | None = None,
+    ) -> bytes:
+        """What the catalogue stores of this collection, or will store when it has this namespace, indexes, options."""
         if indexes is None:
             indexes = [index for index in self.indexes if index.ready]
         return encode(
@@ -140,7 +154,7 @@ class Collection:
                 "ns": self.namespace if namespace is None else namespace,
                 "number": self.number,
                 "uuid": self.uuid,
-                "options": self.options.raw,
+                "options": (self.options if options is None else options).raw,
                 "indexes": [index.entry_document() for index in indexes],
             }
         )

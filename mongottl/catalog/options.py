@@ -1,4 +1,4 @@
-"""The options of a collection or view, as `create` and `collMod` set them and `listCollections` shows them.
+"""The options of a collection, as `create` and `collMod` set them and `listCollections` shows them.
 
 They are kept as one document in mongod's form and order, which the catalogue stores as it is, and are read once into
 the attributes that the rest of the server asks. An option that is not set is not in the document.
@@ -26,8 +26,6 @@ OPTION_ORDER: Final = (
     "validationLevel",
     "validationAction",
     "collation",
-    "viewOn",
-    "pipeline",
     "idIndex",
     "timeseries",
     "clusteredIndex",
@@ -41,8 +39,8 @@ class CollectionOptions:
 
     raw: the document. capped_size_bytes, capped_max_documents: 0 where there is no such limit.
     validator: a filter that documents must match, or None. validation_level: `off`, `moderate` or `strict`.
-    validation_action: `error`, `warn` or `errorAndLog`. view_on: what this is a view on, or None.
-    pipeline: the view's stages. collation, clustered_index, time_series: None where not given.
+    validation_action: `error`, `warn` or `errorAndLog`.
+    collation, clustered_index, time_series: None where not given.
     expire_after_seconds: of a clustered or time series collection, or None.
     """
 
@@ -54,8 +52,6 @@ class CollectionOptions:
         self.validator: bytes | None = None
         self.validation_level = "strict"
         self.validation_action = "error"
-        self.view_on: str | None = None
-        self.pipeline: list[bytes] = []
         self.collation: bytes | None = None
         self.clustered_index: bytes | None = None
         self.time_series: bytes | None = None
@@ -82,11 +78,6 @@ class CollectionOptions:
                     self.validation_level = value
                 elif name == "validationAction":
                     self.validation_action = value
-                elif name == "viewOn":
-                    self.view_on = value
-            elif isinstance(value, list):
-                if name == "pipeline":
-                    self.pipeline = [stage for stage in value if isinstance(stage, bytes)]
             elif name == "capped":
                 self.capped = value is True
             elif isinstance(value, int):
@@ -96,10 +87,6 @@ class CollectionOptions:
                     self.capped_max_documents = int(value)
                 elif name == "expireAfterSeconds":
                     self.expire_after_seconds = int(value)
-
-    @property
-    def is_view(self) -> bool:
-        return self.view_on is not None
 
     def with_options(self, changes: dict[str, Value]) -> "CollectionOptions":
         """These options with others set, or, where MISSING is given, taken away."""

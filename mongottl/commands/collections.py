@@ -1,4 +1,4 @@
-"""create, drop, renameCollection, listCollections, collStats; `collMod` has a module of its own.
+"""drop, renameCollection, listCollections, collStats; `create` and `collMod` have modules of their own.
 
 Source: MongoDB's command reference for each.
 """
@@ -7,10 +7,8 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import id_index_spec
-from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
 from mongottl.catalog.view import SYSTEM_VIEWS, View
-from mongottl.commands.collation import SIMPLE, check_collation
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -19,145 +17,20 @@ from mongottl.commands.request import (
     COLLECTION,
     DOCUMENT_FIELD,
     IGNORED,
-    NUMBER,
     ONE,
-    PIPELINE,
     TEXT,
-    UNSUPPORTED,
     Field,
-    clamped_integer,
 )
 from mongottl.document.build import EMPTY_DOCUMENT, encode
-from mongottl.document.compare import compare_values
-from mongottl.document.render import render_document
-from mongottl.document.types import BinData, Decimal128, Value, type_code_of, type_name
-from mongottl.document.walk import get_value, is_empty
+from mongottl.document.types import BinData, Value, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.statistics import describe_size, parse_scale
-from mongottl.exec.views import define_view, drop_view
+from mongottl.exec.views import drop_view
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 
 MAX_CAPPED_BYTES: Final = 2**50
-
-
-class CreateRequest(NamedTuple):
-    collection: Annotated[str, Field("create", COLLECTION)]
-    capped: Annotated[bool, Field("capped", BOOL_FIELD)] = False
-    auto_index_id: Annotated[bool, Field("autoIndexId", BOOL_FIELD)] = True
-    id_index: Annotated[bytes | None, Field("idIndex", DOCUMENT_FIELD)] = None
-    size: Annotated[int | float | Decimal128 | None, Field("size", NUMBER)] = None
-    max: Annotated[Value, Field("max", NUMBER)] = None
-    storage_engine: Annotated[Value, Field("storageEngine", IGNORED)] = None
-    index_option_defaults: Annotated[Value, Field("indexOptionDefaults", IGNORED)] = None
-    validator: Annotated[Value, Field("validator", UNSUPPORTED)] = None
-    validation_level: Annotated[Value, Field("validationLevel", UNSUPPORTED)] = None
-    validation_action: Annotated[Value, Field("validationAction", UNSUPPORTED)] = None
-    view_on: Annotated[str | None, Field("viewOn", TEXT)] = None
-    pipeline: Annotated[list[Value] | None, Field("pipeline", PIPELINE)] = None
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    time_series: Annotated[Value, Field("timeseries", UNSUPPORTED)] = None
-    expire_after_seconds: Annotated[Value, Field("expireAfterSeconds", UNSUPPORTED)] = None
-    clustered_index: Annotated[Value, Field("clusteredIndex", UNSUPPORTED)] = None
-    encrypted_fields: Annotated[Value, Field("encryptedFields", UNSUPPORTED)] = None
-    pre_and_post_images: Annotated[bytes, Field("changeStreamPreAndPostImages", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    temp: Annotated[Value, Field("temp", IGNORED)] = None
-    flags: Annotated[Value, Field("flags", IGNORED)] = None
-
-
-@command("create", CreateRequest, help="Creates a collection.", writes=True)
-def create(op: OperationContext, request: CreateRequest) -> Reply:
-    """ok too where the collection exists with the same options; NamespaceExists (48) where it has others."""
-    name = request.collection
-    check_options(request)
-    existing = op.catalog.find(op.database, name)
-    if request.view_on is not None:
-        view = View(op.database, name, request.view_on, request.pipeline or [], _view_collation(request.collation))
-        return create_view(op, view, existing)
-    if request.pipeline is not None:
-        raise CommandError(ErrorCode.InvalidOptions, "'pipeline' requires 'viewOn' to also be specified")
-    if isinstance(existing, View):
-        raise view_exists(existing)
-    if existing is not None:
-        if compare_values(existing.options.raw, EMPTY_DOCUMENT) == 0:
-            return {}
-        raise CommandError(
-            ErrorCode.NamespaceExists,
-            f"namespace {existing.namespace} already exists, but with different options:"
-            f" {render_document(existing.options.raw)}",
-        )
-    op.catalog.check_new_name(op.database, name)
-    op.catalog.create_collection(op.database, name)
-    op.service.note_write()
-    return {}
-
-
-def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
-    """ok too where there is the same view already; NamespaceExists (48) where there is anything else of that name.
-
-    Errors of the definition are those of `exec.views.check_view`.
-    """
-    check_view_source(view.view_on)
-    if isinstance(existing, View):
-        if existing.is_same(view):
-            return {}
-        raise view_exists(existing)
-    if existing is not None:
-        raise CommandError(ErrorCode.NamespaceExists, f"a collection '{view.namespace}' already exists")
-    op.catalog.check_new_name(op.database, view.name)
-    define_view(op, view)
-    return {}
-
-
-def view_exists(view: View) -> CommandError:
-    return CommandError(
-        ErrorCode.NamespaceExists,
-        f"namespace {view.namespace} already exists, but is a view: {render_document(view.options())}",
-    )
-
-
-def check_view_source(name: str) -> None:
-    """BadValue (2) or InvalidNamespace (73) for what `viewOn` cannot name; nothing of the name need be there."""
-    if name == "":
-        raise CommandError(ErrorCode.BadValue, "'viewOn' cannot be empty")
-    if "\0" in name or name.startswith((".", "$")):
-        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified for 'viewOn': '{name}'")
-
-
-def _view_collation(collation: bytes) -> bytes | None:
-    """None for the simple collation, which is the default."""
-    if is_empty(collation) or get_value(collation, "locale") == SIMPLE:
-        return None
-    return collation
-
-
-def check_options(request: CreateRequest) -> None:
-    """Refuses what a collection cannot be so far. The parser has refused most of it by name."""
-    size = None if request.size is None else clamped_integer(request.size)
-    if size is not None and not 1 <= size <= MAX_CAPPED_BYTES:
-        raise CommandError(
-            ErrorCode.BadValue,
-            f"BSON field 'size' value must be >= 1 and <= {MAX_CAPPED_BYTES}, actual value '{size}'",
-        )
-    if request.capped:
-        raise CommandError(ErrorCode.CommandNotSupported, "The option 'create.capped' is not supported yet")
-    for option, value in (("size", request.size), ("max", request.max)):
-        if value is not None:
-            raise CommandError(
-                ErrorCode.InvalidOptions,
-                "the 'capped' field needs to be true when either the 'size' or 'max' fields are present"
-                f" (found '{option}')",
-            )
-    if not request.auto_index_id:
-        raise CommandError(ErrorCode.InvalidOptions, "autoIndexId:false is not allowed")
-    if request.id_index is not None:
-        check_id_index_spec(request.id_index)
-    check_collation(request.collation)
-    if get_value(request.pre_and_post_images, "enabled") is True:
-        raise CommandError(
-            ErrorCode.CommandNotSupported, "The option 'create.changeStreamPreAndPostImages' is not supported yet"
-        )
 
 
 class DropRequest(NamedTuple):

@@ -10,7 +10,8 @@ from mongottl.catalog.index import TS_FIELD
 from mongottl.catalog.index_spec import checked_date_ttl
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import View
-from mongottl.commands.collections import check_no_index_build, check_view_source
+from mongottl.commands.collection_options import check_view_source
+from mongottl.commands.collections import check_no_index_build
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, DOCUMENT_FIELD, PIPELINE, TEXT, UNSUPPORTED, Field
 from mongottl.document.render import render_document

@@ -63,6 +63,7 @@ class FindAndModifyRequest(NamedTuple):
 def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply | Steps[Reply]:
     """`value` is the document before the change, or after it with `new`; null where nothing matched."""
     check_request(request)
+    op.bypass_validation = request.bypass
     check_collation(request.collation)
     collection = op.catalog.lookup(op.database, request.collection)
     if collection is None:

@@ -435,6 +435,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`, as mongod."""
     check_database_name(op.database)
     batch_size = _cursor_batch_size(request.cursor)
+    op.bypass_validation = request.bypass
     if request.explain and op.has_write_concern:
         raise CommandError(ErrorCode.FailedToParse, "Aggregation explain does not support the 'writeConcern' option")
     if request.cursor is None and not request.explain:

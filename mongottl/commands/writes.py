@@ -115,6 +115,7 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
     """Documents without `_id` get an ObjectId. Duplicate keys are writeErrors with code 11000."""
     documents = request.documents
     check_batch(op, len(documents))
+    op.bypass_validation = request.bypass
     if request.statement_ids is not None:
         check_statement_ids(request.statement_ids, len(documents))
     collection = collection_for_write(op, request.collection)
@@ -209,6 +210,7 @@ def _parsed(parser: RequestParser, statement: type[Any], documents: list[bytes])
 def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]:
     """`n` counts matched and upserted documents, `nModified` those that changed."""
     check_batch(op, len(request.updates))
+    op.bypass_validation = request.bypass
     check_statement_ids(request.statement_ids, len(request.updates))
     statements: list[UpdateStatement] = _parsed(UPDATE_STATEMENT, UpdateStatement, request.updates)
     collection = op.catalog.lookup(op.database, request.collection)

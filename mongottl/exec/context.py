@@ -79,6 +79,9 @@ class ServiceContext:
         self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
         # The latest lines of a log by its name, for getLog; None for an unknown name.
         self.log_lines: Callable[[str], list[str] | None] = _no_log
+        # Logs a document that was written, or refused, although its collection's validator fails it: who wrote,
+        # namespace, document, errInfo.
+        self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
         # Called when something was armed that is due before all else, or the clock was moved: the reaper looks again.
         self.wake_reaper: Callable[[], None] = _nothing
         # Called after commits: whoever flushes to disk has something to do.
@@ -88,6 +91,10 @@ class ServiceContext:
 
 
 def _nothing() -> None:
+    pass
+
+
+def _no_warning(client: ClientInfo, namespace: str, document: str, info: str) -> None:
     pass
 
 
@@ -101,6 +108,7 @@ class OperationContext:
     now_ms: the one instant that `_ts`, `$$NOW`, ObjectIds and expiry of this command use.
     session_key: the bytes of the logical session's id, or None. txn_number: of a retryable write, or None.
     deadline_s: elapsed time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
+    bypass_validation: whether documents may be written that the collection's validator refuses.
     has_max_time, has_write_concern: whether the command came with a `maxTimeMS` or `writeConcern` at all.
     """
 
@@ -116,6 +124,7 @@ class OperationContext:
         self.deadline_s = 0.0
         self.has_max_time = False
         self.has_write_concern = False
+        self.bypass_validation = False
         self.comment: Value = None
         # Names of further fields, of commands that take any (getParameter).
         self.extra_fields: list[str] = []

@@ -8,7 +8,7 @@ from mongottl.catalog.options import NO_OPTIONS
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import ElementCursor, find_field_at
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.context import OperationContext
 from mongottl.exec.modifying import Selection, UpdateResult, apply_update
 from mongottl.exec.writes import check_size, insert_batch, insert_document, prepare_document, with_new_id
@@ -71,7 +71,7 @@ def insert_output(op: OperationContext, database: str, temporary: str, documents
     prepared = [prepare_document(op, document) for document in documents]
     try:
         insert_batch(op, collection, prepared)
-    except (DuplicateKey, WriteConflict):
+    except (DuplicateKey, WriteConflict, WriteError):
         for document in prepared:
             insert_document(op, collection, document)
 

@@ -14,6 +14,7 @@ from mongottl.document.validate import MAX_DEPTH, check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.expiry import arm_record, arm_records, delete_records
+from mongottl.exec.validation import all_valid, check_document
 from mongottl.query.update import with_timestamps
 from mongottl.storage.interface import DuplicateKey, NewRecord, Record, WriteConflict, WriteUnitOfWork
 from mongottl.ttl.policy import is_expired, meaningful_ttl_s
@@ -122,8 +123,11 @@ def check_id(document: bytes, type_code: int, pos: int) -> None:
 def insert_batch(op: "OperationContext", collection: Collection, documents: list[bytes]) -> None:
     """Inserts prepared documents in one unit of work, all or none.
 
-    Raises DuplicateKey as the engine does: the caller then inserts one by one.
+    Raises DuplicateKey as the engine does, DocumentValidationFailure (121) if the collection's validator fails any: the
+    caller then inserts one by one.
     """
+    if collection.validator is not None and not all_valid(op, collection, documents):
+        raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     ts_s = op.now_s
     rows: list[NewRecord] = [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents]
     with op.service.engine.unit_of_work() as work:
@@ -157,7 +161,12 @@ def _insert_keys(
 
 
 def insert_document(op: "OperationContext", collection: Collection, document: bytes) -> None:
-    """Inserts one prepared document. DuplicateKeyError (11000) if a living record has one of its unique keys."""
+    """Inserts one prepared document.
+
+    DuplicateKeyError (11000) if a living record has one of its unique keys, DocumentValidationFailure (121).
+    """
+    if collection.validator is not None:
+        check_document(op, collection, document)
     ttl_s = int(meaningful_ttl_s(document))
     for _ in range(_MAX_CONFLICTS):
         try:
@@ -236,9 +245,12 @@ def duplicate_key_error(collection: Collection, index: IndexEntry, document: byt
 def update_record(op: "OperationContext", collection: Collection, old: Record, document: bytes) -> Record:
     """Replaces a record's document; `_ts` becomes now. The new record.
 
-    DuplicateKeyError (11000) where another living record has one of the new unique keys.
+    DuplicateKeyError (11000) where another living record has one of the new unique keys, DocumentValidationFailure
+    (121) for a changed document that the collection's validator fails.
     """
     check_size(document)
+    if collection.validator is not None and document != old[1]:
+        check_document(op, collection, document, old[1])
     new: Record = (old[0], document, op.now_s, int(meaningful_ttl_s(document)))
     for _ in range(_MAX_CONFLICTS):
         try:
@@ -261,10 +273,15 @@ def update_record(op: "OperationContext", collection: Collection, old: Record, d
 def update_records(op: "OperationContext", collection: Collection, changes: list[tuple[Record, bytes]]) -> None:
     """Replaces the documents of several records in one unit of work, all or none.
 
-    DuplicateKeyError (11000), or WriteConflict where an expired document is in the way: the caller goes one by one.
+    DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict where an expired document is in the
+    way: the caller goes one by one.
     """
     if not changes:
         return
+    if collection.validator is not None:
+        changed = [document for record, document in changes if document != record[1]]
+        if not all_valid(op, collection, changed):
+            raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     old: list[Record] = []
     new: list[Record] = []
     for record, document in changes:

@@ -38,6 +38,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "The storage engine failed": 9900030,
     "Cannot write to disk; it will be tried again": 9900031,
     "A purge failed; it will be tried again": 9900040,
+    "Document would fail validation": 20294,
 }
 
 

@@ -68,6 +68,7 @@ class Server:
         self._flush_lock = trio.Lock()
         self.service.note_write = self._note_write
         self.service.log_lines = log.lines
+        self.service.log_invalid_document = self._log_invalid_document
 
     @property
     def uri(self) -> str:
@@ -154,6 +155,12 @@ class Server:
 
     def _note_write(self) -> None:
         self._written.set()
+
+    def _log_invalid_document(self, client: ClientInfo, namespace: str, document: str, info: str) -> None:
+        ctx = f"conn{client.connection_id}"
+        self.log.warning(
+            "storage", "Document would fail validation", ctx, namespace=namespace, document=document, errInfo=info
+        )
 
     async def _flusher(self) -> None:
         while True:

@@ -5,15 +5,13 @@ from mongottl.document.types import MISSING
 
 
 def test_options_are_kept_in_mongods_order_whatever_the_clients() -> None:
-    stage = bson.encode({"$match": {"a": 1}})
-    raw = options_document({"pipeline": [stage], "viewOn": "c", "max": MISSING, "validationLevel": "off"})
-    assert raw == bson.encode({"validationLevel": "off", "viewOn": "c", "pipeline": [{"$match": {"a": 1}}]})
+    raw = options_document({"validationLevel": "off", "size": 4096, "max": MISSING, "capped": True})
+    assert raw == bson.encode({"capped": True, "size": 4096, "validationLevel": "off"})
 
 
 def test_what_is_not_given_has_its_default() -> None:
     assert NO_OPTIONS.raw == bson.encode({})
     assert not NO_OPTIONS.capped
-    assert not NO_OPTIONS.is_view
     assert NO_OPTIONS.validator is None
     assert NO_OPTIONS.validation_level == "strict"
     assert NO_OPTIONS.validation_action == "error"
@@ -31,8 +29,6 @@ def test_options_are_read_from_their_document() -> None:
                 "validationLevel": "moderate",
                 "validationAction": "warn",
                 "collation": {"locale": "en"},
-                "viewOn": "c",
-                "pipeline": [{"$match": {}}],
                 "timeseries": {"timeField": "t"},
                 "clusteredIndex": {"key": {"_id": 1}, "unique": True},
                 "expireAfterSeconds": bson.Int64(60),
@@ -47,9 +43,6 @@ def test_options_are_read_from_their_document() -> None:
     assert options.validation_level == "moderate"
     assert options.validation_action == "warn"
     assert options.collation == bson.encode({"locale": "en"})
-    assert options.view_on == "c"
-    assert options.is_view
-    assert options.pipeline == [bson.encode({"$match": {}})]
     assert options.time_series == bson.encode({"timeField": "t"})
     assert options.clustered_index == bson.encode({"key": {"_id": 1}, "unique": True})
     assert options.expire_after_seconds == 60

@@ -1,0 +1,266 @@
+"""The options that `create` takes and `collMod` changes, each checked as mongod does.
+
+Source: MongoDB's create and collMod references; the codes are those that MongoDB 8.2 gives.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.namespace import SYSTEM_DATABASES
+from mongottl.commands.request import BOOL_FIELD, DOCUMENT_FIELD, INTEGER, TEXT, Field, RequestParser, parser_for
+from mongottl.document.types import Decimal128, Undefined, Value, is_number, type_code_of, type_name
+from mongottl.document.walk import fields, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+from mongottl.query.match.numbers import is_true
+
+MAX_CAPPED_BYTES: Final = 2**50
+MAX_CAPPED_DOCUMENTS: Final = 2**31 - 1
+VALIDATION_LEVELS: Final = ("off", "strict", "moderate")
+VALIDATION_ACTIONS: Final = ("error", "warn", "errorAndLog")
+MAX_BUCKET_SECONDS: Final = 31_536_000
+# The span of a bucket by granularity, in seconds.
+BUCKET_SPANS: Final = {"seconds": 3600, "minutes": 86_400, "hours": 2_592_000}
+_NEAR_NOT_ALLOWED: Final = 5626500
+_CLUSTERED_BY_FLAG: Final = 5979703
+_CLUSTERED_NOT_UNIQUE: Final = 5979700
+_CLUSTERED_VERSION: Final = 5979704
+
+
+def check_word(option: str, value: str, words: tuple[str, ...]) -> None:
+    """BadValue (2) unless the value is one of the words. option: with the command's name, "create.validationLevel"."""
+    if value not in words:
+        raise CommandError(
+            ErrorCode.BadValue, f"Enumeration value '{value}' for field '{option}' is not a valid value."
+        )
+
+
+def check_capped_size(size: int) -> None:
+    if not 1 <= size <= MAX_CAPPED_BYTES:
+        bound = f">= 1, actual value '{size}'" if size < 1 else f"<= {MAX_CAPPED_BYTES}, actual value '{size}'"
+        raise CommandError(ErrorCode.BadValue, f"BSON field 'size' value must be {bound}")
+
+
+def checked_capped_max(documents: int) -> int:
+    """How many documents a capped collection holds at most; 0, that is no such limit, for what is not above it."""
+    if documents > MAX_CAPPED_DOCUMENTS:
+        raise CommandError(ErrorCode.BadValue, "max in a capped collection has to be < 2^31 or not set")
+    return max(documents, 0)
+
+
+# Validators
+
+
+def check_validator(database: str, collection: str, validator: bytes) -> None:
+    """The errors of filters; InvalidOptions (72) for a validator where mongod keeps its own data.
+
+    BadValue (2) or 5626500 for operators that need more than the document. An empty validator is always right.
+    """
+    if is_empty(validator):
+        return
+    if collection.startswith("system."):
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            f"Document validators not allowed on system collection {database}.{collection}",
+        )
+    if database in SYSTEM_DATABASES:
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            f"Document validators are not allowed on collection {database}.{collection} in the {database} database",
+        )
+    _check_self_contained(validator)
+    parse_match(validator, ParseContext())
+
+
+def _check_self_contained(filter: bytes) -> None:
+    """Refuses the operators that need an index or a script."""
+    for name, value in fields(filter):
+        if name in ("$where", "$text"):
+            raise CommandError(ErrorCode.BadValue, f"{name} is not allowed in this context")
+        if name in ("$near", "$nearSphere", "$geoNear"):
+            raise CommandError(_NEAR_NOT_ALLOWED, "$geoNear, $near, and $nearSphere are not allowed in this context")
+        if name in ("$expr", "$jsonSchema", "$eq", "$ne", "$in", "$nin"):
+            continue
+        if isinstance(value, bytes):
+            _check_self_contained(value)
+        elif isinstance(value, list) and name in ("$and", "$or", "$nor", "$all"):
+            for part in value:
+                if isinstance(part, bytes):
+                    _check_self_contained(part)
+
+
+# Storage engines
+
+
+def checked_storage_engine(option: str, value: bytes) -> bytes | None:
+    """Settings of mongod's storage engines: nothing here depends on them, but they are kept and shown.
+
+    BadValue (2) for an engine without a document, InvalidOptions (72) for another engine than MongoDB's own.
+    """
+    for engine, settings in fields(value):
+        if not isinstance(settings, bytes):
+            raise CommandError(ErrorCode.BadValue, f"'{option}.{engine}' must be an embedded document")
+        if engine != "wiredTiger":
+            raise CommandError(ErrorCode.InvalidOptions, f"{engine} is not a registered storage engine for this server")
+        for name, setting in fields(settings):
+            if name != "configString":
+                raise CommandError(
+                    ErrorCode.InvalidOptions, f"'{name}' is not a supported option in {option}.wiredTiger"
+                )
+            if not isinstance(setting, str):
+                raise CommandError(ErrorCode.TypeMismatch, f"'{option}.wiredTiger.configString' must be a string")
+    return None if is_empty(value) else value
+
+
+# Time series
+
+
+class TimeSeriesOptions(NamedTuple):
+    time_field: Annotated[str, Field("timeField", TEXT)]
+    meta_field: Annotated[str | None, Field("metaField", TEXT)] = None
+    granularity: Annotated[str | None, Field("granularity", TEXT)] = None
+    bucket_rounding_s: Annotated[int | None, Field("bucketRoundingSeconds", INTEGER)] = None
+    bucket_max_span_s: Annotated[int | None, Field("bucketMaxSpanSeconds", INTEGER)] = None
+
+
+_TIME_SERIES: Final[RequestParser] = parser_for("create.timeseries", TimeSeriesOptions)
+
+
+def checked_time_series(value: bytes) -> dict[str, Value]:
+    """`timeseries` of `create`, with its defaults, as listCollections shows it.
+
+    40414 without `timeField`; InvalidOptions (72) for names that cannot be fields and for bucket sizes that do not go
+    together; BadValue (2) for those out of range and for another granularity.
+    """
+    given = TimeSeriesOptions._make(_TIME_SERIES.parse(value, [], None))
+    shown: dict[str, Value] = {"timeField": given.time_field}
+    _check_field_name("timeField", given.time_field)
+    if given.meta_field is not None:
+        _check_field_name("metaField", given.meta_field)
+        if given.meta_field == "_id":
+            raise CommandError(ErrorCode.InvalidOptions, "The field name '_id' is not allowed for 'metaField'")
+        if given.meta_field == given.time_field:
+            raise CommandError(ErrorCode.InvalidOptions, "'metaField' and 'timeField' must not have the same name")
+        shown["metaField"] = given.meta_field
+    if given.granularity is not None:
+        check_word("create.timeseries.granularity", given.granularity, tuple(BUCKET_SPANS))
+    check_bucket_seconds(given.bucket_rounding_s, given.bucket_max_span_s)
+    rounding, span = given.bucket_rounding_s, given.bucket_max_span_s
+    if given.granularity is None and (rounding is not None or span is not None):
+        if rounding is None or span is None or rounding != span:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                "'bucketMaxSpanSeconds' and 'bucketRoundingSeconds' must be given together, and be equal",
+            )
+        shown["bucketRoundingSeconds"] = rounding
+        shown["bucketMaxSpanSeconds"] = span
+        return shown
+    granularity = given.granularity or "seconds"
+    if rounding is not None or (span is not None and span != BUCKET_SPANS[granularity]):
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "'bucketMaxSpanSeconds' and 'bucketRoundingSeconds' cannot be combined with 'granularity'",
+        )
+    shown["granularity"] = granularity
+    shown["bucketMaxSpanSeconds"] = BUCKET_SPANS[granularity]
+    return shown
+
+
+def check_bucket_seconds(rounding: int | None, span: int | None) -> None:
+    for name, seconds in (("bucketRoundingSeconds", rounding), ("bucketMaxSpanSeconds", span)):
+        if seconds is not None and not 1 <= seconds <= MAX_BUCKET_SECONDS:
+            bound = ">= 1" if seconds < 1 else f"<= {MAX_BUCKET_SECONDS}"
+            raise CommandError(
+                ErrorCode.BadValue, f"BSON field '{name}' value must be {bound}, actual value '{seconds}'"
+            )
+
+
+def _check_field_name(option: str, name: str) -> None:
+    if "\0" in name:
+        raise CommandError(ErrorCode.BadValue, f"'{option}' cannot contain embedded null bytes")
+    if "." in name:
+        raise CommandError(ErrorCode.InvalidOptions, f"'{option}' must be a top-level field and not contain a '.'")
+
+
+def checked_expiry_s(seconds: int, now_ms: int) -> int:
+    """`expireAfterSeconds` of a clustered or time series collection; it may not reach back before 1970.
+
+    InvalidOptions (72) otherwise.
+    """
+    if seconds < 0:
+        raise CommandError(ErrorCode.InvalidOptions, "TTL 'expireAfterSeconds' option cannot be less than 0")
+    if seconds > now_ms // 1000:
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "TTL 'expireAfterSeconds' option must be within an acceptable range, try a lower number."
+            f" It would reach back before 1970: {seconds}",
+        )
+    return seconds
+
+
+# Clustered collections
+
+
+class ClusteredIndexOptions(NamedTuple):
+    key: Annotated[bytes, Field("key", DOCUMENT_FIELD)]
+    unique: Annotated[bool, Field("unique", BOOL_FIELD)]
+    version: Annotated[int, Field("v", INTEGER)] = 2
+    name: Annotated[str, Field("name", TEXT)] = "_id_"
+
+
+_CLUSTERED_INDEX: Final[RequestParser] = parser_for("create.clusteredIndex", ClusteredIndexOptions)
+
+
+def checked_clustered_index(value: Value) -> dict[str, Value] | None:
+    """`clusteredIndex` of `create`, with its defaults, as listCollections shows it; None where it is false.
+
+    40414, 40415, TypeMismatch (14) for a malformed one; InvalidIndexSpecificationOption (197) for another key;
+    5979700 unless unique, 5979703 for `true`, 5979704 for another version than 2.
+    """
+    if isinstance(value, bool) or is_number(value):
+        if is_true(value):
+            raise CommandError(
+                _CLUSTERED_BY_FLAG, "The format of clusteredIndex that is true is for internal collections alone"
+            )
+        return None
+    if not isinstance(value, bytes):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field 'create.clusteredIndex' is the wrong type '{type_name(type_code_of(value))}',"
+            " expected types '[object, bool, int, long, double, decimal]'",
+        )
+    given = ClusteredIndexOptions._make(_CLUSTERED_INDEX.parse(value, [], None))
+    key = fields(given.key)
+    if len(key) != 1 or key[0][0] != "_id" or not _is_one(key[0][1]):
+        raise CommandError(
+            ErrorCode.InvalidIndexSpecificationOption,
+            "The clusteredIndex option is only supported for key: {_id: 1}",
+        )
+    if not given.unique:
+        raise CommandError(_CLUSTERED_NOT_UNIQUE, "The clusteredIndex option requires unique: true to be specified")
+    if given.version != 2:
+        raise CommandError(_CLUSTERED_VERSION, "The clusteredIndex option requires v: 2 if specified")
+    return {"v": 2, "key": given.key, "name": given.name, "unique": True}
+
+
+def _is_one(value: Value) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, Decimal128):
+        return value.to_decimal() == 1
+    return isinstance(value, (int, float)) and value == 1
+
+
+# Views
+
+
+def check_view_source(name: str) -> None:
+    """BadValue (2) or InvalidNamespace (73) for what `viewOn` cannot name."""
+    if name == "":
+        raise CommandError(ErrorCode.BadValue, "'viewOn' cannot be empty")
+    if "\0" in name or name.startswith((".", "$")):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid name for 'viewOn': {name}")
+
+
+def is_null(value: Value) -> bool:
+    return value is None or isinstance(value, Undefined)

@@ -1,0 +1,290 @@
+"""create: makes a collection or a view.
+
+Source: MongoDB's create reference; the codes are those that MongoDB 8.2 gives.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.index_spec import check_id_index_spec
+from mongottl.catalog.options import CollectionOptions, options_document
+from mongottl.catalog.view import View
+from mongottl.commands.collation import SIMPLE, check_collation
+from mongottl.commands.collection_options import (
+    VALIDATION_ACTIONS,
+    VALIDATION_LEVELS,
+    check_capped_size,
+    check_validator,
+    check_view_source,
+    check_word,
+    checked_capped_max,
+    checked_clustered_index,
+    checked_expiry_s,
+    checked_storage_engine,
+    checked_time_series,
+)
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ANY,
+    BOOL_FIELD,
+    COLLECTION,
+    DOCUMENT_FIELD,
+    DOCUMENTS,
+    IGNORED,
+    INTEGER,
+    TEXT,
+    Field,
+    RequestParser,
+    parser_for,
+)
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.compare import compare_values
+from mongottl.document.render import render_document
+from mongottl.document.types import MISSING, Int64, Value, integer
+from mongottl.document.walk import get_value, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.exec.views import define_view
+
+_CLUSTERED_AND_VIEW: Final = 6026500
+_CLUSTERED_AND_CAPPED: Final = 6049200
+_CLUSTERED_AND_MAX: Final = 6049204
+
+
+class CreateRequest(NamedTuple):
+    collection: Annotated[str, Field("create", COLLECTION)]
+    capped: Annotated[bool, Field("capped", BOOL_FIELD)] = False
+    auto_index_id: Annotated[bool | None, Field("autoIndexId", BOOL_FIELD)] = None
+    id_index: Annotated[bytes | None, Field("idIndex", DOCUMENT_FIELD)] = None
+    size: Annotated[int | None, Field("size", INTEGER)] = None
+    max: Annotated[int | None, Field("max", INTEGER)] = None
+    storage_engine: Annotated[bytes | None, Field("storageEngine", DOCUMENT_FIELD)] = None
+    index_option_defaults: Annotated[bytes | None, Field("indexOptionDefaults", DOCUMENT_FIELD)] = None
+    validator: Annotated[bytes | None, Field("validator", DOCUMENT_FIELD)] = None
+    validation_level: Annotated[str | None, Field("validationLevel", TEXT)] = None
+    validation_action: Annotated[str | None, Field("validationAction", TEXT)] = None
+    view_on: Annotated[str | None, Field("viewOn", TEXT)] = None
+    pipeline: Annotated[list[bytes] | None, Field("pipeline", DOCUMENTS)] = None
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    time_series: Annotated[bytes | None, Field("timeseries", DOCUMENT_FIELD)] = None
+    expire_after_seconds: Annotated[int | None, Field("expireAfterSeconds", INTEGER)] = None
+    clustered_index: Annotated[Value, Field("clusteredIndex", ANY)] = MISSING
+    encrypted_fields: Annotated[bytes | None, Field("encryptedFields", DOCUMENT_FIELD)] = None
+    pre_and_post_images: Annotated[bytes | None, Field("changeStreamPreAndPostImages", DOCUMENT_FIELD)] = None
+    temp: Annotated[bool, Field("temp", BOOL_FIELD)] = False
+    flags: Annotated[Value, Field("flags", IGNORED)] = None
+
+
+class ImagesOptions(NamedTuple):
+    enabled: Annotated[bool, Field("enabled", BOOL_FIELD)] = False
+
+
+class IndexOptionDefaults(NamedTuple):
+    storage_engine: Annotated[bytes | None, Field("storageEngine", DOCUMENT_FIELD)] = None
+
+
+_IMAGES: Final[RequestParser] = parser_for("create.changeStreamPreAndPostImages", ImagesOptions)
+_INDEX_DEFAULTS: Final[RequestParser] = parser_for("create.indexOptionDefaults", IndexOptionDefaults)
+
+
+@command("create", CreateRequest, help="Creates a collection.", writes=True)
+def create(op: OperationContext, request: CreateRequest) -> Reply:
+    """ok too where the collection exists with the same options; NamespaceExists (48) where it has others."""
+    name = request.collection
+    options = parse_options(op, request)
+    existing = op.catalog.find(op.database, name)
+    if request.view_on is not None:
+        stages: list[Value] = [] if request.pipeline is None else [*request.pipeline]
+        view = View(op.database, name, request.view_on, stages, _view_collation(request.collation))
+        return create_view(op, view, existing)
+    if isinstance(existing, View):
+        raise view_exists(existing)
+    if existing is not None:
+        if compare_values(existing.options.raw, options.raw) == 0:
+            return {}
+        raise CommandError(
+            ErrorCode.NamespaceExists,
+            f"namespace {existing.namespace} already exists, but with different options:"
+            f" {render_document(existing.options.raw)}",
+        )
+    op.catalog.check_new_name(op.database, name)
+    op.catalog.create_collection(op.database, name, options)
+    op.service.note_write()
+    return {}
+
+
+def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
+    """ok too where there is the same view already; NamespaceExists (48) where there is anything else of that name.
+
+    Errors of the definition are those of `exec.views.check_view`.
+    """
+    if isinstance(existing, View):
+        if existing.is_same(view):
+            return {}
+        raise view_exists(existing)
+    if existing is not None:
+        raise CommandError(ErrorCode.NamespaceExists, f"a collection '{view.namespace}' already exists")
+    op.catalog.check_new_name(op.database, view.name)
+    define_view(op, view)
+    return {}
+
+
+def view_exists(view: View) -> CommandError:
+    return CommandError(
+        ErrorCode.NamespaceExists,
+        f"namespace {view.namespace} already exists, but is a view: {render_document(view.options())}",
+    )
+
+
+def _view_collation(collation: bytes) -> bytes | None:
+    """None for the simple collation, which is the default."""
+    if is_empty(collation) or get_value(collation, "locale") == SIMPLE:
+        return None
+    return collation
+
+
+def parse_options(op: OperationContext, request: CreateRequest) -> CollectionOptions:
+    """The options of a new collection or view, checked one by one and together, as they are kept and shown.
+
+    TypeMismatch (14), BadValue (2) and others for each by itself, InvalidOptions (72) for those that do not go
+    together, CommandNotSupported (115) for what we lack.
+    """
+    options: dict[str, Value] = {}
+    _add_capped(request, options)
+    _add_validation(op, request, options)
+    _check_view(request)
+    if request.time_series is not None:
+        options["timeseries"] = encode(checked_time_series(request.time_series))
+    if request.clustered_index is not MISSING:
+        clustered = checked_clustered_index(request.clustered_index)
+        if clustered is not None:
+            options["clusteredIndex"] = encode(clustered)
+    _check_together(request, options)
+    _add_expiry(op, request, options)
+    _add_settings(request, options)
+    _refuse_unsupported(options)
+    return CollectionOptions(options_document(options))
+
+
+def _add_capped(request: CreateRequest, options: dict[str, Value]) -> None:
+    if request.size is not None:
+        check_capped_size(request.size)
+    if request.clustered_index is not MISSING:
+        return  # excludes capped ones, with codes of its own
+    if not request.capped:
+        if request.size is not None or request.max is not None:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                "the 'capped' field needs to be true when either the 'size' or 'max' fields are present",
+            )
+        return
+    if request.size is None:
+        raise CommandError(ErrorCode.InvalidOptions, "the 'size' field is required when 'capped' is true")
+    options["capped"] = True
+    options["size"] = integer(request.size)
+    if request.max is not None:
+        most = checked_capped_max(request.max)
+        if most > 0:
+            options["max"] = most
+
+
+def _add_validation(op: OperationContext, request: CreateRequest, options: dict[str, Value]) -> None:
+    if request.validation_level is not None:
+        check_word("create.validationLevel", request.validation_level, VALIDATION_LEVELS)
+        options["validationLevel"] = request.validation_level
+    if request.validation_action is not None:
+        check_word("create.validationAction", request.validation_action, VALIDATION_ACTIONS)
+        options["validationAction"] = request.validation_action
+    if request.validator is not None:
+        check_validator(op.database, request.collection, request.validator)
+        if not is_empty(request.validator):
+            options["validator"] = request.validator
+
+
+def _check_view(request: CreateRequest) -> None:
+    if request.view_on is None:
+        if request.pipeline is not None:
+            raise CommandError(ErrorCode.InvalidOptions, "'pipeline' requires 'viewOn' to also be specified")
+        return
+    check_view_source(request.view_on)
+
+
+def _check_together(request: CreateRequest, options: dict[str, Value]) -> None:
+    """Refuses options that contradict each other. InvalidOptions (72) unless MongoDB has a code for the pair."""
+    if request.clustered_index is not MISSING:
+        if request.capped:
+            raise CommandError(_CLUSTERED_AND_CAPPED, "A capped collection cannot be clustered")
+        if request.max is not None:
+            raise CommandError(_CLUSTERED_AND_MAX, "The 'max' option is not supported with 'clusteredIndex'")
+        if request.view_on is not None:
+            raise CommandError(_CLUSTERED_AND_VIEW, "The 'clusteredIndex' option is not supported with views")
+    if request.id_index is not None:
+        for other in ("timeseries", "clusteredIndex"):
+            if other in options:
+                raise _contradiction("idIndex", other)
+        if request.view_on is not None:
+            raise _contradiction("idIndex", "viewOn")
+        check_id_index_spec(request.id_index)
+    if "timeseries" in options:
+        for other in ("capped", "clusteredIndex", "validator", "validationLevel", "validationAction"):
+            if other in options:
+                raise _contradiction("timeseries", other)
+    if request.view_on is not None:
+        for other in ("capped", "validator", "validationLevel", "validationAction", "timeseries"):
+            if other in options:
+                raise _contradiction("viewOn", other)
+    if request.size is not None and "capped" not in options:
+        raise _contradiction("size", "clusteredIndex")
+    if request.auto_index_id is False:
+        raise CommandError(ErrorCode.InvalidOptions, "autoIndexId:false is not allowed")
+
+
+def _contradiction(option: str, other: str) -> CommandError:
+    return CommandError(ErrorCode.InvalidOptions, f"The option '{option}' is not allowed with '{other}'")
+
+
+def _add_expiry(op: OperationContext, request: CreateRequest, options: dict[str, Value]) -> None:
+    if request.expire_after_seconds is None:
+        return
+    if "timeseries" not in options and "clusteredIndex" not in options:
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is"
+            " specified",
+        )
+    options["expireAfterSeconds"] = Int64(checked_expiry_s(request.expire_after_seconds, op.now_ms))
+
+
+def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
+    """What only has to be kept: nothing here depends on it."""
+    check_collation(request.collation)
+    if request.temp:
+        options["temp"] = True
+    if request.storage_engine is not None:
+        kept = checked_storage_engine("storageEngine", request.storage_engine)
+        if kept is not None:
+            options["storageEngine"] = kept
+    if request.index_option_defaults is not None:
+        defaults = IndexOptionDefaults._make(_INDEX_DEFAULTS.parse(request.index_option_defaults, [], None))
+        if defaults.storage_engine is not None:
+            checked_storage_engine("indexOptionDefaults.storageEngine", defaults.storage_engine)
+            options["indexOptionDefaults"] = request.index_option_defaults
+    if request.pre_and_post_images is not None:
+        images = ImagesOptions._make(_IMAGES.parse(request.pre_and_post_images, [], None))
+        if images.enabled:
+            if request.view_on is not None or "timeseries" in options:
+                other = "timeseries" if request.view_on is None else "viewOn"
+                raise _contradiction("changeStreamPreAndPostImages", other)
+            options["changeStreamPreAndPostImages"] = encode({"enabled": True})
+    if request.encrypted_fields is not None:
+        raise CommandError(ErrorCode.CommandNotSupported, "The option 'create.encryptedFields' is not supported yet")
+
+
+# What a collection cannot be so far.
+_UNSUPPORTED: Final = ("capped", "timeseries", "clusteredIndex")
+
+
+def _refuse_unsupported(options: dict[str, Value]) -> None:
+    for option in _UNSUPPORTED:
+        if option in options:
+            raise CommandError(ErrorCode.CommandNotSupported, f"The option 'create.{option}' is not supported yet")

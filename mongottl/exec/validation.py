@@ -1,0 +1,48 @@
+"""Checking documents against their collection's validator, as they are written.
+
+Source: MongoDB's "Schema Validation" pages.
+"""
+
+from typing import TYPE_CHECKING
+
+from mongottl.catalog.collection import Collection
+from mongottl.document.build import encode
+from mongottl.document.render import render_document
+from mongottl.document.types import MISSING
+from mongottl.document.walk import get_value
+from mongottl.errors import ErrorCode, WriteError
+from mongottl.query.match.describe_failure import describe_failure
+
+if TYPE_CHECKING:
+    from mongottl.exec.context import OperationContext
+
+
+def check_document(
+    op: "OperationContext", collection: Collection, document: bytes, before: bytes | None = None
+) -> None:
+    """DocumentValidationFailure (121), with `errInfo`, for a document that may not be written; or a line in the log.
+
+    before: what an update changes; with `validationLevel: "moderate"` it may have failed already.
+    """
+    validator = collection.validator
+    if validator is None or op.bypass_validation or validator.accepts(document, op.now_ms):
+        return
+    if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
+        return
+    identifier = get_value(document, "_id")
+    details = describe_failure(validator.filter, document, op.now_ms)
+    info = encode({"failingDocumentId": None if identifier is MISSING else identifier, "details": details})
+    if validator.logs:
+        op.service.log_invalid_document(
+            op.client, collection.namespace, render_document(document), render_document(info)
+        )
+    if validator.refuses:
+        raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation", {"errInfo": info})
+
+
+def all_valid(op: "OperationContext", collection: Collection, documents: list[bytes]) -> bool:
+    """Whether all of a batch pass. Where not, `check_document` tells of each what that means."""
+    validator = collection.validator
+    if validator is None or op.bypass_validation:
+        return True
+    return all(validator.accepts(document, op.now_ms) for document in documents)

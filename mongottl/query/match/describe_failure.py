@@ -1,0 +1,253 @@
+"""Why a document does not match a filter: the `details` of a failed validation.
+
+    validator {a: {$gt: 5}, b: {$exists: true}}, document {_id: 1, a: [1, 2]}
+
+    {operatorName: "$and", clausesNotSatisfied: [
+        {index: 0, details: {operatorName: "$gt", specifiedAs: {a: {$gt: 5}}, reason: "comparison failed",
+                             consideredValues: [1, 2, [1, 2]]}},
+        {index: 1, details: {operatorName: "$exists", specifiedAs: {b: {$exists: true}},
+                             reason: "path does not exist"}}]}
+
+Under `$nor` and `$not` the question is turned round: why does the clause match. This works on the filter as it is
+written, so that `specifiedAs` shows the user's own words, and takes its time: it runs only when a write has failed.
+
+Source: MongoDB's "Schema Validation" pages and its articles on validation errors, since 5.0.
+"""
+
+from typing import Final
+
+from mongottl.document.build import encode_fields
+from mongottl.document.path import FieldPath
+from mongottl.document.types import MISSING, Regex, Value, type_code_of, type_name
+from mongottl.document.walk import fields, get_value
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import EvaluationContext, parse_expression
+from mongottl.query.match.describe_schema_failure import describe_schema_failure
+from mongottl.query.match.parser import is_operator_document, parse_match
+
+Details = dict[str, Value]
+
+_NUMBERS: Final = ("decimal", "double", "int", "long")
+_ARRAY: Final = ("array",)
+
+# By operator: why it does not match, and why it does.
+_REASONS: Final[dict[str, tuple[str, str]]] = {
+    "$eq": ("comparison failed", "comparison succeeded"),
+    "$gt": ("comparison failed", "comparison succeeded"),
+    "$gte": ("comparison failed", "comparison succeeded"),
+    "$lt": ("comparison failed", "comparison succeeded"),
+    "$lte": ("comparison failed", "comparison succeeded"),
+    "$ne": ("comparison succeeded", "comparison failed"),
+    "$in": ("no matching value found in array", "matching value found in array"),
+    "$nin": ("matching value found in array", "no matching value found in array"),
+    "$type": ("type did not match", "type did match"),
+    "$exists": ("path does not exist", "path does exist"),
+    "$mod": ("$mod did not evaluate to expected remainder", "$mod did evaluate to expected remainder"),
+    "$regex": ("regular expression did not match", "regular expression did match"),
+    "$size": ("array length was not equal to given size", "array length was equal to given size"),
+    "$elemMatch": ("array did not satisfy the child predicate", "array did satisfy the child predicate"),
+    "$all": ("array did not contain all specified values", "array did contain all specified values"),
+    "$bitsAllSet": ("bitwise operator failed to match", "bitwise operator matched successfully"),
+    "$bitsAllClear": ("bitwise operator failed to match", "bitwise operator matched successfully"),
+    "$bitsAnySet": ("bitwise operator failed to match", "bitwise operator matched successfully"),
+    "$bitsAnyClear": ("bitwise operator failed to match", "bitwise operator matched successfully"),
+    "$geoWithin": (
+        "none of considered geometries was contained within the expression's geometry",
+        "at least one of considered geometries was contained within the expression's geometry",
+    ),
+    "$geoIntersects": (
+        "none of the considered geometries intersected the expression's geometry",
+        "at least one of considered geometries intersected the expression's geometry",
+    ),
+    "$expr": ("expression did not match", "expression did match"),
+}
+# Of the values that these operators are about; for all others the reason is another.
+_EXPECTED_TYPES: Final[dict[str, tuple[str, ...]]] = {
+    "$mod": _NUMBERS,
+    "$regex": ("regex", "string", "symbol"),
+    "$size": _ARRAY,
+    "$elemMatch": _ARRAY,
+    "$bitsAllSet": ("binData", *_NUMBERS),
+    "$bitsAllClear": ("binData", *_NUMBERS),
+    "$bitsAnySet": ("binData", *_NUMBERS),
+    "$bitsAnyClear": ("binData", *_NUMBERS),
+}
+# These take an array at the end of their path as a whole.
+_OF_WHOLE_ARRAYS: Final = frozenset(("$size", "$elemMatch", "$all"))
+_LISTS: Final = frozenset(("$and", "$or", "$nor"))
+
+
+class _Clause:
+    """One condition. path: "" for one on the whole document. specified_as: the condition as a filter of its own."""
+
+    def __init__(self, path: str, operator: str, operand: Value, specified_as: bytes) -> None:
+        self.path = path
+        self.operator = operator
+        self.operand = operand
+        self.specified_as = specified_as
+
+
+def describe_failure(filter: bytes, document: bytes, now_ms: int) -> Details:
+    """The details of why `document` does not match `filter`."""
+    return _describe_all(_clauses_of(filter), document, ParseContext(now_ms), False)
+
+
+def _clauses_of(filter: bytes) -> list[_Clause]:
+    clauses: list[_Clause] = []
+    for name, value in fields(filter):
+        if name == "$comment":
+            continue
+        if name.startswith("$"):
+            clauses.append(_Clause("", name, value, encode_fields([(name, value)])))
+        elif isinstance(value, bytes) and is_operator_document(value):
+            _add_operators(name, value, clauses)
+        else:
+            operator = "$regex" if isinstance(value, Regex) else "$eq"
+            clauses.append(_Clause(name, operator, value, encode_fields([(name, value)])))
+    return clauses
+
+
+def _add_operators(path: str, operators: bytes, clauses: list[_Clause]) -> None:
+    pairs = fields(operators)
+    for name, operand in pairs:
+        if name == "$options" or name == "$comment":
+            continue
+        shown: list[tuple[str, Value]] = [(name, operand)]
+        if name == "$regex":
+            shown = [(other, value) for other, value in pairs if other in ("$regex", "$options")]
+        clauses.append(_Clause(path, name, operand, encode_fields([(path, encode_fields(shown))])))
+
+
+def _describe_all(clauses: list[_Clause], document: bytes, ctx: ParseContext, inverted: bool) -> Details:
+    """Of several clauses those that are at fault, as `$and` shows them; of one, that itself."""
+    if len(clauses) == 1:
+        return _describe(clauses[0], document, ctx, inverted)
+    found: list[Value] = []
+    for index, clause in enumerate(clauses):
+        if parse_match(clause.specified_as, ctx).matches(document) == inverted:
+            found.append(_indexed(index, _describe(clause, document, ctx, inverted)))
+    return {"operatorName": "$and", "clausesSatisfied" if inverted else "clausesNotSatisfied": found}
+
+
+def _indexed(index: int, details: Details) -> Value:
+    return {"index": index, "details": details}
+
+
+def _describe(clause: _Clause, document: bytes, ctx: ParseContext, inverted: bool) -> Details:
+    operator = clause.operator
+    if operator in _LISTS:
+        return _describe_list(operator, clause.operand, document, ctx, inverted)
+    if operator == "$not":
+        child = encode_fields([(clause.path, clause.operand)])
+        return {"operatorName": "$not", "details": _describe_all(_clauses_of(child), document, ctx, not inverted)}
+    if operator == "$jsonSchema" and not inverted:
+        assert isinstance(clause.operand, bytes)
+        return describe_schema_failure(clause.operand, document)
+    details: Details = {"operatorName": operator, "specifiedAs": clause.specified_as}
+    if operator == "$jsonSchema":
+        details["reason"] = "schema matched"
+    elif operator in ("$alwaysTrue", "$alwaysFalse", "$sampleRate"):
+        details["reason"] = f"expression always evaluates to {'true' if inverted else 'false'}"
+    elif operator == "$expr":
+        details["reason"] = _REASONS[operator][1 if inverted else 0]
+        details["expressionResult"] = _result_of(clause.operand, document, ctx)
+    else:
+        _add_reason(clause, document, inverted, details)
+    return details
+
+
+def _describe_list(operator: str, operand: Value, document: bytes, ctx: ParseContext, inverted: bool) -> Details:
+    """`$and` shows what fails, `$or` too, and `$nor` what matches."""
+    assert isinstance(operand, list)
+    wanted = inverted != (operator == "$nor")
+    found: list[Value] = []
+    for index, part in enumerate(operand):
+        assert isinstance(part, bytes)
+        if parse_match(part, ctx).matches(document) == wanted:
+            found.append(_indexed(index, _describe_all(_clauses_of(part), document, ctx, wanted)))
+    return {"operatorName": operator, "clausesSatisfied" if wanted else "clausesNotSatisfied": found}
+
+
+def _result_of(expression: Value, document: bytes, ctx: ParseContext) -> Value:
+    evaluation = EvaluationContext()
+    evaluation.root = document
+    value = parse_expression(expression, ctx).evaluate(evaluation)
+    return None if value is MISSING else value
+
+
+def _add_reason(clause: _Clause, document: bytes, inverted: bool, details: Details) -> None:
+    """The reason of a condition on a path, and the values that the path reaches."""
+    operator = clause.operator
+    values = reached_values(FieldPath(clause.path), document, operator not in _OF_WHOLE_ARRAYS)
+    if not values and operator != "$exists" and not inverted:
+        details["reason"] = "field was missing"
+        return
+    types: list[str] = []
+    for value in values:
+        name = type_name(type_code_of(value))
+        if name not in types:
+            types.append(name)
+    expected = _EXPECTED_TYPES.get(operator, ())
+    wrong_type = bool(expected) and not inverted and not any(name in expected for name in types)
+    if wrong_type:
+        details["reason"] = "type did not match"
+    else:
+        normal, turned = _REASONS.get(operator, ("expression did not match", "expression did match"))
+        if operator == "$exists" and values:
+            normal, turned = turned, turned
+        details["reason"] = turned if inverted else normal
+    if operator == "$exists":
+        return
+    if len(values) == 1:
+        details["consideredValue"] = values[0]
+    elif values:
+        details["consideredValues"] = values
+    if operator == "$type" or wrong_type:
+        if len(types) == 1:
+            details["consideredType"] = types[0]
+        else:
+            shown: list[Value] = [*sorted(types)]
+            details["consideredTypes"] = shown
+    if wrong_type:
+        if len(expected) == 1:
+            details["expectedType"] = expected[0]
+        else:
+            wanted: list[Value] = [*expected]
+            details["expectedTypes"] = wanted
+
+
+def reached_values(path: FieldPath, document: bytes, traverse_leaf: bool) -> list[Value]:
+    """The values that a path reaches, as `match.tree` tells; none where it is missing."""
+    found: list[Value] = []
+    _reach(path, 0, document, traverse_leaf, found)
+    return found
+
+
+def _reach(path: FieldPath, part: int, document: bytes, traverse_leaf: bool, found: list[Value]) -> None:
+    value = get_value(document, path.parts[part])
+    if value is MISSING:
+        return
+    if part + 1 < path.depth:
+        if isinstance(value, bytes):
+            _reach(path, part + 1, value, traverse_leaf, found)
+        elif isinstance(value, list):
+            _reach_within(path, part + 1, value, traverse_leaf, found)
+        return
+    if isinstance(value, list) and traverse_leaf:
+        found.extend(value)
+    found.append(value)
+
+
+def _reach_within(path: FieldPath, part: int, array: list[Value], traverse_leaf: bool, found: list[Value]) -> None:
+    wanted = int(path.indexes[part])
+    for index, element in enumerate(array):
+        if isinstance(element, bytes):
+            _reach(path, part, element, traverse_leaf, found)
+        if index != wanted:
+            continue
+        if part + 1 == path.depth:
+            found.append(element)
+        elif isinstance(element, bytes):
+            _reach(path, part + 1, element, traverse_leaf, found)
+        elif isinstance(element, list):
+            _reach_within(path, part + 1, element, traverse_leaf, found)

@@ -1,0 +1,187 @@
+"""The options of `create`, as mongod 8.2 takes and refuses them."""
+
+from typing import Any
+
+import pytest
+from bson import Decimal128, Int64
+
+from tests.running import START_MS, Running
+
+NAN = float("nan")
+INF = float("inf")
+CLUSTERED: dict[str, Any] = {"key": {"_id": 1}, "unique": True}
+ID_INDEX: dict[str, Any] = {"key": {"_id": 1}, "name": "_id_"}
+
+
+@pytest.fixture
+def running() -> Running:
+    return Running()
+
+
+def shown(running: Running) -> dict[str, Any]:
+    options: dict[str, Any] = running.listed({"listCollections": 1})[0]["options"]
+    return options
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"validator": {"a": 1}}, {"validator": {"a": 1}}),
+        (
+            {"validationAction": "warn", "validator": {"a": 1}, "validationLevel": "moderate"},
+            {"validator": {"a": 1}, "validationLevel": "moderate", "validationAction": "warn"},
+        ),
+        ({"validationAction": "errorAndLog"}, {"validationAction": "errorAndLog"}),
+        ({"validationLevel": "off"}, {"validationLevel": "off"}),
+        ({"storageEngine": {"wiredTiger": {"configString": ""}}},) * 2,
+        ({"indexOptionDefaults": {"storageEngine": {"wiredTiger": {}}}},) * 2,
+        ({"changeStreamPreAndPostImages": {"enabled": 1}}, {"changeStreamPreAndPostImages": {"enabled": True}}),
+        ({"temp": True}, {"temp": True}),
+    ],
+)
+def test_options_are_shown_in_mongods_order(
+    running: Running, options: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    running.run({"create": "c", **options})
+    assert list(shown(running).items()) == list(expected.items())
+    running.run({"create": "c", **options})
+    assert running.code({"create": "c", **options, "validator": {"other": 1}}) == 48
+    assert running.code({"create": "c"}) == 48
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"capped": True}, 72),
+        ({"capped": None, "size": 4096}, 72),
+        ({"capped": NAN}, 72),
+        ({"capped": True, "size": 0.9}, 2),
+        ({"capped": True, "size": Decimal128("0.5")}, 2),
+        ({"capped": True, "size": 2**50 + 1}, 2),
+        ({"capped": True, "size": INF}, 2),
+        ({"capped": True, "size": None}, 72),
+        ({"capped": True, "size": True}, 14),
+        ({"capped": True, "size": 1, "max": 2**31}, 2),
+        ({"capped": True, "viewOn": "d"}, 72),
+        ({"validator": [{"a": 1}]}, 14),
+        ({"validator": {"$where": "true"}}, 2),
+        ({"validator": {"$text": {"$search": "x"}}}, 2),
+        ({"validator": {"$or": [{"a": {"$not": {"$near": [0, 0]}}}]}}, 5626500),
+        ({"validator": {"a": {"$elemMatch": {"b": {"$nearSphere": [0, 0]}}}}}, 5626500),
+        ({"validator": {"a": {"$badOp": 1}}}, 2),
+        ({"validator": {"$expr": {"$badOp": 1}}}, 168),
+        ({"validator": {"$jsonSchema": {"unknown": 1}}}, 9),
+        ({"validationLevel": "Strict"}, 2),
+        ({"validationLevel": ""}, 2),
+        ({"validationLevel": 1}, 14),
+        ({"validationAction": "log"}, 2),
+        ({"viewOn": ""}, 2),
+        ({"viewOn": "$a"}, 73),
+        ({"viewOn": ".a"}, 73),
+        ({"viewOn": 1}, 14),
+        ({"viewOn": "d", "pipeline": [1]}, 14),
+        ({"viewOn": "d", "validator": {"a": 1}}, 72),
+        ({"viewOn": "d", "idIndex": ID_INDEX}, 72),
+        ({"expireAfterSeconds": 1}, 72),
+        ({"storageEngine": {"wiredTiger": 1}}, 2),
+        ({"storageEngine": {"other": {}}}, 72),
+        ({"storageEngine": 1}, 14),
+        ({"indexOptionDefaults": {"unknown": 1}}, 40415),
+        ({"changeStreamPreAndPostImages": {"unknown": 1}}, 40415),
+        ({"changeStreamPreAndPostImages": {"enabled": "x"}}, 14),
+        ({"temp": "x"}, 14),
+        ({"autoIndexId": False}, 72),
+    ],
+)
+def test_options_that_are_refused(running: Running, options: dict[str, Any], code: int) -> None:
+    assert running.code({"create": "c", **options}) == code
+
+
+@pytest.mark.parametrize(
+    ("time_series", "code"),
+    [
+        (1, 14),
+        ({}, 40414),
+        ({"timeField": None}, 40414),
+        ({"timeField": 1}, 14),
+        ({"timeField": "a.b"}, 72),
+        ({"timeField": "a\0b"}, 2),
+        ({"timeField": "t", "metaField": "a.b"}, 72),
+        ({"timeField": "t", "metaField": "_id"}, 72),
+        ({"timeField": "t", "metaField": "t"}, 72),
+        ({"timeField": "t", "granularity": "days"}, 2),
+        ({"timeField": "t", "granularity": 1}, 14),
+        ({"timeField": "t", "bucketRoundingSeconds": 300}, 72),
+        ({"timeField": "t", "bucketMaxSpanSeconds": 300}, 72),
+        ({"timeField": "t", "bucketMaxSpanSeconds": 300, "bucketRoundingSeconds": 600}, 72),
+        ({"timeField": "t", "bucketMaxSpanSeconds": 0, "bucketRoundingSeconds": 0}, 2),
+        ({"timeField": "t", "bucketMaxSpanSeconds": NAN, "bucketRoundingSeconds": NAN}, 2),
+        ({"timeField": "t", "bucketMaxSpanSeconds": 31_536_001, "bucketRoundingSeconds": 31_536_001}, 2),
+        ({"timeField": "t", "bucketMaxSpanSeconds": "1", "bucketRoundingSeconds": 1}, 14),
+        ({"timeField": "t", "granularity": "seconds", "bucketRoundingSeconds": 1, "bucketMaxSpanSeconds": 1}, 72),
+        ({"timeField": "t", "unknown": 1}, 40415),
+    ],
+)
+def test_time_series_options_that_are_refused(running: Running, time_series: Any, code: int) -> None:
+    assert running.code({"create": "c", "timeseries": time_series}) == code
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"capped": True, "size": 1},
+        {"validator": {"a": 1}},
+        {"validationLevel": "strict"},
+        {"validationAction": "error"},
+        {"idIndex": ID_INDEX},
+        {"clusteredIndex": CLUSTERED},
+        {"expireAfterSeconds": -1},
+        {"expireAfterSeconds": START_MS // 1000 + 1},
+    ],
+)
+def test_what_does_not_go_with_time_series(running: Running, other: dict[str, Any]) -> None:
+    assert running.code({"create": "c", "timeseries": {"timeField": "t"}, **other}) == 72
+
+
+@pytest.mark.parametrize(
+    ("clustered", "other", "code"),
+    [
+        (True, {}, 5979703),
+        (1.0, {}, 5979703),
+        (None, {}, 14),
+        ("x", {}, 14),
+        ([CLUSTERED], {}, 14),
+        ({"unique": True}, {}, 40414),
+        ({"key": {"_id": 1}}, {}, 40414),
+        ({"key": {"_id": 1}, "unique": None}, {}, 40414),
+        ({"key": 1, "unique": True}, {}, 14),
+        ({"key": {"x": 1}, "unique": True}, {}, 197),
+        ({"key": {"_id": -1}, "unique": True}, {}, 197),
+        ({"key": {"_id": 1}, "unique": False}, {}, 5979700),
+        ({"key": {"_id": 1}, "unique": "yes"}, {}, 14),
+        ({**CLUSTERED, "v": 1}, {}, 5979704),
+        ({**CLUSTERED, "v": NAN}, {}, 5979704),
+        ({**CLUSTERED, "name": 1}, {}, 14),
+        ({**CLUSTERED, "unknown": 1}, {}, 40415),
+        (CLUSTERED, {"capped": True, "size": 4096}, 6049200),
+        (False, {"capped": True, "size": 4096}, 6049200),
+        (CLUSTERED, {"viewOn": "d", "pipeline": []}, 6026500),
+        (CLUSTERED, {"max": 100}, 6049204),
+        (CLUSTERED, {"idIndex": ID_INDEX}, 72),
+    ],
+)
+def test_clustered_indexes_that_are_refused(running: Running, clustered: Any, other: dict[str, Any], code: int) -> None:
+    assert running.code({"create": "c", "clusteredIndex": clustered, **other}) == code
+
+
+def test_validators_have_no_place_among_mongods_own_data(running: Running) -> None:
+    for database, name in (("test", "system.js"), ("admin", "c"), ("local", "c"), ("config", "c")):
+        assert running.code({"create": name, "validator": {"a": 1}}, database) == 72
+    running.run({"create": "c", "validator": {}}, "admin")
+
+
+def test_options_survive_in_the_catalogue(running: Running) -> None:
+    running.run({"create": "c", "validator": {"a": {"$gt": Int64(1)}}})
+    again = Running(engine=running.engine)
+    assert shown(again) == {"validator": {"a": {"$gt": 1}}}
+    assert again.run({"insert": "c", "documents": [{"a": 1}]})["writeErrors"][0]["code"] == 121
