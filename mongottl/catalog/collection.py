@@ -87,6 +87,8 @@ class Collection:
     default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
     validator: what documents must match to be written, or None.
     writable_indexes: those with keys, ready or being built; a write maintains them all.
+    evicted_through: the newest record that a capped collection has lost to newer ones since the server started.
+    writes: changes each time that records were written, so that a long operation can tell whether any was.
     """
 
     def __init__(
@@ -108,6 +110,8 @@ class Collection:
         self.dropped = False
         self.generation: int = 0
         self.plan_memory = PlanMemory()
+        self.evicted_through: int = 0
+        self.writes: int = 0
 
     def set_indexes(self, indexes: list[IndexEntry]) -> None:
         """Takes a new list of indexes and everything that follows from it."""

@@ -48,8 +48,10 @@ from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_documents
 from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.plan_cache import QueryShape
-from mongottl.exec.planner import plan_query
+from mongottl.exec.planner import is_trivial, natural_direction, plan_query
 from mongottl.exec.reading import PlanDocuments, Pull, RecordPages, first_reply
+from mongottl.exec.stages import SkipStage
+from mongottl.exec.tailing import DEFAULT_AWAIT_S, Tail, TailableScan, await_page
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match, simple_id_filter
 from mongottl.query.metadata import SORT_KEY, check_available
@@ -200,14 +202,10 @@ def natural_order(document: bytes) -> int:
 
 def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Steps[Reply]:
     check_collation(request.collation)
-    if request.tailable or request.await_data:
-        if request.await_data and not request.tailable:
-            raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
-        if collection is not None:
-            raise CommandError(
-                ErrorCode.BadValue,
-                "error processing query: tailable cursor requested on non capped collection",
-            )
+    if request.await_data and not request.tailable:
+        raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
+    if request.tailable:
+        _check_tailable(collection, request)
     for option, given in (("returnKey", request.return_key), ("showRecordId", request.show_record_id)):
         if given:
             raise CommandError(ErrorCode.CommandNotSupported, f"The option 'find.{option}' is not supported yet")
@@ -235,8 +233,19 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         shape=shape,
         metadata=metadata,
     )
-    pages = RecordPages(plan.open(), collection, projection, match, request.limit)
+    stage = plan.open()
+    tail: Tail | None = None
+    if collection is not None and collection.options.capped:
+        if request.tailable:
+            forward = natural_direction(request.hint) >= 0
+            scan = TailableScan(collection, None if is_trivial(match) else match, forward, plan.wanted)
+            tail = Tail(collection, scan, request.await_data)
+            stage = SkipStage(scan, request.skip) if request.skip else scan
+        else:
+            stage.set_guarded()
+    pages = RecordPages(stage, collection, projection, match, request.limit)
     cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
+    cursor.tail = tail
     cursor.no_timeout = request.no_cursor_timeout
     return (yield from first_reply(op, cursor, batch_size, keep=not request.single_batch))
 
@@ -248,6 +257,18 @@ def checked_metadata(context: ParseContext, sort: SortPattern | None) -> set[str
     if SORT_KEY in asked and sort is None:
         raise CommandError(ErrorCode.BadValue, "cannot use sortKey $meta projection without a sort")
     return asked
+
+
+def _check_tailable(collection: Collection | None, request: FindRequest) -> None:
+    """BadValue (2) for what goes with no tailable cursor: any order but that of insertion, and one batch alone."""
+    if not is_empty(request.sort) and natural_order(request.sort) != 1:
+        raise CommandError(ErrorCode.BadValue, "cannot use tailable option with a sort other than {$natural: 1}")
+    if request.single_batch:
+        raise CommandError(ErrorCode.BadValue, "cannot use tailable option with the 'singleBatch' option")
+    if collection is not None and not collection.options.capped:
+        raise CommandError(
+            ErrorCode.BadValue, "error processing query: tailable cursor requested on non capped collection"
+        )
 
 
 _NOT_YOURS: Final = "Cannot run getMore on cursor"
@@ -288,7 +309,8 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
         if op.session_key is None:
             raise CommandError(50737, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a session, without an lsid")
         raise CommandError(50738, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a different session")
-    if op.has_max_time:
+    awaits = cursor.tail is not None and cursor.tail.await_data
+    if op.has_max_time and not awaits:
         raise CommandError(ErrorCode.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
     if cursor.in_use:
         raise CommandError(CURSOR_IN_USE, f"cursor id {int(cursor_id)} is already in use")
@@ -301,8 +323,16 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
         registry.close(cursor)
         cursor.check_alive()
     cursor.in_use = True
+    tail = cursor.tail
+    await_s = DEFAULT_AWAIT_S
+    if tail is not None and op.has_max_time:
+        # The time limit of such a getMore is how long it may wait.
+        await_s = max(0.0, op.deadline_s - op.service.clock.monotonic_s())
+        op.deadline_s = 0.0
     try:
         page = yield from cursor.next_page(op, batch_size)
+        if not page and tail is not None and tail.await_data and not cursor.exhausted:
+            page = yield from await_page(op, cursor, tail.collection.number, batch_size, await_s)
     except BaseException:
         registry.close(cursor)
         raise

@@ -211,7 +211,10 @@ class AggregationPlan:
 
     def open_source(self, pull: Pull, allow_disk_use: bool) -> DocumentSource:
         """The results as a stream."""
-        head = PlanDocuments(self.plan.open(), self.collection, pull, True)
+        stage = self.plan.open()
+        if self.collection is not None and self.collection.options.capped:
+            stage.set_guarded()
+        head = PlanDocuments(stage, self.collection, pull, True)
         return open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use, self.rest, self.metadata))
 
 

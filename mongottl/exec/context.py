@@ -21,6 +21,7 @@ from mongottl.exec.metrics import Metrics
 from mongottl.exec.object_ids import ObjectIdGenerator
 from mongottl.exec.query_settings import QuerySettings
 from mongottl.exec.sessions import SessionRegistry
+from mongottl.exec.signal import Signal
 from mongottl.storage.interface import StorageEngine
 from mongottl.ttl.wheel import TimingWheel
 
@@ -30,10 +31,11 @@ MS_PER_S: Final = 1000
 
 
 class Wait:
-    """A step that lets time pass: resume after `seconds` of elapsed time, or at shutdown."""
+    """A step that lets time pass: resume after `seconds` of elapsed time, when `signal` is notified, or at shutdown."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, signal: Signal | None = None) -> None:
         self.seconds = seconds
+        self.signal = signal
 
 
 class Flush:
@@ -135,6 +137,11 @@ class OperationContext:
         self.has_max_time = True
         if max_time_ms > 0:
             self.deadline_s = self.service.clock.monotonic_s() + max_time_ms / MS_PER_S
+
+    def refresh_now(self) -> None:
+        """Takes the instant that it is by now: after a command has waited, what it reads is of another time."""
+        self.now_ms = self.service.clock.now_ms()
+        self.now_s = self.now_ms // MS_PER_S
 
     def check_interrupt(self) -> None:
         """Called between batches: MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600)."""

@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.signal import Signal
 
 if TYPE_CHECKING:
     from mongottl.exec.context import OperationContext, Steps
+    from mongottl.exec.tailing import Tail
 
 DEFAULT_FIRST_BATCH: Final = 101
 MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
@@ -85,6 +87,7 @@ class ClientCursor:
 
     cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
     in_use: a command is pulling from it right now. why_dead: what took its data away, for the next getMore to tell.
+    tail: set if it is tailable. signal: ends the waiting of the getMore that awaits documents now.
     """
 
     def __init__(self, namespace: str, source: PageSource, session_key: bytes | None, now_s: float) -> None:
@@ -98,6 +101,8 @@ class ClientCursor:
         self.in_use = False
         self.killed = False
         self.why_dead = ""
+        self.tail: Tail | None = None
+        self.signal: Signal | None = None
 
     def check_alive(self) -> None:
         """QueryPlanKilled (175) if its collection is gone, CursorKilled (237) if somebody closed it while in use."""
@@ -111,7 +116,7 @@ class ClientCursor:
         page = Page(wanted)
         while True:
             if not self.source.fill(op, page):
-                self.exhausted = True
+                self.exhausted = self.tail is None or self.tail.is_dead
                 return page.documents
             if page.is_full():
                 return page.documents
@@ -121,6 +126,8 @@ class ClientCursor:
 
     def close(self) -> None:
         self.source.close()
+        if self.signal is not None:
+            self.signal.notify()
 
 
 class CursorRegistry:
@@ -133,6 +140,8 @@ class CursorRegistry:
     def __init__(self) -> None:
         self._cursors: dict[int, ClientCursor] = {}
         self._dead: dict[int, ClientCursor] = {}
+        # Those who wait for inserts, by the number of the collection.
+        self._waiting: dict[int, list[Signal]] = {}
         self.opened_total = 0
         self.timed_out_total = 0
 
@@ -167,6 +176,24 @@ class CursorRegistry:
         self._dead.pop(cursor.cursor_id, None)
         cursor.killed = True
         cursor.close()
+
+    def add_waiting(self, number: int, signal: Signal) -> None:
+        """From now on the signal is notified of inserts into the collection of this number."""
+        self._waiting.setdefault(number, []).append(signal)
+
+    def remove_waiting(self, number: int, signal: Signal) -> None:
+        left = [other for other in self._waiting[number] if other is not signal]
+        if left:
+            self._waiting[number] = left
+        else:
+            del self._waiting[number]
+
+    def notify_inserted(self, number: int) -> None:
+        """Called after documents were inserted into a capped collection."""
+        waiting = self._waiting.get(number)
+        if waiting is not None:
+            for signal in waiting:
+                signal.notify()
 
     def close_where_namespace(self, namespace: str, why: str = "collection dropped") -> None:
         """Takes away the data of the cursors of a collection that is going away."""

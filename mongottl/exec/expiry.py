@@ -121,6 +121,7 @@ def delete_records(service: "ServiceContext", collection: Collection, records: l
         entries = [(key, record[0]) for record in records for key in index.keys_of(record[1])]
         data.remove(entries)
     collection.store.delete_records(records)
+    collection.writes += 1
 
 
 def reap_due(service: "ServiceContext") -> "Steps[int]":
@@ -185,26 +186,31 @@ def _purge_collection(service: "ServiceContext", number: int) -> "Steps[int]":
 
 def _due_records(collection: Collection, now_ms: int) -> list[Record]:
     """A batch of records that are expired now, by the policy or by a date index; empty when there are none left."""
-    now_s = now_ms // _MS_PER_S
-    default = collection.default_ttl_s
-    if default != NO_TTL:
-        records: list[Record] = []
-        cutoff_s = default_cutoff_s(default, now_s)
-        if cutoff_s != NO_CUTOFF_S:
-            records = collection.store.due_by_default(cutoff_s, PURGE_BATCH)
-        own_s = own_cutoff_s(default, now_s)
-        if not records and own_s != NO_CUTOFF_S:
-            records = collection.store.due_by_own(own_s, PURGE_BATCH)
-        # The policy has the last word: the indexes only say where to look.
-        records = [record for record in records if is_expired(record[2], record[3], default, now_s)]
-        if records:
-            return records
+    records = due_by_policy(collection, now_ms // _MS_PER_S)
+    if records:
+        return records
     for index in collection.date_ttl_indexes:
         if index.ready:
             records = _due_by_date(collection, index, now_ms)
             if records:
                 return records
     return []
+
+
+def due_by_policy(collection: Collection, now_s: int) -> list[Record]:
+    """A batch of records that are expired by the policy; empty when there are none left."""
+    default = collection.default_ttl_s
+    if default == NO_TTL:
+        return []
+    records: list[Record] = []
+    cutoff_s = default_cutoff_s(default, now_s)
+    if cutoff_s != NO_CUTOFF_S:
+        records = collection.store.due_by_default(cutoff_s, PURGE_BATCH)
+    own_s = own_cutoff_s(default, now_s)
+    if not records and own_s != NO_CUTOFF_S:
+        records = collection.store.due_by_own(own_s, PURGE_BATCH)
+    # The policy has the last word: the indexes only say where to look.
+    return [record for record in records if is_expired(record[2], record[3], default, now_s)]
 
 
 def _due_by_date(collection: Collection, index: IndexEntry, now_ms: int) -> list[Record]:

@@ -149,6 +149,11 @@ class PlanStage(ABC):
         for stage in self.inputs():
             stage.set_timed()
 
+    def set_guarded(self) -> None:
+        """Has scans fail where a capped collection has lost the record that they stand on: reads must not miss any."""
+        for stage in self.inputs():
+            stage.set_guarded()
+
     def counters(self, examined: int) -> StageCounters:
         counters = StageCounters()
         counters.examined = examined
@@ -168,6 +173,22 @@ def check_alive(collection: Collection) -> None:
     """QueryPlanKilled (175) if the collection has been dropped."""
     if collection.dropped:
         raise CommandError(ErrorCode.QueryPlanKilled, f"collection dropped. UUID {uuid_text(collection.uuid.data)}")
+
+
+def check_position(collection: Collection, record_id: int) -> None:
+    """CappedPositionLost (136) if a capped collection has lost the record that a reader stands on.
+
+    Records that expired may have been purged at any time: readers of a collection with a TTL pass over them.
+    """
+    lost = record_id <= collection.evicted_through
+    if not lost and collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
+        lost = collection.store.find_record(record_id) is None
+    if lost:
+        raise CommandError(
+            ErrorCode.CappedPositionLost,
+            "CollectionScan died due to position in capped collection being deleted. Last seen record id:"
+            f" RecordId({record_id})",
+        )
 
 
 def living(collection: Collection, records: list[Record], now_s: int) -> list[Record]:
@@ -223,6 +244,10 @@ class CollectionScan(PlanStage):
         self._position: int = 0 if forward else MAX_RECORD_ID
         self._size = first_batch_size(wanted, match is not None)
         self._ended = False
+        self._guarded = False
+
+    def set_guarded(self) -> None:
+        self._guarded = True
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         if self._ended:
@@ -230,6 +255,8 @@ class CollectionScan(PlanStage):
         collection = self._collection
         if collection.dropped:
             check_alive(collection)
+        if self._guarded and self.examined:
+            check_position(collection, self._position)
         size = self._size
         started_s = op.service.clock.monotonic_s()
         records = collection.store.scan(self._position, size, self._forward)

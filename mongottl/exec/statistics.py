@@ -69,7 +69,11 @@ def describe_size(collection: Collection | None, now_s: int, scale: int) -> dict
     reply["numOrphanDocs"] = 0
     reply["storageSize"] = integer(size.data // scale)
     reply["freeStorageSize"] = 0
-    reply["capped"] = False
+    options = collection.options
+    reply["capped"] = options.capped
+    if options.capped:
+        reply["max"] = integer(options.capped_max_documents)
+        reply["maxSize"] = integer(options.capped_size_bytes // scale)
     reply["nindexes"] = len(collection.indexes)
     reply["indexDetails"] = {index.name: {} for index in collection.indexes}
     reply["indexBuilds"] = [index.name for index in collection.indexes if not index.ready]

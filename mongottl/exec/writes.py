@@ -13,6 +13,7 @@ from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, Value, t
 from mongottl.document.validate import MAX_DEPTH, check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
+from mongottl.exec.capped import check_fits, make_room
 from mongottl.exec.expiry import arm_record, arm_records, delete_records
 from mongottl.exec.validation import all_valid, check_document
 from mongottl.query.update import with_timestamps
@@ -129,14 +130,28 @@ def insert_batch(op: "OperationContext", collection: Collection, documents: list
     if collection.validator is not None and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     ts_s = op.now_s
-    rows: list[NewRecord] = [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents]
+    insert_rows(op, collection, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
+
+
+def insert_rows(op: "OperationContext", collection: Collection, rows: list[NewRecord]) -> None:
+    """The same for documents whose `_ts` and `ttl` are known: copies of records keep their age."""
+    documents = [row[0] for row in rows]
+    capped = collection.options.capped
+    if capped:
+        for document in documents:
+            check_fits(collection, document)
     with op.service.engine.unit_of_work() as work:
         rids = collection.store.insert_records(rows)
         for index in collection.writable_indexes:
             _insert_keys(op, work, collection, index, documents, rids)
+        if capped:
+            make_room(op, collection, work)
         work.commit()
+    collection.writes += 1
     op.service.note_write()
     arm_records(op.service, collection, rows)
+    if capped:
+        op.service.cursors.notify_inserted(collection.number)
 
 
 def _insert_keys(
@@ -168,6 +183,9 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
     if collection.validator is not None:
         check_document(op, collection, document)
     ttl_s = int(meaningful_ttl_s(document))
+    capped = collection.options.capped
+    if capped:
+        check_fits(collection, document)
     for _ in range(_MAX_CONFLICTS):
         try:
             with op.service.engine.unit_of_work() as work:
@@ -180,14 +198,19 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
                         if index.saw_new_array():
                             op.catalog.mark_multikey(collection, index, work)
                         _insert_or_explain(op, collection, index, document, keys, rid)
+                if capped:
+                    make_room(op, collection, work)
                 work.commit()
         except _CorpseInTheWay as corpse:
             remove_corpse(op, collection, corpse.record)
             continue
         except WriteConflict:
             continue
+        collection.writes += 1
         op.service.note_write()
         arm_record(op.service, collection, document, op.now_s, ttl_s)
+        if capped:
+            op.service.cursors.notify_inserted(collection.number)
         return
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with other writes; try again")
 
@@ -264,6 +287,7 @@ def update_record(op: "OperationContext", collection: Collection, old: Record, d
         except _CorpseInTheWay as corpse:
             remove_corpse(op, collection, corpse.record)
             continue
+        collection.writes += 1
         op.service.note_write()
         arm_record(op.service, collection, document, new[2], new[3])
         return new
@@ -299,6 +323,7 @@ def update_records(op: "OperationContext", collection: Collection, changes: list
                         except _CorpseInTheWay:
                             raise WriteConflict("an expired document is in the way") from None
         work.commit()
+    collection.writes += 1
     op.service.note_write()
     for record in new:
         arm_record(op.service, collection, record[1], record[2], record[3])

@@ -167,7 +167,7 @@ class Connection:
                         raise ClientLeftError
                     await trio.lowlevel.checkpoint()
                 elif isinstance(step, Wait):
-                    await self._wait(step.seconds, may_abandon)
+                    await self._wait(step, may_abandon)
                 elif isinstance(step, Flush):
                     try:
                         await self._server.flush()
@@ -177,16 +177,25 @@ class Connection:
         finally:
             steps.close()
 
-    async def _wait(self, seconds: float, may_abandon: bool) -> None:
-        """Lets time pass; ends early when the server stops, or when the client says something or leaves."""
+    async def _wait(self, step: Wait, may_abandon: bool) -> None:
+        """Lets time pass; ends early on the step's signal, when the server stops, when the client talks or leaves."""
         stopping = self._server.stopping
-        with trio.move_on_after(seconds):
-            if may_abandon and self._wire.unread_size == 0 and self._glance() != _TALKING:
-                await trio.lowlevel.wait_readable(self._socket)
-                if self._glance() == _GONE:
-                    raise ClientLeftError
-            else:
-                await stopping.wait()
+        signal = step.signal
+        with trio.move_on_after(step.seconds) as scope:
+            if signal is not None:
+                if signal.notified:
+                    return
+                signal.wake = scope.cancel
+            try:
+                if may_abandon and self._wire.unread_size == 0 and self._glance() != _TALKING:
+                    await trio.lowlevel.wait_readable(self._socket)
+                    if self._glance() == _GONE:
+                        raise ClientLeftError
+                else:
+                    await stopping.wait()
+            finally:
+                if signal is not None:
+                    signal.wake = None
 
     def _glance(self) -> int:
         """What the client is doing, without waiting and without taking what it sent."""

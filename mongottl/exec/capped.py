@@ -1,0 +1,74 @@
+"""Capped collections: the newest documents that fit, in the order in which they came.
+
+A write that takes a collection beyond its size or number deletes the oldest documents in its own unit of work. Where
+documents expire, those that have go first, so that what a reader sees does not depend on when they are purged.
+Source: MongoDB's "Capped Collections" pages.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.errors import ErrorCode, WriteError
+from mongottl.exec.expiry import delete_records, due_by_policy
+from mongottl.storage.interface import Record, WriteUnitOfWork
+from mongottl.ttl.policy import NO_TTL
+
+if TYPE_CHECKING:
+    from mongottl.exec.context import OperationContext
+
+# Records deleted at once, and looked at to find out how many it takes.
+_EVICTED_AT_ONCE: Final = 256
+
+
+def check_fits(collection: Collection, document: bytes) -> None:
+    """BadValue (2) for a document that is larger than the whole collection may be."""
+    if len(document) > collection.options.capped_size_bytes:
+        raise WriteError(ErrorCode.BadValue, "object to insert exceeds cappedMaxSize")
+
+
+def make_room(op: "OperationContext", collection: Collection, work: WriteUnitOfWork) -> None:
+    """Deletes the oldest documents that are too many, after an insert and inside its unit of work."""
+    store = collection.store
+    most_bytes = collection.options.capped_size_bytes
+    most_documents = collection.options.capped_max_documents
+    last = 0
+    while True:
+        surplus_bytes = store.size_bytes() - most_bytes
+        surplus_documents = store.count() - most_documents if most_documents else 0
+        if surplus_bytes <= 0 and surplus_documents <= 0:
+            break
+        expired: list[Record] = []
+        if collection.default_ttl_s != NO_TTL:
+            expired = due_by_policy(collection, op.now_s)
+        if expired:
+            delete_records(op.service, collection, expired)
+            op.service.metrics.ttl_deleted_documents += len(expired)
+            continue
+        oldest = _surplus(store.scan(0, _EVICTED_AT_ONCE), surplus_bytes, surplus_documents)
+        delete_records(op.service, collection, oldest)
+        last = oldest[-1][0]
+    if last:
+        work.on_commit(_Evicted(collection, last).note)
+
+
+class _Evicted:
+    """Up to which record a collection has lost its oldest ones; counts once that is committed."""
+
+    def __init__(self, collection: Collection, last: int) -> None:
+        self._collection = collection
+        self._last = last
+
+    def note(self) -> None:
+        self._collection.evicted_through = max(self._collection.evicted_through, self._last)
+
+
+def _surplus(oldest: list[Record], surplus_bytes: int, surplus_documents: int) -> list[Record]:
+    """As many of the records, from the oldest on, as must go."""
+    count = 0
+    for record in oldest:
+        if surplus_bytes <= 0 and surplus_documents <= 0:
+            break
+        surplus_bytes -= len(record[1])
+        surplus_documents -= 1
+        count += 1
+    return oldest[:count]

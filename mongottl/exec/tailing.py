@@ -1,0 +1,119 @@
+"""Tailable cursors: scans of a capped collection that go on where they were when more documents have come.
+
+    find {tailable}                 …documents…   nothing more for now: the cursor stays open
+    getMore                         what has come since, or an empty page
+    getMore, if also {awaitData}    waits for something to come, for `maxTimeMS` or a second
+
+An insert wakes those that wait for its collection; nobody polls. Source: MongoDB's "Tailable Cursors" page.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.document.types import Value
+from mongottl.exec.context import OperationContext, Steps, Wait
+from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.signal import Signal
+from mongottl.exec.stages import (
+    PlanNode,
+    PlanStage,
+    check_alive,
+    check_position,
+    first_batch_size,
+    living,
+    next_batch_size,
+)
+from mongottl.query.match import MatchExpression
+from mongottl.storage.interface import MAX_RECORD_ID, Record
+
+# How long an awaitData cursor waits if its getMore does not say.
+DEFAULT_AWAIT_S: Final = 1.0
+
+
+class TailableScan(PlanStage):
+    """The records of a capped collection in their order. None means: nothing more for now.
+
+    A backward one, which a hint can ask for, has come to its end for good when it has given the oldest record.
+    """
+
+    def __init__(self, collection: Collection, match: MatchExpression | None, forward: bool, wanted: int) -> None:
+        super().__init__()
+        self._collection = collection
+        self._match = match
+        self._forward = forward
+        self._position: int = 0 if forward else MAX_RECORD_ID
+        self._size = first_batch_size(wanted, match is not None)
+        self.started = False
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        collection = self._collection
+        check_alive(collection)
+        if self.started:
+            check_position(collection, self._position)
+        size = self._size
+        started_s = op.service.clock.monotonic_s()
+        records = collection.store.scan(self._position, size, self._forward)
+        if not records:
+            return None
+        self.started = True
+        self.examined += len(records)
+        self._position = records[-1][0]
+        match = self._match
+        if match is not None:
+            records = [record for record in records if match.matches(record[1])]
+        self._size = next_batch_size(op, size, started_s)
+        return living(collection, records, op.now_s)
+
+    def node(self) -> PlanNode:
+        details: dict[str, Value] = {}
+        if self._match is not None:
+            details["filter"] = self._match.describe()
+        details["direction"] = "forward" if self._forward else "backward"
+        counters = self.counters(self.examined)
+        counters.extra = {"docsExamined": self.examined}
+        return PlanNode("COLLSCAN", details, [], counters)
+
+
+class Tail:
+    """What a tailable cursor knows besides its documents. await_data: whether its getMore waits for some."""
+
+    def __init__(self, collection: Collection, scan: TailableScan, await_data: bool) -> None:
+        self.collection = collection
+        self.scan = scan
+        self.await_data = await_data
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing was there when it looked: such a cursor has no position to go on from."""
+        return not self.scan.started
+
+
+def await_page(
+    op: OperationContext, cursor: ClientCursor, number: int, wanted: int, seconds: float
+) -> Steps[list[bytes]]:
+    """The next page of a tailable cursor that has nothing now; empty if nothing comes in time.
+
+    number: of the collection whose inserts end the waiting. Dropping it or closing the cursor ends it as well, and the
+    errors are those of `ClientCursor.check_alive`.
+    """
+    clock = op.service.clock
+    registry = op.service.cursors
+    until_s = clock.monotonic_s() + seconds
+    signal = Signal()
+    cursor.signal = signal
+    registry.add_waiting(number, signal)
+    try:
+        while (left_s := until_s - clock.monotonic_s()) > 0:
+            yield Wait(left_s, signal)
+            cursor.check_alive()
+            if not signal.notified:
+                break  # time is up, the client has something else to say, or the server stops
+            signal.clear()
+            op.refresh_now()
+            page = yield from cursor.next_page(op, wanted)
+            if page:
+                return page
+    finally:
+        cursor.signal = None
+        registry.remove_waiting(number, signal)
+    return []
