@@ -103,9 +103,9 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     """
     abortReshardCollection abortTransaction addShard addShardToZone analyze appendOplogNote applyOps authenticate
     autoCompact balancerCollectionStatus balancerStart balancerStatus balancerStop bulkWrite checkMetadataConsistency
-    checkShardingIndex cleanupOrphaned cleanupReshardCollection clearJumboFlag cloneCollectionAsCapped
+    checkShardingIndex cleanupOrphaned cleanupReshardCollection clearJumboFlag
     clusterAbortTransaction clusterCommitTransaction commitReshardCollection commitTransaction compact
-    compactStructuredEncryptionData configureQueryAnalyzer connPoolStats connPoolSync convertToCapped
+    compactStructuredEncryptionData configureQueryAnalyzer connPoolStats connPoolSync
     coordinateCommitTransaction createRole createSearchIndexes createUser currentOp dataSize dbHash
     dropAllRolesFromDatabase dropAllUsersFromDatabase dropConnections dropRole dropSearchIndex dropUser enableSharding
     features filemd5 flushRouterConfig fsync fsyncUnlock getClusterParameter getDefaultRWConcern

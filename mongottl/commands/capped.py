@@ -1,0 +1,101 @@
+"""convertToCapped and cloneCollectionAsCapped: what is there already, within bounds from now on.
+
+Source: MongoDB's reference for each; both take fields that they do not know.
+"""
+
+from typing import Annotated, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.options import CollectionOptions
+from mongottl.catalog.view import View
+from mongottl.commands.collections import MAX_CAPPED_BYTES, check_no_index_build
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, COLLECTION, ONE, Field, clamped_integer
+from mongottl.document.types import Decimal128, Int64, Value, type_code_of, type_name
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.copying import copy_as_capped
+
+
+class ConvertToCappedRequest(NamedTuple):
+    collection: Annotated[str, Field("convertToCapped", COLLECTION)]
+    size: Annotated[Value, Field("size", ANY)] = None
+
+
+@command(
+    "convertToCapped",
+    ConvertToCappedRequest,
+    help="Makes a collection a capped one, with the newest documents that fit.",
+    writes=True,
+    strict=False,
+)
+def convert_to_capped(op: OperationContext, request: ConvertToCappedRequest) -> Steps[Reply]:
+    """Its indexes but for that of `_id` are gone. NamespaceNotFound (26), InvalidOptions (72) without a size."""
+    source = _source(op, request.collection)
+    options = _capped_options(source, request.size)
+    yield from copy_as_capped(op, source, source.name, options)
+    return {}
+
+
+class CloneCollectionAsCappedRequest(NamedTuple):
+    collection: Annotated[Value, Field("cloneCollectionAsCapped", ONE)]
+    to: Annotated[Value, Field("toCollection", ANY)] = None
+    size: Annotated[Value, Field("size", ANY)] = None
+
+
+@command(
+    "cloneCollectionAsCapped",
+    CloneCollectionAsCappedRequest,
+    help="Makes a capped collection with the newest documents of another that fit.",
+    writes=True,
+    strict=False,
+)
+def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsCappedRequest) -> Steps[Reply]:
+    """NamespaceNotFound (26) without the source, NamespaceExists (48) with the target, InvalidOptions (72) without a
+    size."""
+    name = _text("cloneCollectionAsCapped", request.collection)
+    to = _text("toCollection", request.to)
+    check_database_name(op.database)
+    check_collection_name(op.database, name)
+    op.catalog.check_new_name(op.database, to)
+    source = _source(op, name)
+    target = op.catalog.find(op.database, to)
+    if target is not None:
+        what = "view" if isinstance(target, View) else "collection"
+        raise CommandError(ErrorCode.NamespaceExists, f"a {what} '{target.namespace}' already exists")
+    options = _capped_options(source, request.size)
+    yield from copy_as_capped(op, source, to, options)
+    return {}
+
+
+def _text(field: str, value: Value) -> str:
+    if not isinstance(value, str):
+        raise CommandError(
+            ErrorCode.TypeMismatch, f"'{field}' must be of type String, not {type_name(type_code_of(value))}"
+        )
+    return value
+
+
+def _source(op: OperationContext, name: str) -> Collection:
+    check_database_name(op.database)
+    check_collection_name(op.database, name)
+    if "$" in name:
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {op.database}.{name}")
+    source = op.catalog.lookup(op.database, name)
+    if source is None:
+        raise CommandError(ErrorCode.NamespaceNotFound, f"source collection {op.database}.{name} does not exist")
+    check_no_index_build(source)
+    return source
+
+
+def _capped_options(source: Collection, size: Value) -> CollectionOptions:
+    """The source's options with a size."""
+    whole = 0
+    if isinstance(size, (int, float, Decimal128)) and not isinstance(size, bool):
+        whole = clamped_integer(size)
+    if whole <= 0:
+        raise CommandError(ErrorCode.InvalidOptions, "Capped collection size must be greater than zero")
+    if whole > MAX_CAPPED_BYTES:
+        raise CommandError(ErrorCode.BadValue, f"size cannot exceed 1 PB, actual value '{whole}'")
+    return source.options.with_options({"capped": True, "size": Int64(whole)})
