@@ -17,9 +17,8 @@ Document = dict[str, Any]
 
 @pytest.fixture
 def capped(database: Any) -> Collection[Document]:
-    collection: Collection[Document] = database.c
+    collection: Collection[Document] = database.create_collection("c", capped=True, size=100_000)
     collection.insert_one({"_id": 0})
-    database.command("convertToCapped", "c", size=100_000)
     return collection
 
 
@@ -65,8 +64,7 @@ def test_dropping_ends_the_waiting(capped: Collection[Document], pool: ThreadPoo
 
 def test_stopping_the_server_ends_the_waiting(pool: ThreadPoolExecutor) -> None:
     with mongottl.start_server() as server, pymongo.MongoClient[Document](server.uri) as client:
-        client.test.c.insert_one({"_id": 0})
-        client.test.command("convertToCapped", "c", size=100_000)
+        client.test.create_collection("c", capped=True, size=100_000).insert_one({"_id": 0})
         waiting = pool.submit(next, tailing(client.test.c))
         client.admin.command("ping")
     with pytest.raises((PyMongoError, StopIteration)):

@@ -49,7 +49,6 @@ def test_options_that_ask_for_what_is_so_anyhow(running: Running, options: dict[
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"capped": True, "size": 4096}, 115),
         ({"capped": True, "size": 0}, 2),
         ({"size": 4096}, 72),
         ({"max": 1}, 72),

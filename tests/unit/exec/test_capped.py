@@ -5,8 +5,6 @@ from typing import Any
 import bson
 import pytest
 
-from mongottl.catalog.options import CollectionOptions, options_document
-from mongottl.document.types import Int64
 from mongottl.exec.context import Wait, run_to_end
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import open_storage_engine
@@ -19,8 +17,8 @@ def server(request: pytest.FixtureRequest) -> Running:
 
 
 def make(server: Running, size: int = 100_000, most: int = 0, name: str = "c") -> None:
-    options = options_document({"capped": True, "size": Int64(size), **({"max": Int64(most)} if most else {})})
-    server.service.catalog.create_collection("test", name, CollectionOptions(options))
+    limits = {"size": size, "max": most} if most else {"size": size}
+    assert server.run({"create": name, "capped": True, **limits}) == {}
 
 
 def found(server: Running, **options: Any) -> list[Any]:
@@ -103,6 +101,11 @@ class TestBounds:
         assert found(server) == [1, 3, 4]
         server.insert({"_id": 5})
         assert found(server) == [3, 4, 5]
+
+    def test_listing(self, server: Running) -> None:
+        make(server, size=1000, most=7)
+        listed = server.listed({"listCollections": 1})
+        assert [entry["options"] for entry in listed] == [{"capped": True, "size": 1000, "max": 7}]
 
     def test_statistics(self, server: Running) -> None:
         make(server, size=8192, most=7)
