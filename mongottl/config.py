@@ -151,6 +151,63 @@ SETTINGS: Final[tuple[Setting, ...]] = (
 )
 
 
+@dataclass
+class MemoryLimits:
+    """What one operation may hold in memory, in bytes, and whether it may use the disk beyond; see `PARAMETERS`."""
+
+    allow_disk_use: bool = True
+    sort_bytes: int = 100 << 20
+    group_bytes: int = 100 << 20
+    bucket_auto_bytes: int = 100 << 20
+    graph_lookup_bytes: int = 100 << 20
+    lookup_document_bytes: int = 100 << 20
+    push_bytes: int = 100 << 20
+    add_to_set_bytes: int = 100 << 20
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of mongod that `setParameter` changes while the server runs.
+
+    name: mongod's. field: the attribute of `MemoryLimits`: a number from `least` to int64's greatest, or a switch.
+    """
+
+    name: str
+    field: str
+    help: str
+    least: int = 1
+
+
+PARAMETERS: Final[tuple[Parameter, ...]] = (
+    Parameter(
+        "allowDiskUseByDefault",
+        "allow_disk_use",
+        "Whether `find` and `aggregate` may use temporary files where they do not say.",
+    ),
+    Parameter(
+        "internalQueryMaxBlockingSortMemoryUsageBytes",
+        "sort_bytes",
+        "What a sort holds before it goes on in temporary files, or fails (292).",
+        least=0,
+    ),
+    Parameter("internalDocumentSourceGroupMaxMemoryBytes", "group_bytes", "The same for `$group`."),
+    Parameter("internalDocumentSourceBucketAutoMaxMemoryBytes", "bucket_auto_bytes", "The same for `$bucketAuto`."),
+    Parameter(
+        "internalDocumentSourceGraphLookupMaxMemoryBytes",
+        "graph_lookup_bytes",
+        "What a `$graphLookup` may find for one document (40099).",
+    ),
+    Parameter(
+        "internalLookupStageIntermediateDocumentMaxSizeBytes",
+        "lookup_document_bytes",
+        "What a `$lookup` may join to one document (4568).",
+        least=16 << 20,
+    ),
+    Parameter("internalQueryMaxPushBytes", "push_bytes", "What one `$push` of a group may gather (146)."),
+    Parameter("internalQueryMaxAddToSetBytes", "add_to_set_bytes", "The same for `$addToSet`."),
+)
+
+
 def config_from(values: Mapping[str, str]) -> ServerConfig:
     """A configuration from texts by field name; what is absent keeps its default. ValueError for a bad value."""
     config = ServerConfig()

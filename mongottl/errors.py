@@ -72,6 +72,7 @@ class ErrorCode(IntEnum):
     NotAReplicaSet = 123
     CommandFailed = 125
     NotExactValueField = 111
+    ExceededMemoryLimit = 146
     InvalidPipelineOperator = 168
     CommandNotSupportedOnView = 166
     OptionNotSupportedOnView = 167
@@ -98,6 +99,7 @@ class ErrorCode(IntEnum):
     Interrupted = 11601
     BSONObjectTooLarge = 10334
     DuplicateKey = 11000
+    OutOfDiskSpace = 14031
     IncompleteTransactionHistory = 217
     NoMatchingDocument = 47
     QueryPlanKilled = 175

@@ -7,13 +7,15 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.build_info import is_compiled
 from mongottl.commands.registry import COMMANDS, STABLE_API, Reply, command
 from mongottl.commands.request import ANY, ONE, Field
-from mongottl.config import GIT_VERSION, SETTINGS, VERSION
+from mongottl.config import GIT_VERSION, PARAMETERS, SETTINGS, VERSION, MemoryLimits, Parameter
 from mongottl.document.types import Date, Decimal128, Int64, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.expiry import count_expired
 from mongottl.exec.metrics import UNKNOWN_COMMAND
+from mongottl.query.expr.numbers import whole
+from mongottl.query.expr.parser import type_of
 
 MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
 
@@ -107,6 +109,9 @@ def _parameters(op: OperationContext) -> dict[str, Value]:
         if setting.parameter:
             shown[setting.parameter] = getattr(config, setting.field)
     shown["ttlMonitorEnabled"] = op.service.ttl_monitor_enabled
+    for parameter in PARAMETERS:
+        limit = getattr(op.service.limits, parameter.field)
+        shown[parameter.name] = limit if isinstance(limit, bool) else Int64(limit)
     return shown
 
 
@@ -139,25 +144,57 @@ class SetParameterRequest(NamedTuple):
 @command(
     "setParameter",
     SetParameterRequest,
-    help="Sets a server parameter; ttlMonitorEnabled holds or releases the reaper.",
+    help="Sets server parameters: ttlMonitorEnabled holds or releases the reaper, others limit memory.",
     admin_only=True,
     strict=False,
 )
 def set_parameter(op: OperationContext, request: SetParameterRequest) -> Reply:
-    """`{setParameter: 1, ttlMonitorEnabled: false}` holds the reaper: expired documents stay, invisible, unpurged."""
-    for name in op.extra_fields:
-        raise CommandError(
-            ErrorCode.InvalidOptions, f"attempted to set unrecognized parameter [{name}], use help:true to see options "
-        )
-    value = request.ttl_monitor_enabled
-    if value is None:
+    """`{setParameter: 1, ttlMonitorEnabled: false}` holds the reaper: expired documents stay, invisible, unpurged.
+
+    Memory limits (`config.PARAMETERS`) hold for operations that begin afterwards. `was`: of the last one named.
+    InvalidOptions (72) without a parameter or for an unknown one; BadValue (2), TypeMismatch (14) for a bad value.
+    """
+    known = {parameter.name: parameter for parameter in PARAMETERS}
+    changes: list[tuple[Parameter, int]] = []
+    for name, value in op.extra_fields.items():
+        if name not in known:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                f"attempted to set unrecognized parameter [{name}], use help:true to see options ",
+            )
+        changes.append((known[name], _limit_of(op.service.limits, known[name], value)))
+    enabled = request.ttl_monitor_enabled
+    if enabled is None and not changes:
         raise CommandError(ErrorCode.InvalidOptions, "no option found to set, use help:true to see options ")
-    if not isinstance(value, (bool, int, float, Decimal128)):
-        raise CommandError(ErrorCode.BadValue, "ttlMonitorEnabled must be a boolean")
-    was = op.service.ttl_monitor_enabled
-    op.service.ttl_monitor_enabled = bool(value)
-    op.service.wake_reaper()
+    was: Value = None
+    if enabled is not None:
+        if not isinstance(enabled, (bool, int, float, Decimal128)):
+            raise CommandError(ErrorCode.BadValue, "ttlMonitorEnabled must be a boolean")
+        was = op.service.ttl_monitor_enabled
+        op.service.ttl_monitor_enabled = bool(enabled)
+        op.service.wake_reaper()
+    for parameter, limit in changes:
+        before = getattr(op.service.limits, parameter.field)
+        was = before if isinstance(before, bool) else Int64(before)
+        setattr(op.service.limits, parameter.field, limit)
     return {"was": was}
+
+
+def _limit_of(limits: MemoryLimits, parameter: Parameter, value: Value) -> int:
+    """A new value for a parameter: a boolean or number for a switch, else a whole number that is large enough."""
+    if not isinstance(value, (bool, int, float, Decimal128)):
+        raise CommandError(ErrorCode.TypeMismatch, f"parameter {parameter.name} must be a number, not {type_of(value)}")
+    number = int(value) if isinstance(value, bool) else whole(value)
+    if isinstance(getattr(limits, parameter.field), bool):
+        return bool(number)
+    if number is None:
+        raise CommandError(ErrorCode.BadValue, f"{parameter.name} must be a whole number")
+    if number < parameter.least:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"Invalid value for parameter {parameter.name}: {number} is not greater than or equal to {parameter.least}",
+        )
+    return number
 
 
 class GetCmdLineOptsRequest(NamedTuple):

@@ -23,9 +23,9 @@ from mongottl.commands.query_shape import (
 from mongottl.commands.reads import context_of, natural_order
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
-from mongottl.config import GIT_VERSION
+from mongottl.config import GIT_VERSION, PARAMETERS
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.types import MISSING, Value
+from mongottl.document.types import MISSING, Value, integer
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
@@ -101,6 +101,7 @@ class Explained(NamedTuple):
     wrappers: tuple[Wrapper, ...] = ()
     shape: list[str] | None = None
     allowed: list[Value] | None = None
+    allow_disk_use: bool | None = None
 
 
 def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
@@ -129,6 +130,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         shape=shape,
         remember=False,
         metadata=metadata,
+        allow_disk_use=query.allow_disk_use,
     )
     namespace = f"{op.database}.{query.collection}"
     described = match.describe()
@@ -156,15 +158,15 @@ def _add_plan_hashes(reply: dict[str, Value], collection: Collection | None, sha
     reply["queryPlanner"] = completed
 
 
-# Parameters of mongod that its explain shows; only the limit on memory has a meaning here.
+# Parameters of mongod that its explain shows, beside the memory limits that can be set.
 _SERVER_PARAMETERS: Final[dict[str, Value]] = {
     "internalQueryFacetBufferSizeBytes": 104857600,
     "internalQueryFacetMaxOutputDocSizeBytes": 104857600,
-    "internalLookupStageIntermediateDocumentMaxSizeBytes": 104857600,
-    "internalDocumentSourceGroupMaxMemoryBytes": 104857600,
-    "internalQueryMaxBlockingSortMemoryUsageBytes": 104857600,
+    "internalLookupStageIntermediateDocumentMaxSizeBytes": None,
+    "internalDocumentSourceGroupMaxMemoryBytes": None,
+    "internalQueryMaxBlockingSortMemoryUsageBytes": None,
     "internalQueryProhibitBlockingMergeOnMongoS": 0,
-    "internalQueryMaxAddToSetBytes": 104857600,
+    "internalQueryMaxAddToSetBytes": None,
     "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": 104857600,
     "internalQueryFrameworkControl": "forceClassicEngine",
     "internalQueryPlannerIgnoreIndexWithCollationForRegex": 1,
@@ -179,7 +181,11 @@ def _with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Val
         "version": f"{op.service.config.announced_version()}.0",
         "gitVersion": GIT_VERSION,
     }
-    reply["serverParameters"] = _SERVER_PARAMETERS
+    parameters = dict(_SERVER_PARAMETERS)
+    for parameter in PARAMETERS:
+        if parameter.name in parameters:
+            parameters[parameter.name] = integer(getattr(op.service.limits, parameter.field))
+    reply["serverParameters"] = parameters
     return reply
 
 
@@ -291,6 +297,7 @@ def _find_query(op: OperationContext, request: reads.FindRequest) -> Explained:
         collation=request.collation,
         shape=find_shape(op.database, request),
         allowed=check_settings(op, "find", request, request.collection),
+        allow_disk_use=request.allow_disk_use,
     )
 
 

@@ -80,7 +80,7 @@ class FindRequest(NamedTuple):
     let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     no_cursor_timeout: Annotated[bool, Field("noCursorTimeout", BOOL_FIELD)] = False
-    allow_disk_use: Annotated[bool, Field("allowDiskUse", BOOL_FIELD)] = True
+    allow_disk_use: Annotated[bool | None, Field("allowDiskUse", BOOL_FIELD)] = None
     allow_partial_results: Annotated[bool, Field("allowPartialResults", BOOL_FIELD)] = False
     oplog_replay: Annotated[bool, Field("oplogReplay", BOOL_FIELD)] = False
     tailable: Annotated[bool, Field("tailable", BOOL_FIELD)] = False
@@ -232,6 +232,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         wanted=batch_size if batch_size > 0 else 0,
         shape=shape,
         metadata=metadata,
+        allow_disk_use=request.allow_disk_use,
     )
     stage = plan.open()
     tail: Tail | None = None
@@ -453,7 +454,7 @@ class AggregateRequest(NamedTuple):
     pipeline: Annotated[list[Value], Field("pipeline", PIPELINE)]
     cursor: Annotated[bytes | None, Field("cursor", GIVEN_DOCUMENT)] = None
     explain: Annotated[bool, Field("explain", GIVEN_BOOL)] = False
-    allow_disk_use: Annotated[bool, Field("allowDiskUse", GIVEN_BOOL)] = True
+    allow_disk_use: Annotated[bool | None, Field("allowDiskUse", GIVEN_BOOL)] = None
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
     let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT

@@ -121,8 +121,8 @@ class GenericArguments:
         self.api_version = ""
         self.api_strict = False
         self.api_deprecation_errors = False
-        # Names of fields that are no part of the request, where the command takes any.
-        self.extra_fields: list[str] = []
+        # Fields that are no part of the request, where the command takes any.
+        self.extra_fields: dict[str, Value] = {}
 
 
 _GENERIC: Final[dict[bytes, int]] = {
@@ -223,7 +223,7 @@ class RequestParser:
         type_code: i64 = cursor.type_code
         if which < 0:
             if not self._strict:
-                generic.extra_fields.append(cursor.name())
+                generic.extra_fields[cursor.name()] = cursor.decoded()
                 return
             raise CommandError(40415, f"BSON field '{self.command}.{cursor.name()}' is an unknown field.")
         if which == 1:

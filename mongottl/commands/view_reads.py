@@ -39,7 +39,7 @@ class ViewQuery:
         self.collection = collection
         self.specs = specs
 
-    def plan(self, op: OperationContext, hint: Value = MISSING, allow_disk_use: bool = True) -> AggregationPlan:
+    def plan(self, op: OperationContext, hint: Value = MISSING, allow_disk_use: bool | None = None) -> AggregationPlan:
         return plan_aggregation(op, self.collection, self.specs, hint, allow_disk_use)
 
 
@@ -134,7 +134,7 @@ def aggregate_on_view(
     return (yield from first_reply(op, _cursor(op, view, plan, request.allow_disk_use), batch_size))
 
 
-def _cursor(op: OperationContext, view: View, plan: AggregationPlan, allow_disk_use: bool) -> ClientCursor:
+def _cursor(op: OperationContext, view: View, plan: AggregationPlan, allow_disk_use: bool | None) -> ClientCursor:
     return ClientCursor(view.namespace, plan.open(op, allow_disk_use), op.session_key, op.service.clock.monotonic_s())
 
 

@@ -15,7 +15,9 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from mongottl.document.build import encode
 from mongottl.document.types import Value
+from mongottl.document.walk import fields
 
 
 @mypyc_attr(native_class=False)  # a subclass of a built-in type cannot be a native class
@@ -46,6 +48,16 @@ def carried(source: bytes, result: bytes) -> bytes:
 def plain(document: bytes) -> bytes:
     """The raw bytes alone."""
     return bytes(memoryview(document)) if isinstance(document, AnnotatedDocument) else document
+
+
+def encoded_metadata(document: bytes) -> bytes:
+    """What a document carries, as a raw document, for a temporary file; empty for plain bytes."""
+    return encode(document.metadata) if isinstance(document, AnnotatedDocument) else b""
+
+
+def with_encoded_metadata(document: bytes, metadata: bytes) -> bytes:
+    """The other way round."""
+    return _with_metadata(document, dict(fields(metadata))) if metadata else document
 
 
 def _with_metadata(document: bytes, metadata: dict[str, Value]) -> bytes:

@@ -1,6 +1,7 @@
 """Running pipelines: which leading stages the planner answers, and what the others read from."""
 
 import random
+from dataclasses import replace
 from typing import Final
 
 from mongottl.catalog.collection import Collection
@@ -11,7 +12,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
 from mongottl.exec.context import OperationContext
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
-from mongottl.exec.planner import QueryPlan, plan_query
+from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.statistics import collection_size, describe_size, parse_scale
 from mongottl.exec.views import resolve_view
@@ -36,8 +37,10 @@ _STREAMING: Final = frozenset(
 class OperationRun(RunContext):
     """A pipeline's view of the operation that runs it."""
 
-    def __init__(self, pull: Pull, allow_disk_use: bool, specs: list[StageSpec], metadata: set[str]) -> None:
-        super().__init__(pull.op.now_ms, allow_disk_use)
+    def __init__(self, pull: Pull, allow_disk_use: bool | None, specs: list[StageSpec], metadata: set[str]) -> None:
+        # A copy of the limits: a pipeline keeps those that it began with.
+        super().__init__(pull.op.now_ms, replace(pull.op.service.limits), spill_space(pull.op, allow_disk_use))
+        self._allow_disk_use = allow_disk_use
         self.metadata |= metadata
         self._pull = pull
         self._op = pull.op
@@ -51,7 +54,7 @@ class OperationRun(RunContext):
         found = op.catalog.find(database, collection)
         if isinstance(found, View):
             return self._open_view(found, match)
-        plan = plan_query(op, found, tree, metadata=self.metadata)
+        plan = plan_query(op, found, tree, metadata=self.metadata, allow_disk_use=self._allow_disk_use)
         return PlanDocuments(plan.open(), found, self._pull, self._handed_on)
 
     def _open_view(self, view: View, match: bytes | None) -> DocumentSource:
@@ -62,11 +65,12 @@ class OperationRun(RunContext):
             stages = [*stages, encode({"$match": match})]
         context = ParseContext(op.now_ms, None, resolved.namespace)
         specs = optimise(parse_pipeline(stages, context), context)
-        plan = plan_aggregation(op, op.catalog.lookup(resolved.database, resolved.collection), specs)
+        underlying = op.catalog.lookup(resolved.database, resolved.collection)
+        plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use)
         names = {spec.name for spec in plan.rest}
         rationed = self._handed_on and names <= _STREAMING and "$unwind" not in names
         head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
-        run = OperationRun(self._pull, self.allow_disk_use, plan.rest, plan.metadata | self.metadata)
+        run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run))
 
     def has_index(self, database: str, collection: str, path: str) -> bool:
@@ -204,12 +208,12 @@ class AggregationPlan:
         self.rest = rest
         self.metadata = metadata
 
-    def open(self, op: OperationContext, allow_disk_use: bool) -> PipelinePages:
+    def open(self, op: OperationContext, allow_disk_use: bool | None) -> PipelinePages:
         names = {spec.name for spec in self.rest}
         pull = Pull(op, names <= _STREAMING, "$unwind" in names)
         return PipelinePages(self.open_source(pull, allow_disk_use), pull)
 
-    def open_source(self, pull: Pull, allow_disk_use: bool) -> DocumentSource:
+    def open_source(self, pull: Pull, allow_disk_use: bool | None) -> DocumentSource:
         """The results as a stream."""
         stage = self.plan.open()
         if self.collection is not None and self.collection.options.capped:
@@ -223,7 +227,7 @@ def plan_aggregation(
     collection: Collection | None,
     specs: list[StageSpec],
     hint: Value = MISSING,
-    allow_disk_use: bool = True,
+    allow_disk_use: bool | None = None,
     shape: QueryShape = NO_SHAPE,
     remember: bool = True,
 ) -> AggregationPlan:

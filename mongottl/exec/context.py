@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.clock import Clock
-from mongottl.config import ServerConfig
+from mongottl.config import MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
@@ -22,6 +22,7 @@ from mongottl.exec.object_ids import ObjectIdGenerator
 from mongottl.exec.query_settings import QuerySettings
 from mongottl.exec.sessions import SessionRegistry
 from mongottl.exec.signal import Signal
+from mongottl.exec.temporary_files import TemporaryFiles
 from mongottl.storage.interface import StorageEngine
 from mongottl.ttl.wheel import TimingWheel
 
@@ -73,6 +74,8 @@ class ServiceContext:
         self.object_ids = ObjectIdGenerator()
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
+        self.limits = MemoryLimits()
+        self.spill_space = TemporaryFiles(config.data_dir)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False
         # Numbers of collections for which the wheel does not know all that is waiting; see `exec.expiry`.
@@ -128,8 +131,8 @@ class OperationContext:
         self.has_write_concern = False
         self.bypass_validation = False
         self.comment: Value = None
-        # Names of further fields, of commands that take any (getParameter).
-        self.extra_fields: list[str] = []
+        # Further fields, of commands that take any (getParameter, setParameter).
+        self.extra_fields: dict[str, Value] = {}
         self.killed = False
 
     def set_max_time_ms(self, max_time_ms: int) -> None:

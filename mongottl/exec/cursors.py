@@ -9,6 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
+from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.signal import Signal
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 DEFAULT_FIRST_BATCH: Final = 101
 MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
+# What a stored document may have, and 16 KiB more for what a query adds.
+MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + 16 * 1024
 
 
 class Page:
@@ -45,7 +48,12 @@ class Page:
         return self._closed or (self.wanted > 0 and len(self.documents) >= self.wanted)
 
     def add(self, document: bytes) -> bool:
-        """Adds the document, or says False and is full. The first one always fits."""
+        """Adds the document, or says False and is full. The first one always fits.
+
+        BSONObjectTooLarge (10334) for one that is larger than a document may be, though stages may have passed it on.
+        """
+        if len(document) > MAX_RESULT_BYTES:
+            raise too_large(document)
         if self.is_full():
             return False
         if self.documents and self._size + len(document) > MAX_PAGE_BYTES:
@@ -54,6 +62,15 @@ class Page:
         self.documents.append(document)
         self._size += len(document)
         return True
+
+
+def too_large(document: bytes) -> CommandError:
+    size = len(document)
+    return CommandError(
+        ErrorCode.BSONObjectTooLarge,
+        f"BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {MAX_RESULT_BYTES}(16MB) First"
+        f" element: {first_field_name(document)}",
+    )
 
 
 class PageSource(ABC):

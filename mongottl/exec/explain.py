@@ -112,14 +112,16 @@ def explain_plan(
             most = max(most, wrapper.most)
         clock = op.service.clock
         start_s = clock.monotonic_s()
-        while stage.next_batch(op) is not None:
-            if most and stage.returned >= most:
-                break
-            op.check_interrupt()
-            yield None
-        elapsed_s = clock.monotonic_s() - start_s
-        reply["executionStats"] = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s)
-        stage.close()
+        try:
+            while stage.next_batch(op) is not None:
+                if most and stage.returned >= most:
+                    break
+                op.check_interrupt()
+                yield None
+            elapsed_s = clock.monotonic_s() - start_s
+            reply["executionStats"] = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s)
+        finally:
+            stage.close()
     reply["command"] = command
     return reply
 

@@ -46,6 +46,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AlwaysFalse, AlwaysTrue, AndExpression, OrExpression
 from mongottl.query.sort import SortPattern
+from mongottl.query.spill import SpillSpace
 
 # Entries that each candidate may read in a trial; collections that are not larger are not worth one.
 TRIAL_ENTRIES: Final = 128
@@ -81,7 +82,8 @@ class QueryPlan:
         skip: int,
         limit: int,
         wanted: int,
-        allow_disk_use: bool,
+        sort_memory_bytes: int,
+        space: SpillSpace | None,
         metadata: set[str],
         confined: bool = False,
     ) -> None:
@@ -94,7 +96,8 @@ class QueryPlan:
         self.skip = skip
         self.limit = limit
         self.wanted = wanted
-        self.allow_disk_use = allow_disk_use
+        self.sort_memory_bytes = sort_memory_bytes
+        self.space = space
         self.metadata = metadata
 
     def open(self) -> PlanStage:
@@ -111,7 +114,14 @@ class QueryPlan:
         limit = self.limit
         sort = self.sort
         if sort is not None and path.sorted == 0:
-            blocking = SortStage(path.open(0), path.collection, sort, skip + limit if limit else 0, self.allow_disk_use)
+            blocking = SortStage(
+                path.open(0),
+                path.collection,
+                sort,
+                skip + limit if limit else 0,
+                self.sort_memory_bytes,
+                self.space,
+            )
             return SkipStage(blocking, skip) if skip else blocking
         wanted = self.wanted
         if limit and (wanted == 0 or wanted > limit):
@@ -143,7 +153,7 @@ def plan_query(
     limit: int = 0,
     hint: Value = MISSING,
     wanted: int = 0,
-    allow_disk_use: bool = True,
+    allow_disk_use: bool | None = None,
     shape: QueryShape = NO_SHAPE,
     remember: bool = True,
     metadata: set[str] | None = None,
@@ -151,9 +161,10 @@ def plan_query(
     """The plan for a query. None as collection: there is none of that name, and the result is empty.
 
     natural: 1 or -1 for a sort or hint {$natural: ±1}. limit: 0 for none. hint: an index's name or key pattern, or
-    {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are. shape: the rest of the
-    query, by which index filters and cached plans know it. remember: whether a plan that wins is kept in mind.
-    metadata: keywords of what `{$meta: …}` reads of the documents, besides what the sort itself needs.
+    {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are. allow_disk_use: None for
+    the server's default. shape: the rest of the query, by which index filters and cached plans know it. remember:
+    whether a plan that wins is kept in mind. metadata: keywords of what `{$meta: …}` reads of the documents, besides
+    what the sort itself needs.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
     if sort is not None and sort.is_empty():
@@ -189,8 +200,16 @@ def plan_query(
                 path = None
             elif path.bounds.index.descriptor.is_id and hint is MISSING and skip == 0 and is_express(match):
                 path.express = True
+    sort_bytes = op.service.limits.sort_bytes
+    space = spill_space(op, allow_disk_use)
     confined = allowed is not None
-    return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, allow_disk_use, asked, confined)
+    return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, sort_bytes, space, asked, confined)
+
+
+def spill_space(op: OperationContext, allow_disk_use: bool | None) -> SpillSpace | None:
+    """Where the operation may put what does not fit into memory; None if it may not. None: it does not say."""
+    allowed = op.service.limits.allow_disk_use if allow_disk_use is None else allow_disk_use
+    return op.service.spill_space if allowed else None
 
 
 def _bound_to_index(match: MatchExpression) -> MatchExpression | None:

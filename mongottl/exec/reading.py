@@ -61,6 +61,9 @@ class RecordPages(PageSource):
         self._position = place
         return self._left != 0
 
+    def close(self) -> None:
+        self._stage.close()
+
     def project(self, document: bytes) -> bytes:
         projection = self._projection
         if projection is None:
@@ -183,6 +186,9 @@ class PlanDocuments(DocumentSource):
             if room_bytes < 0 and not (empty and i == start):
                 return i
         return end
+
+    def close(self) -> None:
+        self._stage.close()
 
     def is_outdated(self) -> bool:
         return self._pull.op.now_s >= self._first_expiry_s

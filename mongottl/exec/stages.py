@@ -16,9 +16,6 @@ This module does not know how plans are chosen (`planner`) or how they are shown
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from heapq import merge
-from itertools import islice
 from typing import Final
 
 from mongottl.catalog.collection import Collection
@@ -27,6 +24,8 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
+from mongottl.query.sorter import Sorter
+from mongottl.query.spill import SpillSpace
 from mongottl.storage.interface import MAX_RECORD_ID, Record
 from mongottl.ttl.policy import NO_TTL, is_expired
 
@@ -38,12 +37,6 @@ SLOW_BATCH_S: Final = 0.002
 FIRST_BATCH: Final = 16
 # Ranges of an index that one call visits at most; each costs a seek even when it is empty.
 MAX_RANGES_PER_CALL: Final = 32
-# mongod's limit for a sort that may not use the disk.
-SORT_MEMORY_LIMIT_BYTES: Final = 100 * 1024 * 1024
-# What a sort that may use the disk takes in memory before it is refused: there is no spilling yet.
-SORT_MEMORY_CEILING_BYTES: Final = 1024 * 1024 * 1024
-# Records that are sorted in one go; sorted runs are merged while they are handed out.
-SORT_RUN: Final = 4096
 
 
 class PlanNode:
@@ -347,112 +340,59 @@ class LimitStage(PlanStage):
 class SortStage(PlanStage):
     """Reads all of its input, then gives it in order; with a limit only the first ones are kept meanwhile.
 
-    Records that expire while they wait are left out. Each call does a bounded amount of work: full runs are sorted as
-    they fill, and merged while they are handed out.
+    Records that expire while they wait are left out. Each call does a bounded amount of work (`query.sorter`).
 
-    run_length, memory_limit_bytes, memory_ceiling_bytes: may be changed before the first batch.
+    sorter: its limits may be changed before the first batch. memory_limit_bytes: as explain shows it.
     """
 
     def __init__(
-        self, child: PlanStage, collection: Collection, pattern: SortPattern, limit: int, allow_disk_use: bool
+        self,
+        child: PlanStage,
+        collection: Collection,
+        pattern: SortPattern,
+        limit: int,
+        memory_limit_bytes: int,
+        space: SpillSpace | None,
     ) -> None:
         super().__init__()
         self._child = child
         self._collection = collection
         self._pattern = pattern
         self._limit = limit
-        self._allow_disk_use = allow_disk_use
-        self.run_length = SORT_RUN
-        self.memory_limit_bytes = SORT_MEMORY_LIMIT_BYTES
-        self.memory_ceiling_bytes = SORT_MEMORY_CEILING_BYTES
-        self._entries: list[tuple[bytes, int, Record]] = []
-        self._worst: bytes | None = None  # once there are `limit` entries: the last key that still may stay
-        self._runs: list[list[tuple[bytes, int, Record]]] = []
-        self._arrived = 0
-        self._size_bytes = 0
-        self._total_bytes = 0
-        self._sorted: Iterator[tuple[bytes, int, Record]] | None = None
+        self.memory_limit_bytes = memory_limit_bytes
+        self.sorter = Sorter(limit, memory_limit_bytes, space)
+        self._reading = True
 
     def inputs(self) -> list[PlanStage]:
         return [self._child]
 
     def pull(self, op: OperationContext) -> list[Record] | None:
-        entries = self._sorted
-        if entries is None:
+        sorter = self.sorter
+        if sorter.pending:
+            sorter.work()
+            return []
+        if self._reading:
             batch = self._child.next_batch(op)
-            if batch is not None:
-                self._take(batch)
+            if batch is None:
+                self._reading = False
+                sorter.finish()
                 return []
-            entries = self._start_output()
-        records = [entry[2] for entry in islice(entries, BATCH)]
+            sort_key = self._pattern.sort_key
+            for record_id, document, ts_s, ttl_s in batch:
+                sorter.add(sort_key(document), document, record_id, ts_s, ttl_s)
+            sorter.check()
+            return []
+        records: list[Record] = []
+        for _, _, document, record_id, ts_s, ttl_s in sorter.take(BATCH):
+            records.append((record_id, document, ts_s, ttl_s))
         if not records:
             self.close()
             return None
         return living(self._collection, records, op.now_s)
 
-    def _take(self, batch: list[Record]) -> None:
-        sort_key = self._pattern.sort_key
-        limit = self._limit
-        capacity = limit + min(max(limit, 64), self.run_length) if limit else self.run_length
-        for record in batch:
-            key = sort_key(record[1])
-            worst = self._worst
-            if worst is not None and key >= worst:
-                continue
-            self._entries.append((key, self._arrived, record))
-            self._arrived += 1
-            size = len(key) + len(record[1])
-            self._size_bytes += size
-            self._total_bytes += size
-            if len(self._entries) >= capacity:
-                self._close_run()
-        self._check_memory()
-
-    def _close_run(self) -> None:
-        entries = self._entries
-        entries.sort()
-        if self._limit == 0:
-            self._runs.append(entries)
-            self._entries = []
-            return
-        for key, _, record in entries[self._limit :]:
-            self._size_bytes -= len(key) + len(record[1])
-        del entries[self._limit :]
-        self._worst = entries[-1][0]
-
-    def _check_memory(self) -> None:
-        if self._size_bytes <= self.memory_limit_bytes:
-            return
-        if not self._allow_disk_use:
-            raise CommandError(
-                ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
-                f"Sort exceeded memory limit of {self.memory_limit_bytes} bytes, but did not opt in to external"
-                " sorting.",
-            )
-        # Where runs will be written to disk instead.
-        if self._size_bytes > self.memory_ceiling_bytes:
-            raise CommandError(
-                ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
-                f"Sort exceeded memory limit of {self.memory_ceiling_bytes} bytes, and sorting on disk is not supported"
-                " yet",
-            )
-
-    def _start_output(self) -> Iterator[tuple[bytes, int, Record]]:
-        self._entries.sort()
-        if self._limit:
-            del self._entries[self._limit :]
-        runs = self._runs
-        runs.append(self._entries)
-        self._entries = []
-        self._runs = []
-        entries = iter(runs[0]) if len(runs) == 1 else merge(*runs)
-        self._sorted = entries
-        return entries
-
     def close(self) -> None:
-        self._entries = []
-        self._runs = []
-        self._sorted = iter(())
+        self._reading = False
+        self.sorter.close()
         self._child.close()
 
     def node(self) -> PlanNode:
@@ -465,5 +405,13 @@ class SortStage(PlanStage):
         details["type"] = "simple"
         child = self._child.node()
         counters = self.counters(child.counters.returned)
-        counters.extra = {"totalDataSizeSorted": self._total_bytes, "usedDisk": False, "spills": 0}
+        spilled = self.sorter.spilled
+        counters.extra = {
+            "totalDataSizeSorted": int(self.sorter.total_bytes),
+            "usedDisk": spilled.spills > 0,
+            "spills": spilled.spills,
+            "spilledRecords": spilled.records,
+            "spilledBytes": spilled.bytes,
+            "spilledDataStorageSize": spilled.bytes,
+        }
         return PlanNode("SORT", details, [child], counters)

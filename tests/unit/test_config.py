@@ -9,8 +9,10 @@ from mongottl.cli import help_text, main, parse_arguments
 from mongottl.config import (
     DEFAULT_VERSIONS,
     DIALECTS,
+    PARAMETERS,
     SETTINGS,
     WIRE_VERSIONS,
+    MemoryLimits,
     ServerConfig,
     config_from,
     config_from_environment,
@@ -41,6 +43,12 @@ def test_the_engine_follows_from_the_data_directory_unless_it_is_named(
     wanted: str, data_dir: str | None, engine: str
 ) -> None:
     assert ServerConfig(storage_engine=wanted, data_dir=data_dir).chosen_engine() == engine
+
+
+def test_parameters_and_limits_agree() -> None:
+    assert {parameter.field for parameter in PARAMETERS} == {field.name for field in dataclasses.fields(MemoryLimits)}
+    assert len({parameter.name for parameter in PARAMETERS}) == len(PARAMETERS)
+    assert all(parameter.help.endswith(".") for parameter in PARAMETERS)
 
 
 def test_settings_are_described() -> None:

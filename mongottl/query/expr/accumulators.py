@@ -39,8 +39,12 @@ class AccumulatorState:
         raise NotImplementedError
 
     def size(self) -> int:
-        """How many bytes it holds, roughly, for the memory limit."""
+        """How many bytes it holds, roughly, for the memory limit; quickly, since it may be asked after each value."""
         return 64
+
+    def grows(self) -> bool:
+        """Whether it may hold more with each value, rather than one value or number."""
+        return False
 
 
 class SumState(AccumulatorState):
@@ -113,6 +117,9 @@ class FirstState(AccumulatorState):
     def result(self) -> Value:
         return self.value
 
+    def size(self) -> int:
+        return 64 + size_of(self.value)
+
 
 class LastState(AccumulatorState):
     def __init__(self) -> None:
@@ -123,6 +130,9 @@ class LastState(AccumulatorState):
 
     def result(self) -> Value:
         return self.value
+
+    def size(self) -> int:
+        return 64 + size_of(self.value)
 
 
 class ExtremeState(AccumulatorState):
@@ -142,6 +152,9 @@ class ExtremeState(AccumulatorState):
     def result(self) -> Value:
         return None if isinstance(self.value, Missing) else self.value
 
+    def size(self) -> int:
+        return 64 + size_of(self.value)
+
 
 class PushState(AccumulatorState):
     def __init__(self) -> None:
@@ -158,6 +171,9 @@ class PushState(AccumulatorState):
 
     def size(self) -> int:
         return 64 + self.bytes
+
+    def grows(self) -> bool:
+        return True
 
 
 class AddToSetState(AccumulatorState):
@@ -181,6 +197,9 @@ class AddToSetState(AccumulatorState):
     def size(self) -> int:
         return 64 + self.bytes
 
+    def grows(self) -> bool:
+        return True
+
 
 class ConcatArraysState(AccumulatorState):
     """`$concatArrays`: arrays put behind each other. TypeMismatch for what is no array."""
@@ -202,6 +221,9 @@ class ConcatArraysState(AccumulatorState):
 
     def size(self) -> int:
         return 64 + self.bytes
+
+    def grows(self) -> bool:
+        return True
 
 
 class SetUnionState(AddToSetState):
@@ -250,6 +272,9 @@ class MergeObjectsState(AccumulatorState):
 
     def size(self) -> int:
         return 64 + self.bytes
+
+    def grows(self) -> bool:
+        return True
 
 
 class StdDevState(AccumulatorState):

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mongottl.document.build import DocumentBuilder, encode, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.compare import bracket_of, compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Missing, Value
@@ -17,9 +17,10 @@ from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumula
 from mongottl.query.pipeline.granularity import Granularity, granularity_of
 from mongottl.query.pipeline.group import GroupSpec
 from mongottl.query.pipeline.sort import SortSpec
-from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue, RunContext
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
 from mongottl.query.sort import parse_sort
+from mongottl.query.sorter import SortEntry, Sorter
 
 
 class BucketKey(Expression):
@@ -212,85 +213,113 @@ class BucketAutoSpec(StageSpec):
         return encode({"$bucketAuto": described})
 
 
-class BucketAutoSource(BlockingSource):
+class BucketAutoSource(DocumentSource):
+    """Sorts by value, and then fills one bucket after the other: each ends when it is full and another value comes."""
+
     def __init__(self, source: DocumentSource, spec: BucketAutoSpec, run: RunContext) -> None:
-        super().__init__(source)
+        self.source: Final = source
         self._spec: Final = spec
         self._ev: Final = run.evaluation()
-        self._entries: list[tuple[bytes, int, bytes]] = []
-        self._values: Final[list[Value]] = []
-        self._output: Final = OutputQueue()
+        self._sorter: Final = Sorter(0, run.limits.bucket_auto_bytes, run.space)
+        self._reading = True
+        self._count = 0
+        self._given = 0  # buckets
+        # The bucket that is being filled, if `_states` is not None.
+        self._states: list[AccumulatorState] | None = None
+        self._filled = 0
+        self._low: Value = MISSING
+        self._last_key = b""
+        self._last: Value = MISSING
 
-    def absorb(self, batch: list[bytes]) -> None:
-        spec = self._spec
-        ev = self._ev
+    def next_batch(self) -> list[bytes] | None:
+        sorter = self._sorter
+        if sorter.pending:
+            sorter.work()
+            return []
+        if self._reading:
+            batch = self.source.next_batch()
+            if batch is not None:
+                self._absorb(batch)
+                return []
+            self._reading = False
+            sorter.finish()
+            return []
+        entries = sorter.take(BATCH_SIZE)
+        if entries:
+            return self._fill(entries)
+        if self._states is None:
+            return None
+        granularity = self._spec.granularity
+        return [self._end_bucket(self._last if granularity is None else granularity.round_up(self._last))]
+
+    def close(self) -> None:
+        self._sorter.close()
+        self.source.close()
+
+    def _absorb(self, batch: list[bytes]) -> None:
+        granularity = self._spec.granularity
+        sorter = self._sorter
         for doc in batch:
-            ev.root = doc
-            value = spec.group_by.evaluate(ev)
-            if isinstance(value, Missing):
-                value = None
-            if spec.granularity is not None:
-                spec.granularity.check(value)
-            self._entries.append((encode_value(value), len(self._values), doc))
-            self._values.append(value)
-
-    def finish(self) -> None:
-        entries = self._entries
-        entries.sort()
-        count = len(entries)
-        size = max(1, (count + self._spec.buckets // 2) // self._spec.buckets)  # rounded
-        if count < self._spec.buckets:
-            size = 1
-        documents: list[bytes] = []
-        start = 0
-        previous_high: Value = MISSING
-        while start < count and len(documents) < self._spec.buckets:
-            last_bucket = len(documents) == self._spec.buckets - 1
-            end = count if last_bucket else min(count, start + size)
-            end = self._extended(end)
-            low: Value = self._values[entries[start][1]]
-            high: Value = self._values[entries[end][1]] if end < count else self._values[entries[count - 1][1]]
-            granularity = self._spec.granularity
+            value = self._value_of(doc)
             if granularity is not None:
-                low = granularity.round_down(low) if isinstance(previous_high, Missing) else previous_high
-                high = granularity.round_up(self._values[entries[end - 1][1]])
-                while end < count and compare_values(self._values[entries[end][1]], high) < 0:
-                    end += 1
-                if end >= count and compare_values(self._values[entries[count - 1][1]], high) >= 0:
-                    high = granularity.round_up(self._values[entries[count - 1][1]])
-            documents.append(self._bucket(low, high, start, end))
-            previous_high = high
-            start = end
-        self._output.put(documents)
-        self._entries = []
+                granularity.check(value)
+            sorter.add(encode_value(value), doc)
+        self._count += len(batch)
+        sorter.check()
 
-    def _extended(self, end: int) -> int:
-        """The end moved over values equal to the last one inside: equal values stay together."""
-        entries = self._entries
-        while 0 < end < len(entries) and entries[end][0] == entries[end - 1][0]:
-            end += 1
-        return end
+    def _value_of(self, doc: bytes) -> Value:
+        self._ev.root = doc
+        value = self._spec.group_by.evaluate(self._ev)
+        return None if isinstance(value, Missing) else value
 
-    def _bucket(self, low: Value, high: Value, start: int, end: int) -> bytes:
-        states: list[AccumulatorState] = []
-        key = encode({"min": low, "max": high})
-        for accumulator in self._spec.output:
-            states.append(accumulator.start(key))
-        ev = self._ev
-        # In the order in which they came, as $first and $push expect.
-        for entry in self._entries[start:end]:
-            ev.root = entry[2]
+    def _fill(self, entries: list[SortEntry]) -> list[bytes]:
+        spec = self._spec
+        granularity = spec.granularity
+        wanted = max(1, (self._count + spec.buckets // 2) // spec.buckets)  # rounded
+        if self._count < spec.buckets:
+            wanted = 1
+        found: list[bytes] = []
+        for key, _, doc, _, _, _ in entries:
+            value = self._last
+            if self._states is None or key != self._last_key:
+                value = self._value_of(doc)
+                if self._filled >= wanted and self._given < spec.buckets - 1 and self._states is not None:
+                    if granularity is None:
+                        found.append(self._end_bucket(value))
+                        self._low = value
+                    else:
+                        high = granularity.round_up(self._last)
+                        if compare_values(value, high) >= 0:
+                            found.append(self._end_bucket(high))
+                            self._low = high
+            states = self._states
+            if states is None:
+                if self._given == 0:
+                    self._low = value if granularity is None else granularity.round_down(value)
+                # A bucket's bounds are not known before its end, so a number `n` cannot depend on them.
+                states = [accumulator.start(EMPTY_DOCUMENT) for accumulator in spec.output]
+                self._states = states
+            self._ev.root = doc
             for i in range(len(states)):
-                states[i].add(self._spec.output[i].argument.evaluate(ev))
-        builder = DocumentBuilder()
-        builder.append("_id", key)
-        for i in range(len(states)):
-            value = states[i].result()
-            builder.append(self._spec.output[i].field, None if isinstance(value, Missing) else value)
-        return builder.finish()
+                states[i].add(spec.output[i].argument.evaluate(self._ev))
+            self._filled += 1
+            self._last_key = key
+            self._last = value
+        return found
 
-    def emit(self) -> list[bytes] | None:
-        return self._output.take()
+    def _end_bucket(self, high: Value) -> bytes:
+        states = self._states
+        if states is None:
+            raise AssertionError("no bucket")
+        builder = DocumentBuilder()
+        builder.append("_id", encode({"min": self._low, "max": high}))
+        for i in range(len(states)):
+            result = states[i].result()
+            builder.append(self._spec.output[i].field, None if isinstance(result, Missing) else result)
+        self._states = None
+        self._filled = 0
+        self._given += 1
+        return builder.finish()
 
 
 @stage("$bucketAuto")

@@ -5,13 +5,11 @@ from typing import Final
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import check_object_name, type_of
 from mongottl.query.pipeline.source import DocumentSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
-
-MAX_DOCUMENT_BYTES: Final = 16 << 20
 
 # Stages that bring their own documents, or write them, or are facets themselves.
 _REFUSED: Final = frozenset(
@@ -98,20 +96,19 @@ class Branch:
         self.size = 0
         self.done = False
 
-    def step(self) -> bool:
-        """Takes one batch of results; False if there is nothing more to be had for now."""
+    def step(self) -> None:
+        """Takes one batch of results."""
         if self.done:
-            return False
+            return
         batch = self.output.next_batch()
         if batch is None:
             self.done = True
-            return False
+            return
         for doc in batch:
             self.documents.append(doc)
             self.size += len(doc)
         if self.size > 100 << 20:
             raise CommandError(4031700, "document constructed by $facet is larger than 104857600 bytes")
-        return bool(batch) or not self.feed.is_empty()
 
 
 class FacetSource(DocumentSource):
@@ -138,14 +135,20 @@ class FacetSource(DocumentSource):
         return [self._document()]
 
     def _read(self) -> None:
+        """A step of each branch that has not taken in the last batch yet, or else the next batch for all."""
+        busy = False
+        for branch in self._branches:
+            if not branch.done and not branch.feed.is_empty():
+                branch.step()
+                busy = True
+        if busy:
+            return
         batch = self._source.next_batch()
         for branch in self._branches:
             if batch is None:
                 branch.feed.ended = True
-            elif batch and not branch.done:
+            elif not branch.done:
                 branch.feed.put(batch)
-                while branch.step():
-                    pass
         if batch is None:
             self._reading = False
 
@@ -153,15 +156,11 @@ class FacetSource(DocumentSource):
         builder = DocumentBuilder()
         for i in range(len(self._names)):
             builder.append(self._names[i], self._branches[i].documents)
-        document = builder.finish()
-        if len(document) > MAX_DOCUMENT_BYTES:
-            raise CommandError(
-                ErrorCode.BSONObjectTooLarge,
-                f"BSONObj size: {len(document)} is invalid. Size must be between 0 and 16MB",
-            )
-        return document
+        return builder.finish()
 
     def close(self) -> None:
+        for branch in self._branches:
+            branch.output.close()
         self._source.close()
 
 

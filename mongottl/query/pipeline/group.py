@@ -5,7 +5,10 @@ plain field, its raw bytes lead to the group without being decoded; the KeyStrin
 Groups come out in the order in which they were first met.
 """
 
+from collections.abc import Iterator
 from typing import Final
+
+from mypy_extensions import i64
 
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.keystring import encode_value
@@ -17,15 +20,15 @@ from mongottl.query.expr import Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
-from mongottl.query.pipeline.source import (
-    BATCH_SIZE,
-    BlockingSource,
-    DocumentSource,
-    RunContext,
-)
+from mongottl.query.pipeline.partition import MAX_LEVEL, Partitions, part_of, read_chunk
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.spill import SpillFile, SpillStatistics
 
 _MAX_REMEMBERED_KEYS: Final = 100_000
+_GROUP_BYTES: Final = 200  # that a group takes beside its key and states, roughly
+_DIVIDED_AT_ONCE: Final = 4096  # groups
+_MAX_OUTPUT_BYTES: Final = 4 << 20  # of a batch, before its last document
 _GROUP_CODES: Final[dict[str, int]] = {"can't $divide by zero": 4848401, "can't $mod by zero": 4848403}
 
 
@@ -64,97 +67,282 @@ class Group:
         self.states: Final = states
 
 
-class GroupSource(BlockingSource):
+class PartTask:
+    """A part of the groups whose documents wait in the file. groups: what is known of them from before."""
+
+    def __init__(self, chunks: list[tuple[int, int]], level: int) -> None:
+        self.chunks: Final = chunks
+        self.level: Final = level
+        self.groups: Final[dict[bytes, Group]] = {}
+
+
+class GroupSource(DocumentSource):
+    """Beyond the memory limit, documents of groups that are not known yet go to a file, in parts by their keys, and
+    then one part after the other is grouped like the input. Where groups grow (`$push`), all other documents go there
+    too, and what is known of their groups is divided into the same parts.
+    """
+
     def __init__(
         self, source: DocumentSource, key: Expression, accumulators: list[AccumulatorSpec], run: RunContext
     ) -> None:
-        super().__init__(source)
+        self.source: Final = source
         self._key: Final = key
         self._accumulators: Final = accumulators
         self._arguments: Final[list[Expression]] = [accumulator.argument for accumulator in accumulators]
         self._ev: Final = run.evaluation()
-        self._run: Final = run
-        self._groups: Final[dict[bytes, Group]] = {}
+        self._limit_bytes: Final[i64] = run.limits.group_bytes
+        self._space: Final = run.space
+        # The accumulators that grow, once there is a group, and what each may hold.
+        self._growing: Final[list[int]] = []
+        self._growth_limits: Final[list[i64]] = []
+        self._limits: Final = run.limits
+        self._started = False
+        self._is_new = False  # whether the current document's group has been made for it
+        self._groups: dict[bytes, Group] = {}
         self._by_raw_key: Final[dict[bytes, Group]] = {}
-        self._ordered: list[Group] = []
-        self._position = 0
-        self._size = 0
+        self._size: i64 = 0
+        self._reading = True
+        # Finished groups, and their keys, the first one last: what is handed out is let go of bit by bit.
+        self._ready: list[bytes] = []
+        self._finished: dict[bytes, Group] = {}
+        self.spilled: Final = SpillStatistics()
+        self._file: SpillFile | None = None
+        self._parts: Partitions | None = None
+        self._tasks: list[PartTask] = []
+        self._chunks: list[tuple[int, int]] = []  # of the part that is grouped, the first one last
+        self._level = -1
+        self._dividing: Iterator[tuple[bytes, Group]] | None = None
+        self._divided: list[PartTask] = []
 
-    def absorb(self, batch: list[bytes]) -> None:
+    def next_batch(self) -> list[bytes] | None:
+        if self._ready:
+            return self._take()
+        if self._reading:
+            batch = self.source.next_batch()
+            if batch is not None:
+                self._absorb(batch)
+                return []
+            self._reading = False
+            self._end_level()
+            return self._take()
+        if self._dividing is not None:
+            self._divide(self._dividing)
+            return []
+        if self._chunks:
+            self._regroup()
+            return []
+        if self._groups or self._parts is not None:
+            self._end_level()
+            return []
+        if not self._tasks:
+            self._close_file()
+            return None
+        task = self._tasks.pop()
+        self._groups = task.groups
+        self._size = 0
+        for group in self._groups.values():
+            for state in group.states:
+                self._size += i64(state.size())
+        self._size += _GROUP_BYTES * i64(len(self._groups))
+        task.chunks.reverse()
+        self._chunks = task.chunks
+        self._level = task.level
+        return []
+
+    def close(self) -> None:
+        self._close_file()
+        self.source.close()
+
+    def _close_file(self) -> None:
+        file = self._file
+        self._file = None
+        if file is not None:
+            file.close()
+
+    def _absorb(self, batch: list[bytes]) -> None:
         try:
             self._add(batch)
         except CommandError as error:
-            # Divisions by zero have codes of their own here, since mongod groups in another engine.
-            code = _GROUP_CODES.get(error.message)
-            if code is None:
-                raise
-            raise CommandError(code, error.message) from None
+            raise _group_error(error) from None
         self._check_size()
 
     def _add(self, batch: list[bytes]) -> None:
         ev = self._ev
-        arguments = self._arguments
-        count = len(arguments)
         key = self._key
         for doc in batch:
             ev.root = doc
-            group = self._group_by_field(key, doc) if isinstance(key, FieldExpression) else self._group_of(key)
-            states = group.states
-            for i in range(count):
-                states[i].add(arguments[i].evaluate(ev))
+            group = self._group_by_field(key, doc) if isinstance(key, FieldExpression) else self._group_of(key, doc)
+            if group is not None:
+                self._add_to(group)
 
-    def _group_by_field(self, key: FieldExpression, doc: bytes) -> Group:
+    def _add_to(self, group: Group) -> None:
+        """Adds the current document to a group."""
+        if self._growing:
+            self._add_growing(group)
+        else:
+            ev = self._ev
+            arguments = self._arguments
+            states = group.states
+            for i in range(len(states)):
+                states[i].add(arguments[i].evaluate(ev))
+        if self._is_new:
+            self._is_new = False
+            self._size += _GROUP_BYTES
+            for state in group.states:
+                if not state.grows():
+                    self._size += i64(state.size())
+
+    def _add_growing(self, group: Group) -> None:
+        """Adds the current document to a group whose states are measured."""
+        ev = self._ev
+        growing = self._growing
+        states = group.states
+        next_growing = 0
+        for i in range(len(states)):
+            state = states[i]
+            if next_growing < len(growing) and growing[next_growing] == i:
+                before: i64 = state.size()
+                state.add(self._arguments[i].evaluate(ev))
+                size: i64 = state.size()
+                self._size += size - before
+                if size > self._growth_limits[next_growing]:
+                    raise CommandError(
+                        ErrorCode.ExceededMemoryLimit,
+                        f"{self._accumulators[i].name} used too much memory and spilling to disk cannot reduce memory"
+                        f" consumption any further. Memory limit: {self._growth_limits[next_growing]} bytes",
+                    )
+                next_growing += 1
+            else:
+                state.add(self._arguments[i].evaluate(ev))
+
+    def _group_by_field(self, key: FieldExpression, doc: bytes) -> Group | None:
         name = key.name_bytes
         type_code, pos = find_field_at(doc, 0, name)
         if type_code == 0:
-            return self._group_of(key)
+            return self._group_of(key, doc)
         # The whole element, since it is one slice: all these elements have the same name.
         raw = doc[pos - len(name) - 2 : skip_value(doc, type_code, pos)]
         group = self._by_raw_key.get(raw)
         if group is None:
-            group = self._group_of(key)
-            if len(self._by_raw_key) >= _MAX_REMEMBERED_KEYS:
-                self._by_raw_key.clear()
-            self._by_raw_key[raw] = group
+            group = self._group_of(key, doc)
+            if group is not None:
+                if len(self._by_raw_key) >= _MAX_REMEMBERED_KEYS:
+                    self._by_raw_key.clear()
+                self._by_raw_key[raw] = group
         return group
 
-    def _group_of(self, key: Expression) -> Group:
+    def _group_of(self, key: Expression, doc: bytes) -> Group | None:
+        """The current document's group; None if the document has been put into the file instead."""
         value = key.evaluate(self._ev)
         if isinstance(value, Missing):
             value = None
-        encoded = encode_value(value)
+        return self._find(encode_value(value), value, doc)
+
+    def _find(self, encoded: bytes, value: Value, doc: bytes) -> Group | None:
         group = self._groups.get(encoded)
+        parts = self._parts
+        if parts is not None and (group is None or self._growing):
+            parts.put(encoded, doc)
+            return None
         if group is None:
             states: list[AccumulatorState] = []
             for accumulator in self._accumulators:
                 states.append(accumulator.start(value))
+            if not self._started:
+                self._started = True
+                self._find_growing(states)
             group = Group(value, states)
             self._groups[encoded] = group
-            self._size += 200 + 2 * len(encoded) + 100 * len(states)
+            self._size += 2 * i64(len(encoded))
+            self._is_new = True
         return group
 
+    def _find_growing(self, states: list[AccumulatorState]) -> None:
+        for i in range(len(states)):
+            if states[i].grows():
+                self._growing.append(i)
+                of_set = self._accumulators[i].name in ("$addToSet", "$setUnion")
+                self._growth_limits.append(self._limits.add_to_set_bytes if of_set else self._limits.push_bytes)
+
     def _check_size(self) -> None:
-        if self._run.allow_disk_use or self._size <= self._run.memory_limit_bytes:
+        if self._size <= self._limit_bytes or self._parts is not None:
             return
-        raise CommandError(
-            ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
-            "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in.",
-        )
+        space = self._space
+        if space is None:
+            raise CommandError(
+                ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
+                "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in.",
+            )
+        if self._level >= MAX_LEVEL or len(self._groups) < 2:
+            return  # One group cannot be divided; its accumulators have limits of their own.
+        file = self._file
+        if file is None:
+            file = space.create()
+            self._file = file
+        self._parts = Partitions(file, self._level + 1, self.spilled)
+        self.spilled.spills += 1
+        if self._growing:
+            self._by_raw_key.clear()
 
-    def finish(self) -> None:
-        self._ordered = list(self._groups.values())
-        self._groups.clear()
+    def _end_level(self) -> None:
+        """Everything that belongs to the groups at hand, or to their parts, has been seen."""
+        groups = self._groups
+        parts = self._parts
+        self._groups = {}
+        self._parts = None
         self._by_raw_key.clear()
+        if parts is not None:
+            tasks = [PartTask(chunks, parts.level) for chunks in parts.finish()]
+            if self._growing:
+                self._divided = tasks
+                self._dividing = iter(groups.items())
+                return
+            self._tasks.extend(tasks)
+        self._ready = list(groups)
+        self._ready.reverse()
+        self._finished = groups
 
-    def emit(self) -> list[bytes] | None:
-        start = self._position
-        groups = self._ordered[start : start + BATCH_SIZE]
-        if not groups:
-            return None
-        self._position = start + BATCH_SIZE
+    def _divide(self, known: Iterator[tuple[bytes, Group]]) -> None:
+        """Gives a few of the groups to their parts."""
+        tasks = self._divided
+        level = tasks[0].level
+        for _ in range(_DIVIDED_AT_ONCE):
+            item = next(known, None)
+            if item is None:
+                self._dividing = None
+                self._tasks.extend(tasks)
+                return
+            tasks[part_of(item[0], level)].groups[item[0]] = item[1]
+
+    def _regroup(self) -> None:
+        """Groups a chunk of the part."""
+        file = self._file
+        if file is None:
+            raise AssertionError("a part without a file")
+        place, size = self._chunks.pop()
+        ev = self._ev
+        try:
+            for encoded, doc in read_chunk(file.read(place, size)):
+                ev.root = doc
+                group: Group | None = None if self._growing else self._groups.get(encoded)
+                if group is None:
+                    value = self._key.evaluate(ev)
+                    group = self._find(encoded, None if isinstance(value, Missing) else value, doc)
+                if group is not None:
+                    self._add_to(group)
+        except CommandError as error:
+            raise _group_error(error) from None
+        self._check_size()
+
+    def _take(self) -> list[bytes]:
+        """The next finished groups."""
         batch: list[bytes] = []
-        for group in groups:
-            batch.append(self._output(group))
+        size = 0
+        ready = self._ready
+        while ready and len(batch) < BATCH_SIZE and size < _MAX_OUTPUT_BYTES:
+            document = self._output(self._finished.pop(ready.pop()))
+            size += len(document)
+            batch.append(document)
         return batch
 
     def _output(self, group: Group) -> bytes:
@@ -165,6 +353,12 @@ class GroupSource(BlockingSource):
             value = group.states[i].result()
             builder.append_named(accumulators[i].field_bytes, shown_result(accumulators[i].name, value))
         return builder.finish()
+
+
+def _group_error(error: CommandError) -> CommandError:
+    """Divisions by zero have codes of their own here, since mongod groups in another engine."""
+    code = _GROUP_CODES.get(error.message)
+    return error if code is None else CommandError(code, error.message)
 
 
 def shown(value: Value) -> Value:

@@ -29,7 +29,6 @@ from mongottl.query.pipeline.source import DocumentSource, RunContext, Transform
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by, stage
 from mongottl.query.pipeline.unwind import set_path
 
-MAX_DOCUMENT_BYTES: Final = 16 << 20
 HASH_JOIN_BYTES: Final = 100 << 20  # of foreign documents that an equality join keeps
 _DOCUMENT_TYPE: Final = 3
 _ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
@@ -125,11 +124,20 @@ class LookupSource(TransformSource):
                 asked += 1
                 continue
             changed = with_value(doc, self._spec.into, found)
-            if len(changed) > MAX_DOCUMENT_BYTES + 16384:
-                raise CommandError(4568, f"Total size of documents in {self._spec.collection} is too large")
+            if len(changed) - len(doc) > self._run.limits.lookup_document_bytes:
+                raise CommandError(
+                    4568,
+                    f"Total size of documents in {self._spec.collection} matching pipeline's $lookup stage exceeds"
+                    f" {self._run.limits.lookup_document_bytes} bytes",
+                )
             joined.append(changed)
             self._position += 1
         return joined
+
+    def close(self) -> None:
+        if self._foreign is not None:
+            self._foreign.close()
+        self.source.close()
 
     def _new_table(self, foreign: FieldPath) -> "ForeignTable":
         spec = self._spec
@@ -166,6 +174,7 @@ class LookupSource(TransformSource):
         found = self._found
         self._found = []
         self._foreign = None
+        foreign.close()
         if self._spec.pipeline is None:
             self._remembered[self._key] = found
         return found
@@ -610,7 +619,7 @@ class GraphLookupSource(TransformSource):
                 elif not isinstance(reached, Missing):
                     frontier.append(reached)
                 size += len(match)
-                if size > self._run.memory_limit_bytes:
+                if size > self._run.limits.graph_lookup_bytes:
                     raise CommandError(40099, "$graphLookup reached maximum memory consumption")
                 if spec.depth_field is not None:
                     match = with_value(match, spec.depth_field, Int64(depth))

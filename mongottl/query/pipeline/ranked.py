@@ -23,13 +23,21 @@ class FirstNState(AccumulatorState):
     def __init__(self, count: int) -> None:
         self.count: Final = count
         self.values: Final[list[Value]] = []
+        self.bytes = 0
 
     def add(self, value: Value) -> None:
         if len(self.values) < self.count:
             self.values.append(None if isinstance(value, Missing) else value)
+            self.bytes += size_of(value)
 
     def result(self) -> Value:
         return list(self.values)
+
+    def size(self) -> int:
+        return 64 + self.bytes
+
+    def grows(self) -> bool:
+        return True
 
 
 class LastNState(AccumulatorState):
@@ -38,14 +46,23 @@ class LastNState(AccumulatorState):
     def __init__(self, count: int) -> None:
         self.count: Final = count
         self.values: list[Value] = []
+        self.bytes = 0
 
     def add(self, value: Value) -> None:
         self.values.append(None if isinstance(value, Missing) else value)
+        self.bytes += size_of(value)
         if len(self.values) >= 2 * self.count + 16:
             self.values = self.values[-self.count :]
+            self.bytes = _size_of_all(self.values)
 
     def result(self) -> Value:
         return self.values[-self.count :]
+
+    def size(self) -> int:
+        return 64 + self.bytes
+
+    def grows(self) -> bool:
+        return True
 
 
 class ExtremeNState(AccumulatorState):
@@ -55,16 +72,25 @@ class ExtremeNState(AccumulatorState):
         self.count: Final = count
         self.greatest: Final = greatest
         self.values: list[Value] = []
+        self.bytes = 0
 
     def add(self, value: Value) -> None:
         if is_nullish(value):
             return
         self.values.append(value)
+        self.bytes += size_of(value)
         if len(self.values) >= 2 * self.count + 64:
             self.values = smallest(self.values, self.count, self.greatest)
+            self.bytes = _size_of_all(self.values)
 
     def result(self) -> Value:
         return smallest(self.values, self.count, self.greatest)
+
+    def size(self) -> int:
+        return 64 + self.bytes
+
+    def grows(self) -> bool:
+        return True
 
 
 class TopState(AccumulatorState):
@@ -83,12 +109,16 @@ class TopState(AccumulatorState):
             raise TypeError("not a sort key and an output")
         self.entries.append((value.key, self.arrived, value.output))
         self.arrived += 1
+        self.bytes += size_of(value.output) + len(value.key) + 64
         if len(self.entries) >= 2 * self.count + 64:
             self._cut()
 
     def _cut(self) -> None:
         self.entries.sort(key=_entry_order)
         self.entries = self.entries[-self.count :] if self.bottom else self.entries[: self.count]
+        self.bytes = 0
+        for entry in self.entries:
+            self.bytes += size_of(entry[2]) + len(entry[0]) + 64
 
     def result(self) -> Value:
         self._cut()
@@ -98,10 +128,17 @@ class TopState(AccumulatorState):
         return outputs[0] if self.single else outputs
 
     def size(self) -> int:
-        total = 64
-        for entry in self.entries:
-            total += size_of(entry[2])
-        return total
+        return 64 + self.bytes
+
+    def grows(self) -> bool:
+        return True
+
+
+def _size_of_all(values: list[Value]) -> int:
+    total = 0
+    for value in values:
+        total += size_of(value)
+    return total
 
 
 def _entry_order(entry: tuple[bytes, int, Value]) -> tuple[bytes, int]:
@@ -257,6 +294,9 @@ class PercentileState(AccumulatorState):
 
     def size(self) -> int:
         return 64 + 32 * len(self.numbers)
+
+    def grows(self) -> bool:
+        return True
 
 
 class PercentileAccumulator(AccumulatorSpec):

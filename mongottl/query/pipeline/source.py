@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from mongottl.config import MemoryLimits
 from mongottl.document.annotated import carried
 from mongottl.document.types import Value
 from mongottl.query.expr import EvaluationContext
+from mongottl.query.spill import SpillSpace
 
 if TYPE_CHECKING:
     from mongottl.query.pipeline.output import MergeRequest
@@ -101,15 +103,15 @@ class BlockingSource(DocumentSource):
 class RunContext:
     """What a running pipeline may ask of the outside; `exec` implements it, one per operation.
 
-    now_ms: the operation's instant. variables: values for the slots of the enclosing pipeline's variables.
-    allow_disk_use, memory_limit_bytes: what a blocking stage may hold before error 292.
+    now_ms: the operation's instant. limits: what a stage may hold in memory. space: where it goes on beyond that, None
+    where the operation may not use the disk and fails with error 292 instead.
     metadata: keywords that `{$meta: …}` reads somewhere; where there are none, no document carries anything.
     """
 
-    def __init__(self, now_ms: int = 0, allow_disk_use: bool = True, memory_limit_bytes: int = 100 << 20) -> None:
+    def __init__(self, now_ms: int = 0, limits: MemoryLimits | None = None, space: SpillSpace | None = None) -> None:
         self.now_ms: Final = now_ms
-        self.allow_disk_use: Final = allow_disk_use
-        self.memory_limit_bytes: Final = memory_limit_bytes
+        self.limits: Final = MemoryLimits() if limits is None else limits
+        self.space: Final = space
         self.metadata: set[str] = set()
 
     def evaluation(self) -> EvaluationContext:

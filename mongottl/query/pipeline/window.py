@@ -4,8 +4,6 @@ Everything is read and sorted by partition and `sortBy`, in runs of bounded size
 gathered and its documents are given out with their new fields, a bounded number of steps per call.
 """
 
-import heapq
-from collections.abc import Iterator
 from typing import Final
 
 from mongottl.document.build import encode, encode_fields
@@ -24,8 +22,8 @@ from mongottl.query.pipeline.stage import StageSpec, stage
 from mongottl.query.pipeline.windowframe import Partition
 from mongottl.query.pipeline.windowfunction import WindowFunction, parse_window_function
 from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.query.sorter import SortEntry, Sorter
 
-RUN_SIZE: Final = 8192  # documents that are sorted at once
 STEPS: Final = 4096  # values that one call takes into windows, roughly
 
 
@@ -70,7 +68,7 @@ class WindowSpec(StageSpec):
 
 
 class WindowSource(DocumentSource):
-    """Entries are (partition and sort key, arrival, length of the partition's key, document)."""
+    """Entries are sorted by the partition's key and the sort key behind it; their number is the former's length."""
 
     def __init__(self, source: DocumentSource, spec: WindowSpec, run: RunContext) -> None:
         self.source: Final = source
@@ -78,39 +76,46 @@ class WindowSource(DocumentSource):
         self._functions: Final = spec.functions()
         self._run: Final = run
         self._ev: Final = run.evaluation()
-        self._runs: list[list[tuple[bytes, int, int, bytes]]] = []
-        self._current: list[tuple[bytes, int, int, bytes]] = []
-        self._arrived = 0
-        self._size = 0
+        self._sorter: Final = Sorter(0, run.limits.sort_bytes, run.space)
         self._reading = True
-        self._merged: Iterator[tuple[bytes, int, int, bytes]] = iter([])
-        self._next: tuple[bytes, int, int, bytes] | None = None
+        self._sorted: list[SortEntry] = []  # the next entries, from `_position` on
+        self._position = 0
         self._partition = Partition(spec.pattern)
         self._key = b""
         self._given = -1  # documents of the partition that are given out; -1 while it is being gathered
 
     def next_batch(self) -> list[bytes] | None:
+        sorter = self._sorter
+        if sorter.pending:
+            sorter.work()
+            return []
         if self._reading:
             batch = self.source.next_batch()
             if batch is not None:
                 self._absorb(batch)
                 return []
             self._reading = False
-            self._finish()
+            sorter.finish()
+            return []
         if self._given < 0:
-            if self._next is None and not self._partition.documents:
-                return None
+            if self._position >= len(self._sorted):
+                self._sorted = sorter.take(BATCH_SIZE)
+                self._position = 0
+                if not self._sorted and not self._partition.documents:
+                    return None
             self._gather()
             return []
         return self._compute()
 
     def close(self) -> None:
+        self._sorter.close()
         self.source.close()
 
     def _absorb(self, batch: list[bytes]) -> None:
         partition_by = self._spec.partition_by
         pattern = self._spec.pattern
         ev = self._ev
+        sorter = self._sorter
         for doc in batch:
             key = b""
             if partition_by is not None:
@@ -122,45 +127,25 @@ class WindowSource(DocumentSource):
                     )
                 key = encode_value(None if isinstance(value, Missing) else value)
             sort_key = b"" if pattern is None else pattern.sort_key(doc)
-            self._current.append((key + sort_key, self._arrived, len(key), doc))
-            self._arrived += 1
-            self._size += len(key) + len(sort_key) + len(doc)
-        if self._size > self._run.memory_limit_bytes and not self._run.allow_disk_use:
-            raise CommandError(
-                ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
-                f"Sort exceeded memory limit of {self._run.memory_limit_bytes} bytes, but did not opt in to external "
-                "sorting.",
-            )
-        if len(self._current) >= RUN_SIZE:
-            self._close_run()
-
-    def _close_run(self) -> None:
-        self._current.sort()
-        self._runs.append(self._current)
-        self._current = []
-
-    def _finish(self) -> None:
-        if self._current:
-            self._close_run()
-        self._merged = iter(self._runs[0]) if len(self._runs) == 1 else iter(heapq.merge(*self._runs))
-        self._runs = []
-        self._next = next(self._merged, None)
+            sorter.add(key + sort_key, doc, len(key))
+        sorter.check()
 
     def _gather(self) -> None:
-        """Takes a batch more of documents into the partition, and ends it where another begins."""
+        """Takes what is sorted into the partition, and ends it where another begins, or nothing follows."""
         partition = self._partition
-        count = 0
-        entry = self._next
-        while entry is not None and count < BATCH_SIZE:
-            key = entry[0][: entry[2]]
-            if partition.documents and key != self._key:
+        entries = self._sorted
+        place = self._position
+        while place < len(entries):
+            sorted_key, _, document, key_length, _, _ = entries[place]
+            key = sorted_key[:key_length]
+            if not partition.documents:
+                self._key = key
+            elif key != self._key:
                 break
-            self._key = key
-            partition.add(entry[3], entry[0][entry[2] :])
-            entry = next(self._merged, None)
-            count += 1
-        self._next = entry
-        if entry is None or entry[0][: entry[2]] != self._key:
+            partition.add(document, sorted_key[key_length:])
+            place += 1
+        self._position = place
+        if place < len(entries) or not entries:
             for function in self._functions:
                 function.begin(partition)
             self._given = 0

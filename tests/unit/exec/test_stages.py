@@ -170,10 +170,10 @@ def test_sort_in_several_runs(bench: Bench) -> None:
     bench.insert([{"_id": i, "a": i * 7919 % 1000, "b": i % 3} for i in range(1000)])
     by_b = sorted(range(1000), key=lambda i: (i % 3, i))
     stage = sorting(bench, [("b", 1)])
-    stage.run_length = 100
+    stage.sorter.run_length = 100
     assert ids(bench.drain(stage)) == by_b
     stage = sorting(bench, [("b", 1)], limit=700)
-    stage.run_length = 100
+    stage.sorter.run_length = 100
     assert ids(bench.drain(stage)) == by_b[:700]
     assert bench.find({}, [("a", -1)], skip=5, limit=3) == bench.find({}, [("a", -1)])[5:8]
 
@@ -188,26 +188,26 @@ def test_sort_keeps_what_it_needs_only(bench: Bench) -> None:
 
 def test_sort_memory(bench: Bench) -> None:
     fill(bench)
-    in_memory = sorting(bench, [("b", 1)])
-    in_memory.memory_limit_bytes = 1000
-    assert len(bench.drain(in_memory)) == 1000
-    strict = sorting(bench, [("b", 1)], allow_disk_use=False)
-    strict.memory_limit_bytes = 1000
+    bench.op.service.limits.sort_bytes = 1000
+    on_disk = sorting(bench, [("b", 1), ("a", -1)])
+    found = ids(bench.drain(on_disk))
+    bench.op.service.limits.sort_bytes = 100 << 20
+    in_memory = sorting(bench, [("b", 1), ("a", -1)])
+    assert found == ids(bench.drain(in_memory))
+    counters = on_disk.node().counters.extra
+    assert counters["usedDisk"] is True
+    assert counters["spilledRecords"] == 1000
+    assert in_memory.node().counters.extra["usedDisk"] is False
+    bench.op.service.limits.sort_bytes = 1000
     with pytest.raises(CommandError) as refused:
-        bench.drain(strict)
+        bench.drain(sorting(bench, [("b", 1)], allow_disk_use=False))
     assert refused.value.code == ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed
     assert refused.value.message == (
         "Sort exceeded memory limit of 1000 bytes, but did not opt in to external sorting."
     )
+    bench.op.service.limits.sort_bytes = 100_000
     few = sorting(bench, [("a", -1), ("b", 1)], allow_disk_use=False, limit=2)
-    few.memory_limit_bytes = 10_000
     assert ids(bench.drain(few)) == [999, 998]
-    huge = sorting(bench, [("b", 1)])
-    huge.memory_limit_bytes = 1000
-    huge.memory_ceiling_bytes = 2000
-    with pytest.raises(CommandError) as refused:
-        bench.drain(huge)
-    assert refused.value.code == ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed
 
 
 def test_uses_of_an_index_are_counted_once_per_run(bench: Bench) -> None:

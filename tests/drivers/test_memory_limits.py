@@ -1,0 +1,133 @@
+"""allowDiskUse, the memory limits that setParameter sets, and results that are too large."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+Documents = dict[str, Any]
+
+SORT = "internalQueryMaxBlockingSortMemoryUsageBytes"
+GROUP = "internalDocumentSourceGroupMaxMemoryBytes"
+
+
+@contextlib.contextmanager
+def limited(client: "pymongo.MongoClient[Documents]", **limits: int) -> Iterator[None]:
+    before = {name: client.admin.command({"getParameter": 1, name: 1})[name] for name in limits}
+    for name, limit in limits.items():
+        assert client.admin.command({"setParameter": 1, name: limit})["was"] == before[name]
+    try:
+        yield
+    finally:
+        for name, limit in before.items():
+            client.admin.command({"setParameter": 1, name: limit})
+
+
+@pytest.fixture
+def filled(database: Database[Documents]) -> Database[Documents]:
+    database.c.insert_many([{"_id": i, "k": i * 7919 % 2003, "s": "x" * 50} for i in range(2000)])
+    return database
+
+
+GROUPED: list[Documents] = [{"$group": {"_id": "$k", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}]
+
+
+def test_sorts_and_groups_go_on_in_files(filled: Database[Documents]) -> None:
+    in_memory = list(filled.c.find().sort("k", 1))
+    grouped = list(filled.c.aggregate(GROUPED))
+    with limited(filled.client, **{SORT: 20_000, GROUP: 20_000}):
+        assert list(filled.c.find().sort("k", 1)) == in_memory
+        assert list(filled.c.find().sort("k", 1).limit(700)) == in_memory[:700]
+        assert list(filled.c.aggregate([{"$sort": {"k": 1}}])) == in_memory
+        assert list(filled.c.aggregate(GROUPED)) == grouped
+        explained = filled.command("explain", {"find": "c", "sort": {"k": 1}}, verbosity="executionStats")[
+            "executionStats"
+        ]["executionStages"]
+        assert explained["stage"] == "SORT"
+        assert explained["usedDisk"] is True
+        assert explained["spills"] > 0
+        assert explained["spilledRecords"] > 0
+        assert explained["spilledBytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"find": "c", "sort": {"k": 1}},
+        {"aggregate": "c", "pipeline": [{"$sort": {"k": 1}}], "cursor": {}},
+        {"aggregate": "c", "pipeline": [{"$project": {"k": 1}}, {"$sort": {"k": 1}}], "cursor": {}},
+        {"aggregate": "c", "pipeline": GROUPED, "cursor": {}},
+        {"aggregate": "c", "pipeline": [{"$bucketAuto": {"groupBy": "$k", "buckets": 3}}], "cursor": {}},
+        {"explain": {"find": "c", "sort": {"k": 1}, "allowDiskUse": False}, "verbosity": "executionStats"},
+    ],
+)
+def test_without_disk_use_they_fail(filled: Database[Documents], command: Documents) -> None:
+    refusing = command if "explain" in command else {**command, "allowDiskUse": False}
+    filled.command(refusing)
+    tight = {SORT: 20_000, GROUP: 20_000, "internalDocumentSourceBucketAutoMaxMemoryBytes": 20_000}
+    with limited(filled.client, **tight):
+        with pytest.raises(OperationFailure) as refused:
+            filled.command(refusing)
+        assert refused.value.code == 292
+        if "explain" not in command:
+            filled.command(command)
+            with limited(filled.client, allowDiskUseByDefault=False), pytest.raises(OperationFailure) as refused:
+                filled.command(command)
+            assert refused.value.code == 292
+
+
+def test_a_cursor_on_files_is_killed(filled: Database[Documents]) -> None:
+    with limited(filled.client, **{SORT: 20_000}):
+        cursor = filled.c.find(batch_size=10).sort("k", 1)
+        first = [next(cursor)["k"] for _ in range(15)]
+        assert first == sorted(first)
+        cursor.close()
+
+
+def test_push_has_a_limit_of_its_own(filled: Database[Documents]) -> None:
+    with limited(filled.client, internalQueryMaxPushBytes=50_000), pytest.raises(OperationFailure) as refused:
+        filled.command("aggregate", "c", pipeline=[{"$group": {"_id": 1, "all": {"$push": "$s"}}}], cursor={})
+    assert refused.value.code == 146
+    assert refused.value.details is not None
+    assert refused.value.details["codeName"] == "ExceededMemoryLimit"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        (SORT, "a", 14),
+        (SORT, -1, 2),
+        (SORT, 1.5, 2),
+        (GROUP, 0, 2),
+        ("internalQueryMaxNothing", 1, 72),
+    ],
+)
+def test_bad_limits(client: "pymongo.MongoClient[Documents]", name: str, value: Any, code: int) -> None:
+    before = client.admin.command("getParameter", "*")
+    with pytest.raises(OperationFailure) as refused:
+        client.admin.command({"setParameter": 1, name: value})
+    assert refused.value.code == code
+    assert client.admin.command("getParameter", "*") == before
+
+
+def test_limits_are_shown_by_explain(filled: Database[Documents]) -> None:
+    with limited(filled.client, **{SORT: 12_345}):
+        reply = filled.command("explain", {"find": "c", "sort": {"k": 1}}, verbosity="queryPlanner")
+    assert reply["serverParameters"][SORT] == 12_345
+    assert reply["queryPlanner"]["winningPlan"]["memLimit"] == 12_345
+
+
+def test_results_beyond_16_mib(database: Database[Documents]) -> None:
+    database.c.insert_many([{"_id": i, "s": "x" * 1_000_000} for i in range(20)])
+    everything = {"$group": {"_id": 1, "all": {"$push": "$s"}}}
+    with pytest.raises(OperationFailure) as refused:
+        database.command("aggregate", "c", pipeline=[everything], cursor={})
+    assert refused.value.code == 10334
+    assert refused.value.details is not None
+    assert refused.value.details["codeName"] == "BSONObjectTooLarge"
+    # In between, a document may be larger.
+    assert list(database.c.aggregate([everything, {"$project": {"n": {"$size": "$all"}}}])) == [{"_id": 1, "n": 20}]
