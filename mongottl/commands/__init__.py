@@ -4,6 +4,7 @@ Commands turn a typed request into calls of `exec` and a reply. They open no soc
 """
 
 from mongottl.commands import (
+    bulk_write,
     capped,
     clock,
     collections,
@@ -24,6 +25,7 @@ from mongottl.commands import (
 from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 
 FAMILIES = (
+    bulk_write,
     capped,
     clock,
     collections,

@@ -101,28 +101,140 @@ UNSUPPORTED_REASONS: Final = {
 # Commands of MongoDB 8.2 that mongottl knows by name and refuses, with CommandNotSupported (115).
 UNSUPPORTED_COMMANDS: Final = frozenset(
     """
-    abortReshardCollection abortTransaction addShard addShardToZone analyze appendOplogNote applyOps authenticate
-    autoCompact balancerCollectionStatus balancerStart balancerStatus balancerStop bulkWrite checkMetadataConsistency
-    checkShardingIndex cleanupOrphaned cleanupReshardCollection clearJumboFlag
-    clusterAbortTransaction clusterCommitTransaction commitReshardCollection commitTransaction compact
-    compactStructuredEncryptionData configureQueryAnalyzer connPoolStats connPoolSync
-    coordinateCommitTransaction createRole createSearchIndexes createUser currentOp dataSize dbHash
-    dropAllRolesFromDatabase dropAllUsersFromDatabase dropConnections dropRole dropSearchIndex dropUser enableSharding
-    features filemd5 flushRouterConfig fsync fsyncUnlock getClusterParameter getDefaultRWConcern
-    getShardMap getShardVersion getnonce godinsert grantPrivilegesToRole grantRolesToRole grantRolesToUser
-    invalidateUserCache isdbgrid killAllSessions killAllSessionsByPattern killOp
-    listSearchIndexes listShards lockInfo logApplicationMessage logRotate logout makeSnapshot mapReduce mergeChunks
-    moveChunk moveCollection movePrimary moveRange netstat
-    prepareTransaction profile reIndex refineCollectionShardKey removeShard
-    removeShardFromZone repairDatabase replSetAbortPrimaryCatchUp replSetFreeze replSetGetConfig replSetGetRBID
-    replSetGetStatus replSetInitiate replSetMaintenance replSetReconfig replSetResizeOplog replSetStepDown
-    replSetSyncFrom resetPlacementHistory reshardCollection revokePrivilegesFromRole revokeRolesFromRole
-    revokeRolesFromUser rolesInfo rotateCertificates saslContinue saslStart setAllowMigrations
-    setClusterParameter setDefaultRWConcern setFeatureCompatibilityVersion setIndexCommitQuorum
-    setShardVersion setUserWriteBlockMode shardCollection shardConnPoolStats
-    shardDrainingStatus shardingState shutdown sleep split splitChunk splitVector startRecordingTraffic
-    stopRecordingTraffic testDeprecation top transitionFromDedicatedConfigServer transitionToDedicatedConfigServer
-    unshardCollection untrackUnshardedCollection updateRole updateSearchIndex updateUser updateZoneKeyRange usersInfo
-    validate validateDBMetadata voteCommitIndexBuild waitForFailPoint whatsmysni
+    abortReshardCollection
+    abortTransaction
+    addShard
+    addShardToZone
+    analyze
+    appendOplogNote
+    applyOps
+    authenticate
+    autoCompact
+    balancerCollectionStatus
+    balancerStart
+    balancerStatus
+    balancerStop
+    checkMetadataConsistency
+    checkShardingIndex
+    cleanupOrphaned
+    cleanupReshardCollection
+    clearJumboFlag
+    clusterAbortTransaction
+    clusterCommitTransaction
+    commitReshardCollection
+    commitTransaction
+    compact
+    compactStructuredEncryptionData
+    configureQueryAnalyzer
+    connPoolStats
+    connPoolSync
+    coordinateCommitTransaction
+    createRole
+    createSearchIndexes
+    createUser
+    currentOp
+    dataSize
+    dbHash
+    dropAllRolesFromDatabase
+    dropAllUsersFromDatabase
+    dropConnections
+    dropRole
+    dropSearchIndex
+    dropUser
+    enableSharding
+    features
+    filemd5
+    flushRouterConfig
+    fsync
+    fsyncUnlock
+    getClusterParameter
+    getDefaultRWConcern
+    getnonce
+    getShardMap
+    getShardVersion
+    godinsert
+    grantPrivilegesToRole
+    grantRolesToRole
+    grantRolesToUser
+    invalidateUserCache
+    isdbgrid
+    killAllSessions
+    killAllSessionsByPattern
+    killOp
+    listSearchIndexes
+    listShards
+    lockInfo
+    logApplicationMessage
+    logout
+    logRotate
+    makeSnapshot
+    mapReduce
+    mergeChunks
+    moveChunk
+    moveCollection
+    movePrimary
+    moveRange
+    netstat
+    prepareTransaction
+    profile
+    refineCollectionShardKey
+    reIndex
+    removeShard
+    removeShardFromZone
+    repairDatabase
+    replSetAbortPrimaryCatchUp
+    replSetFreeze
+    replSetGetConfig
+    replSetGetRBID
+    replSetGetStatus
+    replSetInitiate
+    replSetMaintenance
+    replSetReconfig
+    replSetResizeOplog
+    replSetStepDown
+    replSetSyncFrom
+    resetPlacementHistory
+    reshardCollection
+    revokePrivilegesFromRole
+    revokeRolesFromRole
+    revokeRolesFromUser
+    rolesInfo
+    rotateCertificates
+    saslContinue
+    saslStart
+    setAllowMigrations
+    setClusterParameter
+    setDefaultRWConcern
+    setFeatureCompatibilityVersion
+    setIndexCommitQuorum
+    setShardVersion
+    setUserWriteBlockMode
+    shardCollection
+    shardConnPoolStats
+    shardDrainingStatus
+    shardingState
+    shutdown
+    sleep
+    split
+    splitChunk
+    splitVector
+    startRecordingTraffic
+    stopRecordingTraffic
+    testDeprecation
+    top
+    transitionFromDedicatedConfigServer
+    transitionToDedicatedConfigServer
+    unshardCollection
+    untrackUnshardedCollection
+    updateRole
+    updateSearchIndex
+    updateUser
+    updateZoneKeyRange
+    usersInfo
+    validate
+    validateDBMetadata
+    voteCommitIndexBuild
+    waitForFailPoint
+    whatsmysni
     """.split()
 )

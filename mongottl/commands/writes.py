@@ -73,7 +73,7 @@ class WriteErrors:
         self.entries: list[Value] = []
         self._size = 0
 
-    def add(self, index: int, error: CommandError) -> None:
+    def add(self, index: int, error: CommandError) -> Value:
         """Past MAX_ERROR_BYTES in all, index and code must do: the reply has to fit a message."""
         entry: dict[str, Value] = {"index": index, "code": error.code}
         self._size += len(error.message)
@@ -83,6 +83,7 @@ class WriteErrors:
         else:
             entry["errmsg"] = ""
         self.entries.append(entry)
+        return entry
 
     def add_to(self, reply: dict[str, Value]) -> dict[str, Value]:
         if self.entries:
@@ -135,7 +136,7 @@ def _insert_many(op: OperationContext, collection: Collection, request: InsertRe
         if collection.dropped:
             collection = collection_for_write(op, request.collection)
         chunk = documents[start : start + INSERT_CHUNK]
-        inserted += _insert_chunk(op, collection, chunk, start, request.ordered, errors)
+        inserted += insert_chunk(op, collection, chunk, start, request.ordered, errors)
         if errors.entries and request.ordered:
             break
         op.check_interrupt()
@@ -144,7 +145,7 @@ def _insert_many(op: OperationContext, collection: Collection, request: InsertRe
     return errors.add_to({"n": inserted})
 
 
-def _insert_chunk(
+def insert_chunk(
     op: OperationContext, collection: Collection, chunk: list[bytes], start: int, ordered: bool, errors: WriteErrors
 ) -> int:
     """Tries the whole chunk at once; where that fails, one by one, to find out which document is at fault."""
@@ -256,7 +257,7 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
         try:
             result = yield from run_update(op, request.collection, statement, request.let)
         except CommandError as error:
-            if error.code in _WHOLE_COMMAND_ERRORS:
+            if error.code in WHOLE_COMMAND_ERRORS:
                 raise
             errors.add(place, error)
             if request.ordered:
@@ -274,7 +275,7 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
 
 
 # Errors that end a write command as a whole instead of one statement of it.
-_WHOLE_COMMAND_ERRORS: Final = (
+WHOLE_COMMAND_ERRORS: Final = (
     ErrorCode.MaxTimeMSExpired,
     ErrorCode.Interrupted,
     ErrorCode.InterruptedAtShutdown,
@@ -428,7 +429,7 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
         try:
             deleted += yield from run_delete(op, request.collection, statement, request.let)
         except CommandError as error:
-            if error.code in _WHOLE_COMMAND_ERRORS:
+            if error.code in WHOLE_COMMAND_ERRORS:
                 raise
             errors.add(place, error)
             if request.ordered:

@@ -9,7 +9,7 @@ from typing import Final
 # getLog, getParameter and getCmdLineOpts are probed by shells, which take the refusal calmly.
 REFUSED_COMMANDS: Final = frozenset(
     """
-    collMod connectionStatus getCmdLineOpts getLog getParameter killSessions listCommands refreshSessions
+    bulkWrite collMod connectionStatus getCmdLineOpts getLog getParameter killSessions listCommands refreshSessions
     renameCollection serverStatus setParameter startSession
     """.split()
 )

@@ -1,0 +1,296 @@
+"""bulkWrite: inserts, updates and deletes in several collections by one command, with a cursor over what each did.
+
+Source: MongoDB's "bulkWrite" command reference (8.0) and the driver specification of the client's bulk write.
+"""
+
+from typing import Annotated, Any, Final, NamedTuple
+
+from mongottl.catalog.namespace import check_new_collection_name, split_namespace
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ARRAY_FIELD,
+    BOOL_FIELD,
+    DOCUMENT_FIELD,
+    DOCUMENTS,
+    HINT,
+    IGNORED,
+    ONE,
+    PIPELINE_OR_DOCUMENT,
+    STRICT_BOOL,
+    TEXT,
+    UNSUPPORTED,
+    WHOLE,
+    Field,
+    RequestParser,
+    parser_for,
+)
+from mongottl.commands.writes import (
+    INSERT_CHUNK,
+    WHOLE_COMMAND_ERRORS,
+    DeleteStatement,
+    UpdateStatement,
+    WriteErrors,
+    check_batch,
+    check_statement_ids,
+    collection_for_write,
+    insert_chunk,
+    run_delete,
+    run_update,
+)
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import first_field_name
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.cursors import ClientCursor, ListPages
+from mongottl.exec.reading import first_reply
+
+RESULTS_NAMESPACE: Final = "admin.$cmd.bulkWrite"
+
+
+class BulkWriteRequest(NamedTuple):
+    command: Annotated[Value, Field("bulkWrite", ONE)]
+    operations: Annotated[list[bytes], Field("ops", DOCUMENTS)]
+    namespaces: Annotated[list[bytes], Field("nsInfo", DOCUMENTS)]
+    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
+    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    errors_only: Annotated[bool, Field("errorsOnly", STRICT_BOOL)] = False
+    cursor: Annotated[bytes, Field("cursor", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
+    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
+
+
+class Namespace(NamedTuple):
+    name: Annotated[str, Field("ns", TEXT)]
+    collection_uuid: Annotated[Value, Field("collectionUUID", UNSUPPORTED)] = MISSING
+    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+
+
+class CursorOptions(NamedTuple):
+    batch_size: Annotated[int, Field("batchSize", WHOLE)] = -1
+
+
+class InsertOperation(NamedTuple):
+    place: Annotated[int, Field("insert", WHOLE)]
+    document: Annotated[bytes, Field("document", DOCUMENT_FIELD)]
+
+
+class UpdateOperation(NamedTuple):
+    place: Annotated[int, Field("update", WHOLE)]
+    filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)]
+    modifications: Annotated[Value, Field("updateMods", PIPELINE_OR_DOCUMENT)]
+    multi: Annotated[bool, Field("multi", STRICT_BOOL)] = False
+    upsert: Annotated[bool, Field("upsert", STRICT_BOOL)] = False
+    upsert_supplied: Annotated[Value, Field("upsertSupplied", UNSUPPORTED)] = None
+    array_filters: Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)] = None
+    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    constants: Annotated[bytes, Field("constants", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+
+
+class DeleteOperation(NamedTuple):
+    place: Annotated[int, Field("delete", WHOLE)]
+    filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)]
+    multi: Annotated[bool, Field("multi", STRICT_BOOL)] = False
+    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+
+
+Operation = InsertOperation | UpdateOperation | DeleteOperation
+
+_NAMESPACE: Final[RequestParser] = parser_for("bulkWrite.nsInfo", Namespace)
+_CURSOR: Final[RequestParser] = parser_for("bulkWrite.cursor", CursorOptions)
+_OPERATIONS: Final[dict[str, tuple[type[Any], RequestParser]]] = {
+    "insert": (InsertOperation, parser_for("bulkWrite.ops", InsertOperation)),
+    "update": (UpdateOperation, parser_for("bulkWrite.ops", UpdateOperation)),
+    "delete": (DeleteOperation, parser_for("bulkWrite.ops", DeleteOperation)),
+}
+
+
+class Outcome:
+    """What was done so far: the counters of the reply, and an entry for each operation."""
+
+    def __init__(self, errors_only: bool) -> None:
+        self.errors_only = errors_only
+        self.entries: list[bytes] = []
+        self.failures = WriteErrors()
+        self.errors = self.inserted = self.matched = self.modified = self.upserted = self.deleted = 0
+
+    def succeeded(self, place: int, counts: dict[str, Value]) -> None:
+        if not self.errors_only:
+            self.entries.append(encode({"ok": 1.0, "idx": place, **counts}))
+
+    def failed(self, place: int, entry: Value, counts: dict[str, Value]) -> None:
+        """entry: as of `writeErrors`."""
+        assert isinstance(entry, dict)
+        self.errors += 1
+        shown = {name: value for name, value in entry.items() if name != "index"}
+        self.entries.append(encode({"ok": 0.0, "idx": place, **shown, **counts}))
+
+    def totals(self) -> dict[str, Value]:
+        return {
+            "nErrors": self.errors,
+            "nInserted": self.inserted,
+            "nMatched": self.matched,
+            "nModified": self.modified,
+            "nUpserted": self.upserted,
+            "nDeleted": self.deleted,
+        }
+
+
+@command(
+    "bulkWrite",
+    BulkWriteRequest,
+    help="Inserts, updates and deletes in several collections.",
+    admin_only=True,
+    writes=True,
+)
+def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
+    """`{cursor: {firstBatch: [{ok, idx, n, nModified, upserted: {_id}, code, errmsg}]}, nErrors, nInserted, …}`.
+
+    With `errorsOnly` the failed alone. BadValue (2) for an operation that points beyond `nsInfo`, InvalidNamespace (73)
+    for a name there that is none, InvalidLength (16) for none or too many of either.
+    """
+    op.bypass_validation = request.bypass
+    check_batch(op, len(request.operations))
+    check_batch(op, len(request.namespaces))
+    check_statement_ids(request.statement_ids, len(request.operations))
+    namespaces: list[tuple[str, str]] = []
+    for described in request.namespaces:
+        database, name = split_namespace(Namespace._make(_NAMESPACE.parse(described, [], None)).name)
+        check_new_collection_name(database, name)
+        namespaces.append((database, name))
+    operations = [_parsed(op, place, operation, namespaces) for place, operation in enumerate(request.operations)]
+    options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
+    return _run(op, request, operations, namespaces, options.batch_size)
+
+
+def _parsed(op: OperationContext, place: int, operation: bytes, namespaces: list[tuple[str, str]]) -> Operation:
+    name = first_field_name(operation)
+    known = _OPERATIONS.get(name)
+    if known is None:
+        raise CommandError(
+            ErrorCode.FailedToParse,
+            f"BulkWriteOpEntry {place} must begin with 'insert', 'update' or 'delete', and begins with '{name}'",
+        )
+    kind, parser = known
+    parsed: Operation = kind._make(parser.parse(operation, [], None))
+    if parsed.place >= len(namespaces):
+        raise CommandError(ErrorCode.BadValue, f"BulkWrite ops entry {place} has an invalid nsInfo index.")
+    if op.txn_number is not None and not isinstance(parsed, InsertOperation) and parsed.multi:
+        raise CommandError(ErrorCode.InvalidOptions, "Cannot use retryable writes with multi=true")
+    return parsed
+
+
+def _run(
+    op: OperationContext,
+    request: BulkWriteRequest,
+    operations: list[Operation],
+    namespaces: list[tuple[str, str]],
+    batch_size: int,
+) -> Steps[Reply]:
+    outcome = Outcome(request.errors_only)
+    home = op.database
+    place = 0
+    while place < len(operations):
+        operation = operations[place]
+        op.database, name = namespaces[operation.place]
+        if isinstance(operation, InsertOperation):
+            behind = _end_of_inserts(operations, place)
+            _insert(op, name, operations[place:behind], place, request.ordered, outcome)
+            place = behind
+        else:
+            try:
+                if isinstance(operation, UpdateOperation):
+                    yield from _update(op, name, operation, place, request.let, outcome)
+                else:
+                    yield from _delete(op, name, operation, place, request.let, outcome)
+            except CommandError as error:
+                if error.code in WHOLE_COMMAND_ERRORS:
+                    raise
+                counts: dict[str, Value] = {"n": 0}
+                if isinstance(operation, UpdateOperation):
+                    counts["nModified"] = 0
+                outcome.failed(place, outcome.failures.add(place, error), counts)
+            place += 1
+        if outcome.errors and request.ordered:
+            break
+        op.check_interrupt()
+        yield None
+    op.database = home
+    pages = ListPages(outcome.entries)
+    cursor = ClientCursor(RESULTS_NAMESPACE, pages, op.session_key, op.service.clock.monotonic_s())
+    reply = yield from first_reply(op, cursor, batch_size if batch_size >= 0 else len(outcome.entries) + 1)
+    return {**reply, **outcome.totals()}
+
+
+def _end_of_inserts(operations: list[Operation], start: int) -> int:
+    """Where a run of inserts into one collection ends that begins at `start`; not more than a unit of work takes."""
+    end = start
+    while end < len(operations) and end - start < INSERT_CHUNK:
+        operation = operations[end]
+        if not isinstance(operation, InsertOperation) or operation.place != operations[start].place:
+            break
+        end += 1
+    return end
+
+
+def _insert(op: OperationContext, name: str, run: list[Operation], start: int, ordered: bool, outcome: Outcome) -> None:
+    documents = [operation.document for operation in run if isinstance(operation, InsertOperation)]
+    earlier = len(outcome.failures.entries)
+    inserted = 0
+    try:
+        inserted = insert_chunk(op, collection_for_write(op, name), documents, start, ordered, outcome.failures)
+    except CommandError as error:
+        # A collection that cannot be written to takes none of the documents.
+        for place in range(start, start + (1 if ordered else len(documents))):
+            outcome.failures.add(place, error)
+    outcome.inserted += inserted
+    op.service.metrics.documents["inserted"] += inserted
+    failed: dict[int, Value] = {}
+    for entry in outcome.failures.entries[earlier:]:
+        assert isinstance(entry, dict)
+        place = entry["index"]
+        assert isinstance(place, int)
+        failed[place] = entry
+    for place in range(start, start + inserted + len(failed)):
+        if place in failed:
+            outcome.failed(place, failed[place], {"n": 0})
+        else:
+            outcome.succeeded(place, {"n": 1})
+
+
+def _update(
+    op: OperationContext, name: str, operation: UpdateOperation, place: int, let: bytes, outcome: Outcome
+) -> Steps[None]:
+    statement = UpdateStatement(
+        query=operation.filter,
+        update=operation.modifications,
+        upsert=operation.upsert,
+        multi=operation.multi,
+        array_filters=operation.array_filters,
+        hint=operation.hint,
+        collation=operation.collation,
+        constants=operation.constants,
+        sort=operation.sort,
+    )
+    result = yield from run_update(op, name, statement, let)
+    counts: dict[str, Value] = {"n": result.matched, "nModified": result.modified}
+    outcome.modified += result.modified
+    if result.upserted_id is MISSING:
+        outcome.matched += result.matched
+    else:
+        outcome.upserted += 1
+        counts["upserted"] = {"_id": result.upserted_id}
+    outcome.succeeded(place, counts)
+
+
+def _delete(
+    op: OperationContext, name: str, operation: DeleteOperation, place: int, let: bytes, outcome: Outcome
+) -> Steps[None]:
+    statement = DeleteStatement(operation.filter, 0 if operation.multi else 1, operation.hint, operation.collation)
+    deleted = yield from run_delete(op, name, statement, let)
+    outcome.deleted += deleted
+    outcome.succeeded(place, {"n": deleted})
