@@ -19,6 +19,7 @@ from mongottl.commands import (
     plan_cache,
     query_settings,
     reads,
+    rw_concern_defaults,
     session,
     writes,
 )
@@ -40,6 +41,7 @@ FAMILIES = (
     plan_cache,
     query_settings,
     reads,
+    rw_concern_defaults,
     session,
     writes,
 )

@@ -148,7 +148,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     fsync
     fsyncUnlock
     getClusterParameter
-    getDefaultRWConcern
     getnonce
     getShardMap
     getShardVersion
@@ -204,7 +203,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     saslStart
     setAllowMigrations
     setClusterParameter
-    setDefaultRWConcern
     setFeatureCompatibilityVersion
     setIndexCommitQuorum
     setShardVersion

@@ -55,6 +55,15 @@ def run_to_end(steps: Steps[T]) -> T:
             return stop.value  # type: ignore[no-any-return]
 
 
+class ConcernDefaults:
+    """What setDefaultRWConcern has set, as raw documents; None where nothing was set. updated_ms: 0 for never."""
+
+    def __init__(self) -> None:
+        self.read: bytes | None = None
+        self.write: bytes | None = None
+        self.updated_ms = 0
+
+
 class ServiceContext:
     """Everything that the commands of one server share."""
 
@@ -75,6 +84,7 @@ class ServiceContext:
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()
+        self.concern_defaults = ConcernDefaults()
         self.spill_space = TemporaryFiles(config.data_dir)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False

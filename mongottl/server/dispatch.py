@@ -139,9 +139,12 @@ class Dispatcher:
         if generic.read_concern is not None:
             check_read_concern(spec.name, generic.read_concern)
         concern: WriteConcern | None = None
-        if generic.write_concern is not None:
-            concern = parse_write_concern(spec, generic.write_concern)
-            op.has_write_concern = True
+        write_concern = generic.write_concern
+        if write_concern is None and spec.writes:
+            write_concern = service.concern_defaults.write
+        if write_concern is not None:
+            concern = parse_write_concern(spec, write_concern)
+            op.has_write_concern = generic.write_concern is not None
             if not (concern.durable or concern.silent or concern.error is not None):
                 concern = None
         if generic.lsid is not None:

@@ -1,0 +1,123 @@
+"""getDefaultRWConcern and setDefaultRWConcern: the concerns of commands that name none.
+
+A server with one member reads and acknowledges alike at every level, so of the defaults `j: true` alone has an effect:
+every write then waits for the disk. They hold until the server ends; MongoDB would remember them.
+
+Source: MongoDB's reference of the two commands.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.commands.concerns import check_read_concern, parse_write_concern
+from mongottl.commands.registry import COMMANDS, Reply, command
+from mongottl.commands.request import DOCUMENT_FIELD, ONE, STRICT_BOOL, Field
+from mongottl.document.build import encode
+from mongottl.document.types import Date, Timestamp, Value
+from mongottl.document.walk import fields, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+
+_IMPLICIT_READ: Final = encode({"level": "local"})
+_IMPLICIT_WRITE: Final = encode({"w": "majority", "wtimeout": 0})
+_DEFAULT_LEVELS: Final = ("local", "available", "majority")
+
+
+class GetDefaultRWConcernRequest(NamedTuple):
+    command: Annotated[Value, Field("getDefaultRWConcern", ONE)]
+    in_memory: Annotated[bool, Field("inMemory", STRICT_BOOL)] = False
+
+
+@command(
+    "getDefaultRWConcern",
+    GetDefaultRWConcernRequest,
+    help="The read and write concern of commands that name none.",
+    admin_only=True,
+)
+def get_default_rw_concern(op: OperationContext, request: GetDefaultRWConcernRequest) -> Reply:
+    reply = _described(op)
+    if request.in_memory:
+        reply["inMemory"] = True
+    return reply
+
+
+class SetDefaultRWConcernRequest(NamedTuple):
+    command: Annotated[Value, Field("setDefaultRWConcern", ONE)]
+    read: Annotated[bytes | None, Field("defaultReadConcern", DOCUMENT_FIELD)] = None
+    write: Annotated[bytes | None, Field("defaultWriteConcern", DOCUMENT_FIELD)] = None
+
+
+@command(
+    "setDefaultRWConcern",
+    SetDefaultRWConcernRequest,
+    help="Sets the read and write concern of commands that name none.",
+    admin_only=True,
+    writes=True,
+)
+def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernRequest) -> Reply:
+    """An empty read concern takes the default away again; a write concern stays once it is set (20).
+
+    BadValue (2) without either, for a level that is no default, and for a write concern that acknowledges nothing.
+    """
+    if request.read is None and request.write is None:
+        raise CommandError(
+            ErrorCode.BadValue,
+            'At least one of the "defaultReadConcern" or "defaultWriteConcern" fields must be present',
+        )
+    defaults = op.service.concern_defaults
+    read = defaults.read
+    if request.read is not None:
+        read = _checked_read(request.read)
+    write = defaults.write
+    if request.write is not None:
+        write = _checked_write(request.write, defaults.write is not None)
+    defaults.read = read
+    defaults.write = write
+    defaults.updated_ms = op.now_ms
+    return _described(op)
+
+
+def _checked_read(concern: bytes) -> bytes | None:
+    if is_empty(concern):
+        return None
+    check_read_concern("find", concern)
+    for name, value in fields(concern):
+        if name != "level":
+            raise CommandError(ErrorCode.BadValue, f"'{name}' is not suitable for the default read concern")
+        if value not in _DEFAULT_LEVELS:
+            raise CommandError(ErrorCode.BadValue, f"level: {value} is not suitable for the default read concern")
+    return concern
+
+
+def _checked_write(concern: bytes, is_set: bool) -> bytes | None:
+    if is_empty(concern):
+        if is_set:
+            raise CommandError(
+                ErrorCode.IllegalOperation, "The global default write concern cannot be unset once it is set."
+            )
+        return None
+    parsed = parse_write_concern(COMMANDS["setDefaultRWConcern"], concern)
+    if parsed.silent:
+        raise CommandError(ErrorCode.BadValue, "Unacknowledged write concern is not suitable for the default")
+    if parsed.error is not None:
+        raise CommandError(ErrorCode.BadValue, f"{parsed.error['errmsg']}: not suitable for the default write concern")
+    shown: dict[str, Value] = {"w": 1, "wtimeout": 0}
+    for name, value in fields(concern):
+        if name == "provenance":
+            raise CommandError(ErrorCode.BadValue, "'provenance' must be unset for the default write concern")
+        shown[name] = value
+    return encode(shown)
+
+
+def _described(op: OperationContext) -> dict[str, Value]:
+    defaults = op.service.concern_defaults
+    reply: dict[str, Value] = {
+        "defaultReadConcern": defaults.read or _IMPLICIT_READ,
+        "defaultWriteConcern": defaults.write or _IMPLICIT_WRITE,
+    }
+    if defaults.updated_ms:
+        reply["updateOpTime"] = Timestamp(defaults.updated_ms // 1000, 1)
+        reply["updateWallClockTime"] = Date(defaults.updated_ms)
+    reply["defaultWriteConcernSource"] = "global" if defaults.write is not None else "implicit"
+    reply["defaultReadConcernSource"] = "global" if defaults.read is not None else "implicit"
+    reply["localUpdateWallClockTime"] = Date(defaults.updated_ms or op.service.started_ms)
+    return reply
