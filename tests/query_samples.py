@@ -113,6 +113,21 @@ class Samples:
         place = self.random.randrange(len(pattern))
         return [(path, "hashed" if i == place else direction) for i, (path, direction) in enumerate(pattern)]
 
+    def wildcard(self) -> tuple[Pattern, dict[str, Any]]:
+        """A wildcard index: key pattern and options."""
+        direction = self.random.choice([1, -1])
+        choice = self.random.randrange(8)
+        if choice < 3:
+            projection = self.random.choice([{"a": 1}, {"a.x": 1, "c": 1}, {"a": 0}, {"a.x": 0}, {"_id": 1, "b": 0}])
+            return [("$**", direction)], {} if self.chance(0.5) else {"wildcardProjection": projection}
+        if choice < 5:
+            return [(self.random.choice(["a.$**", "b.$**", "a.x.$**"]), direction)], {}
+        if choice == 5:
+            return [("c", 1), ("$**", direction)], {"wildcardProjection": {"c": 0}}
+        if choice == 6:
+            return [("c", -1), (self.random.choice(["a.$**", "b.$**"]), direction), ("d", 1)], {}
+        return [("$**", direction), ("c", 1)], {"wildcardProjection": {"a": 1, "b.x": 1}}
+
     def index_options(self) -> dict[str, Any]:
         choice = self.random.random()
         if choice < 0.5:

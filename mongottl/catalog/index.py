@@ -102,6 +102,7 @@ class IndexDescriptor:
             or self.unique != other.unique
             or self.sparse != other.sparse
             or not _same_filter(self.partial_filter, other.partial_filter)
+            or self.kind.distinguishing(self) != other.kind.distinguishing(other)
         ):
             return DIFFERENT
         if self.expire_after_s != other.expire_after_s or self.default_ttl_s != other.default_ttl_s:

@@ -8,6 +8,7 @@ from typing import Final
 
 from mongottl.catalog.index import ID_INDEX_NAME, TS_FIELD, IndexDescriptor, id_index_spec
 from mongottl.catalog.index_kinds import INDEX_KINDS, IndexKind, kind_of
+from mongottl.catalog.index_kinds.wildcard import is_wildcard
 from mongottl.document.build import encode_fields
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import DOCUMENT, Decimal128, Regex, Value, is_number, type_code_of, type_name
@@ -27,7 +28,6 @@ _BOOLEAN_OPTIONS: Final = ("unique", "sparse", "background", "hidden", "prepareU
 # index that takes the option, that counts.)
 _REFUSED_OPTIONS: Final = {
     "collation": ("object", "collations"),
-    "wildcardProjection": ("object", "wildcard indexes"),
     "weights": ("", "text indexes"),
     "default_language": ("string", "text indexes"),
     "language_override": ("string", "text indexes"),
@@ -231,8 +231,6 @@ def _refusal(option: str, key: bytes) -> CommandError:
     plugins = [direction for _, direction in fields(key) if isinstance(direction, str)]
     if option == "weights" and "text" not in plugins:
         return CommandError(ErrorCode.CannotCreateIndex, 'the field "weights" can only be specified with text indexes')
-    if option == "wildcardProjection" and "$**" not in [path.rpartition(".")[2] for path, _ in fields(key)]:
-        return CommandError(ErrorCode.BadValue, "The field 'wildcardProjection' is only allowed in an 'wildcard' index")
     return CommandError(
         ErrorCode.CommandNotSupported,
         f"The index option '{option}' is not supported: no {_REFUSED_OPTIONS[option][1]} yet",
@@ -288,9 +286,11 @@ def _check_key(key: bytes, has_ttl: bool) -> None:
             raise CommandError(
                 ErrorCode.CannotCreateIndex, f"An index on '{TS_FIELD}' with TTL cannot be of type '{direction}'"
             )
-        if path.rpartition(".")[2] == "$**":
-            raise CommandError(ErrorCode.CommandNotSupported, "Wildcard indexes are not supported yet")
-    kind_of(pattern).check_pattern(pattern)
+    kind = kind_of(pattern)
+    for path, _ in pattern:
+        if is_wildcard(path) and not kind.takes_everything(path):
+            raise _illegal_name()
+    kind.check_pattern(pattern)
 
 
 def _check_direction(direction: Value) -> None:
@@ -322,9 +322,13 @@ def _check_path(path: str) -> None:
             return
         # The parts of a DBRef begin with `$` too.
         if part.startswith("$") and (place == 0 or part not in ("$id", "$ref", "$db")):
-            raise CommandError(
-                ErrorCode.CannotCreateIndex, "Index key contains an illegal field name: field name starts with '$'."
-            )
+            raise _illegal_name()
+
+
+def _illegal_name() -> CommandError:
+    return CommandError(
+        ErrorCode.CannotCreateIndex, "Index key contains an illegal field name: field name starts with '$'."
+    )
 
 
 def _checked_options(key: bytes, options: list[tuple[str, Value]]) -> list[tuple[str, Value]]:
@@ -340,7 +344,7 @@ def _checked_options(key: bytes, options: list[tuple[str, Value]]) -> list[tuple
     for option, value in options:
         if option == "expireAfterSeconds":
             shown.append((option, _checked_ttl(key, known, value)))
-        elif value or option in ("sparse", "background"):
+        elif value or option in ("sparse", "background") or _owner_of(option) is not None:
             shown.append((option, value))
     return shown
 

@@ -101,7 +101,7 @@ class IndexPath(AccessPath):
     def bound_paths(self) -> set[str]:
         """The paths that the ranges bind."""
         components = self.bounds.components
-        return {components[i].path.dotted for i in range(len(self.bounds.intervals))}
+        return {components[i].path.dotted for i in range(len(self.bounds.intervals)) if components[i].named}
 
     def count_entries(self, most: int) -> int:
         data = self.bounds.index.data
@@ -115,7 +115,7 @@ class IndexPath(AccessPath):
 
     def share(self, equality: float, scope: float) -> float:
         bounds = self.bounds
-        share: float = equality**bounds.points
+        share: float = equality ** max(0, bounds.points - bounds.unnamed)
         if len(bounds.intervals) > bounds.points:
             share *= scope
         return share

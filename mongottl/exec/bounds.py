@@ -194,17 +194,25 @@ class BoundComponent:
     """One component of an index's keys, as the bounds know it. The ordinary one keeps the values at its path.
 
     path: as the filter and explain name it. direction: as explain shows it. ordered: whether the keys stand in the
-    order of the path's values. whole: whether a key tells the path's value.
+    order of the path's values. whole: whether a key tells the path's value. named: whether it stands for a path of the
+    documents at all.
     """
 
     def __init__(
-        self, path: FieldPath, direction: Value, descending: bool, ordered: bool = True, whole: bool = True
+        self,
+        path: FieldPath,
+        direction: Value,
+        descending: bool,
+        ordered: bool = True,
+        whole: bool = True,
+        named: bool = True,
     ) -> None:
         self.path = path
         self.direction = direction
         self.descending = descending
         self.ordered = ordered
         self.whole = whole
+        self.named = named
 
     def predicates(self, filter: Filter) -> list[Predicate] | None:
         """What the filter says about the component; None for nothing."""
@@ -243,6 +251,11 @@ class IndexBounds:
         self.multikey = index.arrays.found
 
     @property
+    def unnamed(self) -> int:
+        """How many of the components that the ranges express stand for no path."""
+        return sum(1 for i in range(len(self.intervals)) if not self.components[i].named)
+
+    @property
     def bounded(self) -> bool:
         return bool(self.intervals)
 
@@ -262,7 +275,7 @@ def bounds_of(
     """
     descriptor = index.descriptor
     arrays = index.arrays
-    if arrays.found and _has_number(components):
+    if arrays.found and _has_number_in_array(components, arrays):
         return None
     bounds = IndexBounds(index, components)
     prefixes: list[bytes] = [b""]
@@ -315,10 +328,11 @@ def bounds_of(
     return bounds
 
 
-def _has_number(components: list[BoundComponent]) -> bool:
+def _has_number_in_array(components: list[BoundComponent], arrays: ArrayPaths) -> bool:
+    """Whether a path has a number that may be the place of an array's element."""
     for component in components:
         for index in component.path.indexes:
-            if index >= 0:
+            if index >= 0 and arrays.along(component.path.dotted):
                 return True
     return False
 

@@ -105,15 +105,15 @@ class IndexStage(PlanStage):
         index = self._index
         descriptor = index.descriptor
         pattern: dict[str, Value] = {part.path.dotted: part.direction for part in self._bounds.components}
+        paths: dict[str, Value] = {
+            part.path.dotted: index.arrays.on(part.path.dotted) for part in self._bounds.components if part.named
+        }
         details: dict[str, Value] = {
             "keyPattern": encode(pattern),
             "indexName": index.name,
-            "isMultiKey": index.multikey,
+            "isMultiKey": any(paths.values()),
+            "multiKeyPaths": {path: paths.get(path, []) for path in pattern},
         }
-        paths: dict[str, Value] = {}
-        for part in self._bounds.components:
-            paths[part.path.dotted] = index.arrays.on(part.path.dotted)
-        details["multiKeyPaths"] = paths
         details["isUnique"] = self._data.unique
         details["isSparse"] = descriptor.sparse
         details["isPartial"] = descriptor.partial_filter is not None

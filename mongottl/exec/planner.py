@@ -423,11 +423,12 @@ def _candidates(
 def _rank(path: IndexPath) -> tuple[bool, int, int, int, bool, int]:
     """The order of rule 2; Python's sort keeps the older first."""
     bounds = path.bounds
+    unnamed = bounds.unnamed
     return (
         not (bounds.at_most_one or bounds.void),
-        -bounds.single_points,
-        -bounds.points,
-        -len(bounds.intervals),
+        min(0, unnamed - bounds.single_points),
+        min(0, unnamed - bounds.points),
+        unnamed - len(bounds.intervals),
         path.sorted == 0,
         len(bounds.components),
     )

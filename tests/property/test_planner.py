@@ -65,10 +65,12 @@ def check_sample(seed: int, arrays: bool, documents: int, queries: int) -> dict[
         if not arrays and samples.chance(0.2):
             pattern = samples.hashed(pattern)
             options.pop("unique", None)
+        elif samples.chance(0.2):
+            pattern, options = samples.wildcard()
         name = "_".join(f"{path}_{direction}" for path, direction in pattern)
         if bench.collection.index_named(name) is None:
             bench.index(pattern, **options)
-            if not options or "unique" in options:
+            if (not options or "unique" in options) and not any("$" in path for path, _ in pattern):
                 whole.append(name)
     fill(bench, [samples.document() for _ in range(documents)])
     seen: dict[str, int] = {}
@@ -102,6 +104,37 @@ def test_samples_reach_every_kind_of_plan() -> None:
     for seed in range(40):
         seen.update(check_sample(1000 + seed, seed % 2 == 0, 10, 20))
     assert {"COLLSCAN", "FETCH < IXSCAN", "SORT < FETCH < IXSCAN", "OR < FETCH < IXSCAN", "EOF"} <= seen
+
+
+def check_wildcard_sample(seed: int, arrays: bool, documents: int, queries: int) -> dict[str, int]:
+    """The same with a wildcard index that queries are made to use, if it can serve them; how often it could."""
+    samples = Samples(seed, arrays)
+    bench = Bench()
+    pattern, options = samples.wildcard()
+    index = bench.index(pattern, **options)
+    fill(bench, [samples.document() for _ in range(documents)])
+    seen = {"served": 0, "refused": 0}
+    for _ in range(queries):
+        match = match_of(samples.filter())
+        sort = sort_of(samples.pattern()) if samples.chance(0.3) else None
+        try:
+            check(bench, match, sort, samples.random.randint(0, 4), samples.random.randint(0, 8), index.name)
+            seen["served"] += 1
+        except CommandError as error:
+            assert error.code == 291 or "parallel arrays" in error.message  # of the sort
+            seen["refused"] += 1
+    return seen
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.booleans(), st.sampled_from([3, 10, 40]))
+def test_wildcard_scan_is_collection_scan(seed: int, arrays: bool, documents: int) -> None:
+    check_wildcard_sample(seed, arrays, documents, 10)
+
+
+def test_samples_reach_wildcard_scans() -> None:
+    seen = check_wildcard_sample(7, False, 10, 60)
+    assert seen["served"] > 5
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,12 +11,14 @@ from mongottl.catalog.index_kinds.btree import BtreeKind
 from mongottl.catalog.index_kinds.hashed import HashedKind
 from mongottl.catalog.index_kinds.kind import IndexKind as IndexKind
 from mongottl.catalog.index_kinds.kind import Pattern
+from mongottl.catalog.index_kinds.wildcard import WildcardKind, is_wildcard
 from mongottl.errors import CommandError, ErrorCode
 
 BTREE: Final = BtreeKind()
+WILDCARD: Final = WildcardKind()
 
 # Every kind that there is.
-INDEX_KINDS: Final[tuple[IndexKind, ...]] = (BTREE, HashedKind())
+INDEX_KINDS: Final[tuple[IndexKind, ...]] = (BTREE, HashedKind(), WILDCARD)
 
 # The types of indexes that MongoDB has besides: they are refused by name.
 UNSUPPORTED_PLUGINS: Final = ("text", "2dsphere", "2d")
@@ -35,7 +37,9 @@ def kind_of(pattern: Pattern) -> IndexKind:
                 ErrorCode.CannotCreateIndex, f"Can't use more than one index plugin for a single index: {path}"
             )
         found = kind
-    return found or BTREE
+    if found is None:
+        return WILDCARD if any(is_wildcard(path) for path, _ in pattern) else BTREE
+    return found
 
 
 def _kind_of_plugin(plugin: str) -> IndexKind:

@@ -32,6 +32,14 @@ class IndexKind(ABC):
     def check_misplaced(self, option: str) -> None:  # noqa: B027
         """Refuses an option of this kind on an index of another; MongoDB keeps most of them, without effect."""
 
+    def takes_everything(self, path: str) -> bool:
+        """Whether a component may have this path, "$**" or "a.b.$**"."""
+        return False
+
+    def distinguishing(self, descriptor: "IndexDescriptor") -> Value:
+        """What tells two indexes of this kind apart besides key pattern, `unique`, `sparse`, collation and filter."""
+        return None
+
     @abstractmethod
     def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
         """Key and options as `listIndexes` shows them, from those of the request.

@@ -1,0 +1,213 @@
+"""Wildcard indexes: {"$**": 1}, {"a.$**": 1}, or compound, {b: 1, "a.$**": 1}. They hold every path below theirs.
+
+In place of the wildcard component stand two: the path, as a string, and the value there. A document has a key for each
+of its values; documents and arrays are keyed by what is in them:
+
+    {"$**": 1}      {a: {b: 1, c: [2, 3]}, d: {}}   ->   ("a.b", 1), ("a.c", 2), ("a.c", 3), ("d", {})
+                    {a: [{b: 1}, [4]], d: []}       ->   ("a.b", 1), ("a", [4]), ("d", undefined)
+
+A document that has none of the paths is left out; in a compound index it has a key with MinKey for path and value, so
+that the index serves filters on the regular components alone. Source: MongoDB's pages on wildcard indexes.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
+from mongottl.catalog.index_kinds.wildcard_paths import (
+    ALL,
+    NOTHING,
+    PathNode,
+    below,
+    everything,
+    parse_wildcard_projection,
+    signature,
+)
+from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
+from mongottl.document.keystring import KeyStringBuilder, encode_key
+from mongottl.document.path import FieldPath
+from mongottl.document.types import ARRAY, DOCUMENT, MISSING, MinKey, Undefined, Value, type_code_of, type_name
+from mongottl.document.walk import ElementCursor, fields, get_value
+from mongottl.errors import CommandError, ErrorCode
+
+if TYPE_CHECKING:
+    from mongottl.catalog.index import IndexDescriptor
+
+WILDCARD_PATH: Final = "$**"
+PROJECTION: Final = "wildcardProjection"
+MULTIKEY_REGULAR_FIELD: Final = 7246301
+
+
+def is_wildcard(path: str) -> bool:
+    """Whether a component of a key pattern stands for all paths: "$**" or "a.b.$**"."""
+    return path == WILDCARD_PATH or path.endswith("." + WILDCARD_PATH)
+
+
+class WildcardKind(IndexKind):
+    """CannotCreateIndex (67) for several wildcards, for components that hold the same paths, for `unique`, `sparse` and
+    TTL; FailedToParse (9) for a projection where the path is not "$**"; BadValue (2) for one in another index."""
+
+    def __init__(self) -> None:
+        super().__init__("wildcard", "", {PROJECTION: ""})
+
+    def takes_everything(self, path: str) -> bool:
+        return True
+
+    def check_pattern(self, pattern: Pattern) -> None:
+        if sum(1 for path, _ in pattern if is_wildcard(path)) > 1:
+            raise _cannot_create("wildcard indexes do not allow more than one wildcard field")
+
+    def check_misplaced(self, option: str) -> None:
+        raise CommandError(ErrorCode.BadValue, f"The field '{option}' is only allowed in an 'wildcard' index")
+
+    def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
+        for option in ("sparse", "unique", "prepareUnique"):
+            if options.get(option):
+                raise _cannot_create(f"Index type 'wildcard' does not support the '{option}' option")
+        if "expireAfterSeconds" in options:
+            raise _cannot_create("Index type 'wildcard' cannot be a TTL index")
+        projection = options.get(PROJECTION, MISSING)
+        pattern = fields(key)
+        if projection is not MISSING:
+            if not isinstance(projection, bytes):
+                raise CommandError(
+                    ErrorCode.TypeMismatch,
+                    f"The field '{PROJECTION}' must be of type object, but got {type_name(type_code_of(projection))}",
+                )
+            if not any(path == WILDCARD_PATH for path, _ in pattern):
+                raise CommandError(
+                    ErrorCode.FailedToParse, f"The field '{PROJECTION}' is only allowed when the wildcard is '$**'"
+                )
+        held = _held(pattern, projection)
+        for path, _ in pattern:
+            if not is_wildcard(path) and held.touches(path):
+                raise _cannot_create(f"The wildcard holds the field '{path}' as well; exclude it by {PROJECTION}")
+        return key, options
+
+    def distinguishing(self, descriptor: "IndexDescriptor") -> Value:
+        projection = get_value(descriptor.spec, PROJECTION)
+        return signature(projection) if isinstance(projection, bytes) else None
+
+    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
+        return WildcardKeyGenerator(descriptor)
+
+
+def _cannot_create(message: str) -> CommandError:
+    return CommandError(ErrorCode.CannotCreateIndex, message)
+
+
+def _held(pattern: Pattern, projection: Value) -> PathNode:
+    if isinstance(projection, bytes):
+        return parse_wildcard_projection(projection)
+    for path, _ in pattern:
+        if is_wildcard(path) and path != WILDCARD_PATH:
+            return below(path[: -len(WILDCARD_PATH) - 1])
+    return everything()
+
+
+class WildcardKeyGenerator(KeyGenerator):
+    """held: the paths that the index holds. place: the wildcard's among the components.
+
+    7246301 where a document has an array on a regular component.
+    """
+
+    def __init__(self, descriptor: "IndexDescriptor") -> None:
+        super().__init__()
+        paths = descriptor.paths
+        self.place = 0
+        for i in range(len(paths)):
+            if is_wildcard(paths[i].dotted):
+                self.place = i
+        self.held: PathNode = _held(fields(descriptor.key), get_value(descriptor.spec, PROJECTION))
+        self._descending = descriptor.descending[self.place]
+        self._before = _regular(paths[: self.place], descriptor.descending[: self.place])
+        self._after = _regular(paths[self.place + 1 :], descriptor.descending[self.place + 1 :])
+        self._compound = len(paths) > 1
+        self._keys: dict[bytes, bool] = {}
+        self._before_key = b""
+        self._after_key = b""
+
+    def keys_of(self, document: bytes) -> list[bytes]:
+        self.begin()
+        if self._compound:
+            self._before_key = _regular_key(self._before, document)
+            self._after_key = _regular_key(self._after, document)
+        found: dict[bytes, bool] = {}
+        self._keys = found
+        self._walk(document, 0, "", self.held)
+        if not found and self._compound:
+            nothing = encode_key([MinKey(), MinKey()], [False, self._descending])
+            found[self._before_key + nothing + self._after_key] = True
+        return list(found)
+
+    def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
+        return []  # these indexes are never unique
+
+    def _walk(self, buf: bytes, start: i64, prefix: str, node: PathNode | None) -> None:
+        """Adds the keys of a document's fields. prefix: of their paths. node: what is held of them, None for all."""
+        cursor = ElementCursor(buf, start)
+        while cursor.next():
+            name = cursor.name_bytes()
+            if b"." in name:
+                continue  # no path leads there
+            child: PathNode | None = None
+            if node is not None:
+                fate = node.fate(name)
+                if fate == NOTHING:
+                    continue
+                if fate != ALL:
+                    child = node.nodes[name]
+            path = prefix + name.decode()
+            type_code = cursor.type_code
+            if type_code == ARRAY:
+                self._walk_array(buf, cursor.value, path, child)
+            else:
+                self._add(buf, type_code, cursor.value, path, child)
+
+    def _walk_array(self, buf: bytes, start: i64, path: str, node: PathNode | None) -> None:
+        self.note_array(path)
+        cursor = ElementCursor(buf, start)
+        empty = True
+        while cursor.next():
+            empty = False
+            self._add(buf, cursor.type_code, cursor.value, path, node)
+        if empty and (node is None or node.rest == ALL):
+            builder = self._builder(path)
+            builder.append(Undefined(), self._descending)
+            self._finish(builder)
+
+    def _add(self, buf: bytes, type_code: i64, pos: i64, path: str, node: PathNode | None) -> None:
+        """Adds the keys of a value, or of an array's element; an array within an array is keyed as a whole."""
+        if type_code == DOCUMENT and buf[pos + 4] != 0:
+            self._walk(buf, pos, path + ".", node)
+        elif node is None or node.rest == ALL:
+            builder = self._builder(path)
+            builder.append_raw(buf, type_code, pos, self._descending)
+            self._finish(builder)
+
+    def _builder(self, path: str) -> KeyStringBuilder:
+        builder = KeyStringBuilder()
+        builder.append_component(self._before_key)
+        builder.append(path)
+        return builder
+
+    def _finish(self, builder: KeyStringBuilder) -> None:
+        builder.append_component(self._after_key)
+        self._keys[builder.finish()] = True
+
+
+def _regular(paths: list[FieldPath], descending: list[bool]) -> KeyGenerator | None:
+    return BtreeKeyGenerator(paths, descending, False) if paths else None
+
+
+def _regular_key(generator: KeyGenerator | None, document: bytes) -> bytes:
+    """The regular components of the document's keys."""
+    if generator is None:
+        return b""
+    keys = generator.keys_of(document)
+    if generator.saw_array:
+        raise CommandError(
+            MULTIKEY_REGULAR_FIELD, "A regular field of a compound wildcard index cannot have an array on its path"
+        )
+    return keys[0]
