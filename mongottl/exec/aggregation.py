@@ -47,24 +47,27 @@ class OperationRun(RunContext):
         # Joins collect what another collection has; only a union hands it on.
         self._handed_on = any(spec.name == "$unionWith" for spec in specs)
 
-    def open_collection(self, database: str, collection: str, match: bytes | None) -> DocumentSource:
-        context = ParseContext(self._op.now_ms, None, f"{database}.{collection}")
+    def open_collection(
+        self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
+    ) -> DocumentSource:
+        let = None if ctx is None else ctx.let
+        context = ParseContext(self._op.now_ms, let, f"{database}.{collection}")
         tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
         op = self._pull.op
         found = op.catalog.find(database, collection)
         if isinstance(found, View):
-            return self._open_view(found, match)
+            return self._open_view(found, match, context)
         plan = plan_query(op, found, tree, metadata=self.metadata, allow_disk_use=self._allow_disk_use)
         return PlanDocuments(plan.open(), found, self._pull, self._handed_on)
 
-    def _open_view(self, view: View, match: bytes | None) -> DocumentSource:
+    def _open_view(self, view: View, match: bytes | None, outer: ParseContext) -> DocumentSource:
         op = self._pull.op
         resolved = resolve_view(op.catalog, view)
-        stages = resolved.pipeline
+        context = ParseContext(op.now_ms, outer.let, resolved.namespace)
+        specs = resolved.parse(op.now_ms)
         if match is not None:
-            stages = [*stages, encode({"$match": match})]
-        context = ParseContext(op.now_ms, None, resolved.namespace)
-        specs = optimise(parse_pipeline(stages, context), context)
+            specs.extend(parse_pipeline([encode({"$match": match})], context))
+        specs = optimise(specs, context)
         underlying = op.catalog.lookup(resolved.database, resolved.collection)
         plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use)
         names = {spec.name for spec in plan.rest}

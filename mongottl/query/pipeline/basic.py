@@ -5,7 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode
-from mongottl.document.types import Int64, Value, integer
+from mongottl.document.types import INT64_MAX, Int64, Value, integer
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.numbers import whole
@@ -60,6 +60,11 @@ class SkipSpec(StageSpec):
         self.name = "$skip"
         self.count: Final = count
 
+    def coalesced(self, following: StageSpec) -> StageSpec | None:
+        if isinstance(following, SkipSpec) and self.count + following.count <= INT64_MAX:
+            return SkipSpec(self.count + following.count)
+        return None
+
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return SkipSource(source, self.count)
 
@@ -101,6 +106,11 @@ class LimitSpec(StageSpec):
     def __init__(self, count: int) -> None:
         self.name = "$limit"
         self.count: Final = count
+
+    def coalesced(self, following: StageSpec) -> StageSpec | None:
+        if isinstance(following, LimitSpec):
+            return self if self.count <= following.count else following
+        return None
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return LimitSource(source, self.count)

@@ -18,8 +18,10 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState
+from mongottl.query.expr.parser import ObjectExpression
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
+from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.partition import MAX_LEVEL, Partitions, part_of, read_chunk
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
@@ -40,6 +42,20 @@ class GroupSpec(StageSpec):
         self.keeps_metadata = False
         self.key: Final = key
         self.accumulators: Final = accumulators
+
+    def effect(self) -> Effect | None:
+        """A filter on the key chooses groups as a whole, since it cannot tell their documents apart."""
+        key = self.key
+        if isinstance(key, FieldExpression):
+            return Effect([], {"_id": key.name}, exclusive=True, comparisons_only=True)
+        if not isinstance(key, ObjectExpression):
+            return None
+        renames: dict[str, str] = {}
+        for i in range(len(key.names)):
+            value = key.values[i]
+            if isinstance(value, FieldExpression):
+                renames[f"_id.{key.names[i]}"] = value.name
+        return Effect([], renames, exclusive=True, comparisons_only=True)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return GroupSource(source, self.key, self.accumulators, run)

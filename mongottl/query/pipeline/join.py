@@ -22,12 +22,13 @@ from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.numbers import whole, width
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.path import check_user_name, value_at
-from mongottl.query.match import MatchExpression, parse_match
+from mongottl.query.match import parse_match
 from mongottl.query.pipeline.basic import MatchSource, MatchSpec
+from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
 from mongottl.query.pipeline.optimise import optimise
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, drain
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by, stage
-from mongottl.query.pipeline.unwind import set_path
+from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, set_path, with_index
 
 HASH_JOIN_BYTES: Final = 100 << 20  # of foreign documents that an equality join keeps
 _DOCUMENT_TYPE: Final = 3
@@ -35,7 +36,10 @@ _ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for 
 
 
 class LookupSpec(StageSpec):
-    """foreign, local: paths, both or neither. let: names and expressions. pipeline: its stages as written."""
+    """foreign, local: paths, both or neither. let: names and expressions. pipeline: its stages as written.
+
+    unwind: of what is joined, done here at once. narrowing: a filter that joined documents must pass.
+    """
 
     def __init__(
         self,
@@ -47,6 +51,8 @@ class LookupSpec(StageSpec):
         pipeline: list[Value] | None,
         into: FieldPath,
         ctx: ParseContext,
+        unwind: UnwindSpec | None = None,
+        narrowing: bytes | None = None,
     ) -> None:
         self.name = "$lookup"
         self.database: Final = database
@@ -57,6 +63,48 @@ class LookupSpec(StageSpec):
         self.pipeline: Final = pipeline
         self.into: Final = into
         self.ctx: Final = ctx
+        self.unwind: Final = unwind
+        self.narrowing: Final = narrowing
+        self.one_to_one = unwind is None
+
+    def effect(self) -> Effect | None:
+        changed = [self.into.parts[0]]
+        if self.unwind is not None and self.unwind.index_path is not None:
+            changed.append(self.unwind.index_path.parts[0])
+        return Effect(changed)
+
+    def coalesced(self, following: StageSpec) -> StageSpec | None:
+        """With an `$unwind` of what is joined no array is made of it."""
+        if self.unwind is None and isinstance(following, UnwindSpec) and following.path.dotted == self.into.dotted:
+            return self._changed(following, None)
+        return None
+
+    def joined_path(self) -> str:
+        unwind = self.unwind
+        if unwind is None or unwind.preserve or unwind.index_path is not None or self.into.depth > 1:
+            return ""
+        return self.into.dotted
+
+    def joining(self, filter: bytes) -> StageSpec:
+        return self._changed(self.unwind, filter)
+
+    def _changed(self, unwind: UnwindSpec | None, filter: bytes | None) -> "LookupSpec":
+        if filter is not None and self.narrowing is not None:
+            filter = encode({"$and": [self.narrowing, filter]})
+        changed = LookupSpec(
+            self.database,
+            self.collection,
+            self.local,
+            self.foreign,
+            self.let,
+            self.pipeline,
+            self.into,
+            self.ctx,
+            unwind,
+            filter,
+        )
+        changed.requested = self.requested
+        return changed
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return LookupSource(source, self, run)
@@ -66,9 +114,17 @@ class LookupSpec(StageSpec):
         if self.local is not None and self.foreign is not None:
             described.append(("localField", self.local.dotted))
             described.append(("foreignField", self.foreign.dotted))
-        if self.pipeline is not None:
+        stages: list[Value] = [] if self.pipeline is None else list(self.pipeline)
+        if self.narrowing is not None:
+            stages.append(encode({"$match": self.narrowing}))
+        if self.pipeline is not None or stages:
             described.append(("let", encode_fields([(name, node.describe()) for name, node in self.let])))
-            described.append(("pipeline", self.pipeline))
+            described.append(("pipeline", stages))
+        if self.unwind is not None:
+            unwinding: dict[str, Value] = {"preserveNullAndEmptyArrays": self.unwind.preserve}
+            if self.unwind.index_path is not None:
+                unwinding["includeArrayIndex"] = self.unwind.index_path.dotted
+            described.append(("unwinding", encode(unwinding)))
         return encode({"$lookup": encode_fields(described)})
 
 
@@ -123,15 +179,10 @@ class LookupSource(TransformSource):
             if found is None:
                 asked += 1
                 continue
-            changed = with_value(doc, self._spec.into, found)
-            if len(changed) - len(doc) > self._run.limits.lookup_document_bytes:
-                raise CommandError(
-                    4568,
-                    f"Total size of documents in {self._spec.collection} matching pipeline's $lookup stage exceeds"
-                    f" {self._run.limits.lookup_document_bytes} bytes",
-                )
-            joined.append(changed)
+            joined.extend(self._joined(doc, found))
             self._position += 1
+            if len(joined) >= MAX_OUTPUT:
+                break
         return joined
 
     def close(self) -> None:
@@ -139,9 +190,31 @@ class LookupSource(TransformSource):
             self._foreign.close()
         self.source.close()
 
+    def _joined(self, doc: bytes, found: list[Value]) -> list[bytes]:
+        """A document with what is joined to it; one for each of these where they are unwound."""
+        into = self._spec.into
+        unwind = self._spec.unwind
+        if unwind is None:
+            changed = with_value(doc, into, found)
+            if len(changed) - len(doc) > self._run.limits.lookup_document_bytes:
+                raise CommandError(
+                    4568,
+                    f"Total size of documents in {self._spec.collection} matching pipeline's $lookup stage exceeds"
+                    f" {self._run.limits.lookup_document_bytes} bytes",
+                )
+            return [changed]
+        results: list[bytes] = []
+        for place in range(len(found)):
+            results.append(with_index(with_value(doc, into, found[place]), unwind.index_path, place))
+        if not found and unwind.preserve:
+            emptied = set_path(with_value(doc, into, []), 0, into.part_bytes, 0, 0, b"")
+            results.append(with_index(carried(doc, emptied), unwind.index_path, None))
+        return results
+
     def _new_table(self, foreign: FieldPath) -> "ForeignTable":
         spec = self._spec
-        return ForeignTable(self._run.open_collection(spec.database, spec.collection, None), foreign)
+        source = self._run.open_collection(spec.database, spec.collection, spec.narrowing, spec.ctx)
+        return ForeignTable(source, foreign)
 
     def _matches(self, doc: bytes) -> list[Value] | None:
         """What is joined to a document; None if the foreign collection has been asked and is to be asked for more."""
@@ -163,7 +236,10 @@ class LookupSource(TransformSource):
         self._key = encode_value(values)
         known = self._remembered.get(self._key)
         if known is None:
-            self._foreign = self._run.open_collection(spec.database, spec.collection, self._filter(values))
+            match = self._filter(values)
+            if spec.narrowing is not None:
+                match = encode({"$and": [match, spec.narrowing]})
+            self._foreign = self._run.open_collection(spec.database, spec.collection, match, spec.ctx)
         return known
 
     def _next_found(self, foreign: DocumentSource) -> list[Value] | None:
@@ -201,6 +277,8 @@ class LookupSource(TransformSource):
         for name, node in spec.let:
             let[name] = node.evaluate(self._ev)
         ctx = ParseContext(spec.ctx.now_ms, let, f"{spec.database}.{spec.collection}")
+        if spec.narrowing is not None:
+            stages = [*stages, encode({"$match": spec.narrowing})]
         return open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)
 
 
@@ -215,13 +293,12 @@ def open_on_collection(
         if match is not None:
             first_source = MatchSource(first_source, parse_match(match, ctx))
         return open_pipeline(specs[1:], first_source, run)
-    # A filter with variables means nothing outside the context that it was parsed in.
-    if specs and isinstance(specs[0], MatchSpec) and b"$$" not in specs[0].filter:
+    if specs and isinstance(specs[0], MatchSpec):
         first = specs[0].filter
         match = first if match is None else encode({"$and": [match, first]})
         specs = specs[1:]
     database, _, collection = ctx.namespace.partition(".")
-    return open_pipeline(specs, run.open_collection(database, collection, match), run)
+    return open_pipeline(specs, run.open_collection(database, collection, match, ctx), run)
 
 
 class EmptySource(DocumentSource):
@@ -466,6 +543,15 @@ class UnionSpec(StageSpec):
     def sub_pipelines(self) -> list[list[StageSpec]]:
         return [self.pipeline]
 
+    def effect(self) -> Effect | None:
+        return KEEPS_ALL
+
+    def narrowed(self, filter: bytes) -> StageSpec:
+        behind = MatchSpec(filter, parse_match(filter, self.ctx))
+        narrowed = UnionSpec(self.database, self.collection, [*self.pipeline, behind], self.ctx)
+        narrowed.requested = self.requested
+        return narrowed
+
 
 class UnionSource(TransformSource):
     def __init__(self, source: DocumentSource, spec: UnionSpec, run: RunContext) -> None:
@@ -541,6 +627,10 @@ class GraphLookupSpec(StageSpec):
         self.max_depth: Final = max_depth
         self.depth_field: Final = depth_field
         self.restrict: Final = restrict
+        self.one_to_one = True
+
+    def effect(self) -> Effect | None:
+        return Effect([self.into.parts[0]])
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return GraphLookupSource(source, self, run)
@@ -566,11 +656,6 @@ class GraphLookupSource(TransformSource):
         self._ev: Final = run.evaluation()
         self._batch: list[bytes] = []
         self._position = 0
-        # A filter with variables means nothing outside the context that it was parsed in.
-        restrict = spec.restrict
-        self._restriction: MatchExpression | None = None
-        if restrict is not None and b"$$" in restrict:
-            self._restriction = parse_match(restrict, spec.ctx)
 
     def next_batch(self) -> list[bytes] | None:
         if self._position >= len(self._batch):
@@ -605,10 +690,8 @@ class GraphLookupSource(TransformSource):
             if not wanted:
                 break
             frontier = []
-            restriction = self._restriction
-            for match in drain(self._run.open_collection(spec.database, spec.collection, self._filter(wanted))):
-                if restriction is not None and not restriction.matches(match):
-                    continue
+            filter = self._filter(wanted)
+            for match in drain(self._run.open_collection(spec.database, spec.collection, filter, spec.ctx)):
                 identity = encode_value(_id_of(match))
                 if identity in seen_documents:
                     continue
@@ -635,7 +718,7 @@ class GraphLookupSource(TransformSource):
             alternatives.append(encode({self._spec.connect_to.dotted: encode({"$eq": value})}))
         either = encode({"$or": alternatives})
         restrict = self._spec.restrict
-        if restrict is None or self._restriction is not None:
+        if restrict is None:
             return either
         return encode({"$and": [restrict, either]})
 

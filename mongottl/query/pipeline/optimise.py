@@ -1,16 +1,19 @@
 """Rewriting a pipeline into one that does less: same documents, same order.
 
-$sort, $match                    the $match first
-$match a, $match b               one $match of both
+$match behind other stages       before those that leave alone what it looks at (`pushdown`), one with other filters
+$skip, $limit                    before stages that make one document of each
 $sort, [$skip n,] $limit m       the sort keeps n + m documents
-$limit a, $limit b               the smaller;  $skip a, $skip b: their sum
+$limit a, $limit b               the smaller;  $skip a, $skip b: their sum;  $skip 0, $match {}: nothing
+$lookup, $unwind of its result   documents are joined one by one; a filter on them goes to where they come from
+
+Where a filter comes before a stage that would have failed for what it leaves out, the failure is gone, as in mongod.
 """
 
-from mongottl.document.build import encode
 from mongottl.document.types import INT64_MAX
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_match
+from mongottl.query.match.tree import always_true
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
+from mongottl.query.pipeline.pushdown import sink
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import StageSpec, requested_by
 
@@ -21,10 +24,18 @@ def optimise(specs: list[StageSpec], ctx: ParseContext) -> list[StageSpec]:
     rewritten: list[StageSpec] = []
     for spec in specs:
         place = len(rewritten)
-        if isinstance(spec, MatchSpec) and not spec.requested:
-            while place > 0 and _sorts_all(rewritten[place - 1]):
+        if isinstance(spec, MatchSpec):
+            if spec.requested:
+                rewritten.append(spec)
+            elif not always_true(spec.expression):
+                sink(rewritten, spec, ctx)
+            continue
+        if isinstance(spec, (SkipSpec, LimitSpec)):
+            if isinstance(spec, SkipSpec) and spec.count == 0:
+                continue
+            while place > 0 and rewritten[place - 1].one_to_one:
                 place -= 1
-        merged = _merge(rewritten[place - 1], spec, ctx) if place > 0 else None
+        merged = rewritten[place - 1].coalesced(spec) if place > 0 else None
         if merged is None:
             rewritten.insert(place, spec)
         else:
@@ -33,22 +44,6 @@ def optimise(specs: list[StageSpec], ctx: ParseContext) -> list[StageSpec]:
     if requested and rewritten:
         rewritten[0].requested = frozenset(requested)
     return rewritten
-
-
-def _sorts_all(spec: StageSpec) -> bool:
-    """Whether it is a `$sort` without a limit: what is filtered out behind it need not be sorted."""
-    return isinstance(spec, SortSpec) and spec.limit == 0
-
-
-def _merge(first: StageSpec, second: StageSpec, ctx: ParseContext) -> StageSpec | None:
-    if isinstance(first, MatchSpec) and isinstance(second, MatchSpec):
-        both = encode({"$and": [first.filter, second.filter]})
-        return MatchSpec(both, parse_match(both, ctx))
-    if isinstance(first, LimitSpec) and isinstance(second, LimitSpec):
-        return first if first.count <= second.count else second
-    if isinstance(first, SkipSpec) and isinstance(second, SkipSpec) and first.count + second.count <= INT64_MAX:
-        return SkipSpec(first.count + second.count)
-    return None
 
 
 def _limit_sorts(specs: list[StageSpec]) -> None:

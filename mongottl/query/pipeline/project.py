@@ -6,9 +6,13 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
+from mongottl.query.expr.path import FieldExpression
+from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, carry_all
 from mongottl.query.pipeline.stage import StageSpec, stage
 from mongottl.query.projection import Projection, parse_projection
+from mongottl.query.projection.nodes import EXCLUDE, INCLUDE, NODE, Entry
+from mongottl.query.projection.plan import RootProjection, TreeProjection
 
 
 class ProjectSpec(StageSpec):
@@ -18,12 +22,51 @@ class ProjectSpec(StageSpec):
         self.name = name
         self.specification: Final = specification
         self.projection: Final = projection
+        self.one_to_one = True
+
+    def effect(self) -> Effect | None:
+        return projection_effect(self.projection)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return ProjectSource(source, self.projection, run)
 
     def describe(self) -> Value:
         return encode({self.name: self.specification})
+
+
+def projection_effect(projection: Projection) -> Effect | None:
+    if isinstance(projection, RootProjection):
+        return Effect([name.decode("utf-8") for name in projection.names], exclusive=projection.inclusive)
+    if not isinstance(projection, TreeProjection):
+        return None
+    paths: list[str] = []
+    renames: dict[str, str] = {}
+    inclusive = projection.kind == "inclusion"
+    for entry in projection.root.entries:
+        if entry.kind == NODE:
+            _collect_leaves(entry, entry.name, INCLUDE if inclusive else EXCLUDE, paths)
+        elif entry.kind == INCLUDE if inclusive else entry.kind != INCLUDE:
+            paths.append(entry.name)
+        if isinstance(entry.expression, FieldExpression):
+            renames[entry.name] = entry.expression.name
+    return Effect(paths, renames, exclusive=inclusive)
+
+
+def _collect_leaves(entry: Entry, path: str, kind: int, paths: list[str]) -> None:
+    """The paths that are kept or left out below a field; all of it changes where something is computed there."""
+    node = entry.node
+    if node is None:
+        return
+    if node.has_computed:
+        if kind == EXCLUDE:
+            paths.append(path)
+        return
+    for inner in node.entries:
+        below = f"{path}.{inner.name}"
+        if inner.kind == NODE:
+            _collect_leaves(inner, below, kind, paths)
+        elif inner.kind == kind:
+            paths.append(below)
 
 
 class ProjectSource(TransformSource):

@@ -12,6 +12,8 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.path import FieldExpression
+from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, carry_all
 from mongottl.query.pipeline.stage import StageSpec, stage
 
@@ -151,6 +153,15 @@ class AddFieldsSpec(StageSpec):
     def __init__(self, name: str, tree: FieldTree) -> None:
         self.name = name
         self.tree: Final = tree
+        self.one_to_one = True
+
+    def effect(self) -> Effect | None:
+        renames: dict[str, str] = {}
+        for i in range(len(self.tree.names)):
+            expression = self.tree.expressions[i]
+            if isinstance(expression, FieldExpression):
+                renames[self.tree.names[i]] = expression.name
+        return Effect(self.tree.names, renames)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return AddFieldsSource(source, self.tree, run)
@@ -201,6 +212,7 @@ class ReplaceRootSpec(StageSpec):
     def __init__(self, expression: Expression) -> None:
         self.name = "$replaceRoot"
         self.expression: Final = expression
+        self.one_to_one = True
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return ReplaceRootSource(source, self.expression, run)

@@ -11,6 +11,7 @@ from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.metadata import SORT_KEY
+from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
 from mongottl.query.sort import SortPattern, parse_sort
@@ -30,6 +31,10 @@ class SortSpec(StageSpec):
         if self.limit and self.limit < limit:
             limit = self.limit
         return SortSpec(self.specification, self.pattern, limit)
+
+    def effect(self) -> Effect | None:
+        """What is filtered out behind it need not be sorted, unless it is counted."""
+        return None if self.limit else KEEPS_ALL
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return SortSource(source, self.pattern, self.limit, run)

@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr
 from mongottl.config import MemoryLimits
 from mongottl.document.annotated import carried
 from mongottl.document.types import Value
+from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext
 from mongottl.query.spill import SpillSpace
 
@@ -118,8 +119,13 @@ class RunContext:
         """A fresh evaluation context for a stage of its own."""
         return EvaluationContext()
 
-    def open_collection(self, database: str, collection: str, match: bytes | None) -> DocumentSource:
-        """The visible documents of a collection or view, already narrowed by a filter where one is given."""
+    def open_collection(
+        self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
+    ) -> DocumentSource:
+        """The visible documents of a collection or view, already narrowed by a filter where one is given.
+
+        ctx: what the filter was written in; its variables are known to it.
+        """
         raise NotImplementedError
 
     def has_index(self, database: str, collection: str, path: str) -> bool:

@@ -8,6 +8,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.metadata import TEXT_SCORE, MetadataUse, check_available
+from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext
 from mongottl.query.registry import Registry
 
@@ -20,6 +21,7 @@ class StageSpec:
     Positions: `first_only`, `last_only`, and `in_facet` say where in a pipeline the stage may stand.
     keeps_metadata: whether documents come out with the metadata of those they were made of.
     requested: keywords that it reads by `{$meta: …}`.
+    one_to_one: whether it makes one document of each, in their order, whatever the others are.
     """
 
     name: str = ""
@@ -28,6 +30,7 @@ class StageSpec:
     in_facet: bool = True
     keeps_metadata: bool = True
     requested: frozenset[str] = frozenset()
+    one_to_one: bool = False
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         """The stage at work on a stream."""
@@ -39,6 +42,26 @@ class StageSpec:
 
     def check(self, run: RunContext) -> None:
         """Errors that depend on what there is in the world, and come before anything runs, in explain too."""
+
+    def effect(self) -> Effect | None:
+        """What it does to the fields of each document; None where a filter behind it cannot be put before it."""
+        return None
+
+    def narrowed(self, filter: bytes) -> "StageSpec":
+        """The stage, where a filter behind it is put before it: what it brings along itself must pass as well."""
+        return self
+
+    def joined_path(self) -> str:
+        """Where documents of another collection stand, one in each result; empty for nowhere."""
+        return ""
+
+    def joining(self, filter: bytes) -> "StageSpec":
+        """The stage joining only documents of the other collection that pass a filter."""
+        raise NotImplementedError
+
+    def coalesced(self, following: "StageSpec") -> "StageSpec | None":
+        """This stage and the one behind it as one; None if they are two."""
+        return None
 
     def sub_pipelines(self) -> list[list["StageSpec"]]:
         """The pipelines inside the stage."""

@@ -22,6 +22,7 @@ from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show, type_of
+from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, stage
 
@@ -36,6 +37,12 @@ class UnwindSpec(StageSpec):
         self.path: Final = path
         self.preserve: Final = preserve
         self.index_path: Final = index_path
+
+    def effect(self) -> Effect | None:
+        changed = [self.path.dotted]
+        if self.index_path is not None:
+            changed.append(self.index_path.parts[0])
+        return Effect(changed)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return UnwindSource(source, self, run)
@@ -92,15 +99,15 @@ class UnwindSource(TransformSource):
             self._elements(doc, pos, into)
         elif type_code == 0 or type_code == NULL or type_code == UNDEFINED:
             if self._preserve:
-                into.append(self._with_index(doc, None))
+                into.append(with_index(doc, self._index_path, None))
         else:
-            into.append(self._with_index(doc, None))
+            into.append(with_index(doc, self._index_path, None))
 
     def _elements(self, doc: bytes, array_at: i64, into: list[bytes]) -> None:
         cursor = ElementCursor(doc, array_at)
         if not cursor.next():
             if self._preserve:
-                into.append(self._with_index(set_path(doc, 0, self._path.part_bytes, 0, 0, b""), None))
+                into.append(with_index(set_path(doc, 0, self._path.part_bytes, 0, 0, b""), self._index_path, None))
             return
         if self._path.depth == 1:
             self._splice(doc, array_at, cursor, into)
@@ -110,7 +117,7 @@ class UnwindSource(TransformSource):
         while more:
             raw = doc[cursor.value : cursor.end]
             changed = set_path(doc, 0, self._path.part_bytes, 0, cursor.type_code, raw)
-            into.append(self._with_index(changed, index))
+            into.append(with_index(changed, self._index_path, index))
             index += 1
             more = cursor.next()
 
@@ -128,17 +135,18 @@ class UnwindSource(TransformSource):
             changed = b"".join(
                 [size.to_bytes(4, "little"), before, _TYPE_BYTES[cursor.type_code], named, value, behind]
             )
-            into.append(self._with_index(changed, index))
+            into.append(with_index(changed, self._index_path, index))
             index += 1
             more = cursor.next()
 
-    def _with_index(self, doc: bytes, index: int | None) -> bytes:
-        path = self._index_path
-        if path is None:
-            return doc
-        value: Value = None if index is None else Int64(index)
-        type_code, raw = encode_value(value)
-        return set_path(doc, 0, path.part_bytes, 0, type_code, raw)
+
+def with_index(doc: bytes, path: FieldPath | None, index: int | None) -> bytes:
+    """The document with the place of its element at a path, if there is one; null for none."""
+    if path is None:
+        return doc
+    value: Value = None if index is None else Int64(index)
+    type_code, raw = encode_value(value)
+    return carried(doc, set_path(doc, 0, path.part_bytes, 0, type_code, raw))
 
 
 _TYPE_BYTES: Final[list[bytes]] = [bytes([code]) for code in range(256)]

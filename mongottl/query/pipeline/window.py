@@ -16,6 +16,8 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, Expression, parse_expression
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
+from mongottl.query.expr.path import FieldExpression
+from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.join import check_known, read_fields, with_value, wrong_type
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
@@ -46,6 +48,13 @@ class WindowSpec(StageSpec):
         self.paths: Final = paths
         self.output: Final = output
         self.ctx: Final = ctx
+
+    def effect(self) -> Effect | None:
+        """A filter on what the partitions are by chooses partitions as a whole; any other takes from a window."""
+        partition = self.partition_by
+        if not isinstance(partition, FieldExpression) or any(path.parts[0] == partition.name for path in self.paths):
+            return None
+        return Effect([partition.name], exclusive=True, comparisons_only=True)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return WindowSource(source, self, run)

@@ -26,7 +26,9 @@ class Foreign(RunContext):
         self.asked = 0
         self._documents = [bson.encode({"_id": n}) for n in range(5000)]
 
-    def open_collection(self, database: str, collection: str, match: bytes | None) -> DocumentSource:
+    def open_collection(
+        self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
+    ) -> DocumentSource:
         return Counted(self, self._documents)
 
 

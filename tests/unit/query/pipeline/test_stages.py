@@ -31,11 +31,13 @@ class Database(RunContext):
         self.indexed = indexed
         self.seed = 1
 
-    def open_collection(self, database: str, collection: str, match: bytes | None) -> DocumentSource:
+    def open_collection(
+        self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
+    ) -> DocumentSource:
         assert database == "db"
         documents = [bson.encode(document) for document in self.collections.get(collection, [])]
         if match is not None:
-            tree = parse_match(match, ParseContext())
+            tree = parse_match(match, ParseContext() if ctx is None else ctx)
             documents = [document for document in documents if tree.matches(document)]
         return ListSource(documents, 2)
 
