@@ -10,6 +10,8 @@ from mongottl.errors import CommandError, ErrorCode
 MAX_DATABASE_NAME_BYTES: Final = 63
 MAX_NAMESPACE_BYTES: Final = 255
 _FORBIDDEN_IN_DATABASE: Final = '/\\. "$\0'
+# Names with mongod's own prefix that clients may use.
+_SYSTEM_COLLECTIONS: Final = ("system.js", "system.profile", "system.users", "system.views")
 SYSTEM_DATABASES: Final = ("admin", "config", "local")
 
 
@@ -40,7 +42,7 @@ def check_new_collection_name(database: str, collection: str) -> None:
             ErrorCode.InvalidNamespace,
             f"Fully qualified namespace is too long. Namespace: {full} Max: {MAX_NAMESPACE_BYTES}",
         )
-    if collection.startswith("system.") and collection not in ("system.js", "system.users", "system.views"):
+    if collection.startswith("system.") and collection not in _SYSTEM_COLLECTIONS:
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid system namespace: {full}")
 
 

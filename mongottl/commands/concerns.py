@@ -175,6 +175,8 @@ def _take_members(parsed: WriteConcern, value: Value) -> None:
                 f"No write concern mode named '{value}' found in replica set configuration",
             )
     elif is_number(value):
+        if _is_nan(value):
+            raise CommandError(ErrorCode.FailedToParse, "w has to be a number, string, or object; found: nan")
         number = _as_integer(value)
         if number < 0 or number > _MAX_MEMBERS:
             raise CommandError(
@@ -195,6 +197,10 @@ def _take_members(parsed: WriteConcern, value: Value) -> None:
         )
     else:
         raise CommandError(ErrorCode.FailedToParse, "w has to be a number, string, or object")
+
+
+def _is_nan(value: Value) -> bool:
+    return value.to_decimal().is_nan() if isinstance(value, Decimal128) else value != value
 
 
 def _write_concern_error(code: int, name: str, message: str) -> dict[str, Value]:

@@ -306,7 +306,7 @@ def _count_query(op: OperationContext, request: reads.CountRequest) -> Explained
         request.collection,
         request.query,
         skip=request.skip,
-        limit=abs(request.limit),
+        limit=abs(request.limit or 0),
         hint=request.hint,
         collation=request.collation,
         wrappers=(count_wrapper(),),

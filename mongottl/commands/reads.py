@@ -381,7 +381,7 @@ def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
 class CountRequest(NamedTuple):
     collection: Annotated[str, Field("count", COLLECTION)]
     query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    limit: Annotated[int, Field("limit", COUNT_LIMIT)] = 0
+    limit: Annotated[int | None, Field("limit", COUNT_LIMIT)] = None
     skip: Annotated[int, Field("skip", WHOLE)] = 0
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
@@ -398,7 +398,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
         return (yield from count_on_view(op, collection, request))
     match = parse_match(request.query, timeless_context_of(op, request.collection))
     n = yield from count_documents(
-        op, collection, match, skip=request.skip, limit=abs(request.limit), hint=request.hint
+        op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint
     )
     return {"n": n if n < 2**31 else Int64(n)}
 

@@ -139,12 +139,13 @@ def _cursor(op: OperationContext, view: View, plan: AggregationPlan, allow_disk_
 
 
 def count_stages(request: "CountRequest") -> list[Value]:
+    """A count as a pipeline; as in mongod, a limit of 0 is no limit there, and is refused (15958)."""
     stages: list[Value] = []
     if not is_empty(request.query):
         stages.append(encode({"$match": request.query}))
     if request.skip:
         stages.append(encode({"$skip": Int64(request.skip)}))
-    if request.limit:
+    if request.limit is not None:
         stages.append(encode({"$limit": Int64(abs(request.limit))}))
     stages.append(encode({"$count": "count"}))
     return stages

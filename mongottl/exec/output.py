@@ -5,6 +5,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
+from mongottl.catalog.view import View
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import ElementCursor, find_field_at
@@ -23,6 +24,8 @@ _MAX_CONFLICTS: Final = 100
 
 def check_out(op: OperationContext, database: str, name: str, time_series: bool) -> None:
     """IllegalOperation (20) for a name that the result could not be given, 17152 for a capped collection."""
+    if time_series and isinstance(op.catalog.find(database, name), View):
+        raise CommandError(7268700, f"$out with 'timeseries' cannot write to the view '{database}.{name}'")
     target = op.catalog.lookup(database, name)
     if target is None:
         _check_publishable(op, database, name)

@@ -184,7 +184,7 @@ def define_view(op: OperationContext, view: View) -> None:
     if known is None:
         insert_document(op, definitions, view.definition())
     else:
-        update_record(op, definitions, known, view.definition())
+        update_record(op, definitions, known, view.definition(), own=True)
     op.service.note_write()
 
 

@@ -265,13 +265,18 @@ def duplicate_key_error(collection: Collection, index: IndexEntry, document: byt
     )
 
 
-def update_record(op: "OperationContext", collection: Collection, old: Record, document: bytes) -> Record:
+def update_record(
+    op: "OperationContext", collection: Collection, old: Record, document: bytes, own: bool = False
+) -> Record:
     """Replaces a record's document; `_ts` becomes now. The new record.
+
+    own: a document of the server's own making, which may exceed the size of those that clients write.
 
     DuplicateKeyError (11000) where another living record has one of the new unique keys, DocumentValidationFailure
     (121) for a changed document that the collection's validator fails.
     """
-    check_size(document)
+    if not own:
+        check_size(document)
     if collection.validator is not None and document != old[1]:
         check_document(op, collection, document, old[1])
     new: Record = (old[0], document, op.now_s, int(meaningful_ttl_s(document)))

@@ -232,6 +232,7 @@ class TestRefusals:
             {"collStats": "big"},
             {"aggregate": "c", "pipeline": [{"$out": "big"}], "cursor": {}},
             {"aggregate": "c", "pipeline": [{"$merge": "big"}], "cursor": {}},
+            {"convertToCapped": "big", "size": 1000},
             {"aggregate": "big", "pipeline": [{"$collStats": {"count": {}}}], "cursor": {}},
         ],
     )
@@ -257,6 +258,13 @@ class TestRefusals:
     @pytest.mark.parametrize("projection", [{"tags.$": 1}, {"tags": {"$slice": 1}}])
     def test_projections_of_find_alone(self, big: Running, projection: Document) -> None:
         assert big.code({"find": "big", "filter": {"tags": 1}, "projection": projection}) != 0
+
+    def test_a_count_with_a_limit_of_nothing(self, big: Running) -> None:
+        assert big.code({"count": "big", "limit": 0}) == 15958
+
+    def test_out_with_time_series(self, big: Running) -> None:
+        out = {"db": "test", "coll": "big", "timeseries": {"timeField": "t"}}
+        assert big.code({"aggregate": "c", "pipeline": [{"$out": out}], "cursor": {}}) == 7268700
 
     def test_renaming(self, big: Running) -> None:
         rename = {"renameCollection": "test.big", "to": "test.other"}
@@ -341,6 +349,10 @@ class TestDefinitions:
     def test_changes_that_are_refused(self, big: Running, change: Document, code: int) -> None:
         assert big.code({"collMod": "big", **change}) == code
         assert big.ids("big") == [2, 3, 4]
+
+    def test_a_long_source(self, big: Running) -> None:
+        assert big.run({"collMod": "big", "viewOn": "a" * (16 << 20)}) == {}
+        assert big.ids("big") == []
 
     def test_a_collection_has_no_pipeline(self, server: Running) -> None:
         assert server.code({"collMod": "c", "viewOn": "d"}) == 72
