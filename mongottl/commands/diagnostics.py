@@ -347,3 +347,33 @@ def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
                 "deprecatedApiVersions": [],
             }
     return {"commands": described}
+
+
+class ConnPoolStatsRequest(NamedTuple):
+    command: Annotated[Value, Field("connPoolStats", ONE)]
+
+
+@command("connPoolStats", ConnPoolStatsRequest, help="The server's own connections to others: it has none.")
+def conn_pool_stats(op: OperationContext, request: ConnPoolStatsRequest) -> Reply:
+    return {
+        "numClientConnections": 0,
+        "numAScopedConnections": 0,
+        "totalInUse": 0,
+        "totalAvailable": 0,
+        "totalLeased": 0,
+        "totalCreated": 0,
+        "totalRefreshing": 0,
+        "replicaSetMatchingStrategy": "disabled",
+        "pools": {},
+        "hosts": {},
+        "replicaSets": {},
+    }
+
+
+class LockInfoRequest(NamedTuple):
+    command: Annotated[Value, Field("lockInfo", ONE)]
+
+
+@command("lockInfo", LockInfoRequest, help="The locks that are held: none, as commands run in turns.", admin_only=True)
+def lock_info(op: OperationContext, request: LockInfoRequest) -> Reply:
+    return {"lockInfo": []}

@@ -126,7 +126,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     compact
     compactStructuredEncryptionData
     configureQueryAnalyzer
-    connPoolStats
     connPoolSync
     coordinateCommitTransaction
     createRole
@@ -134,7 +133,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     createUser
     currentOp
     dataSize
-    dbHash
     dropAllRolesFromDatabase
     dropAllUsersFromDatabase
     dropConnections
@@ -162,7 +160,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     killOp
     listSearchIndexes
     listShards
-    lockInfo
     logApplicationMessage
     logout
     logRotate

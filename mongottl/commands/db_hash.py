@@ -1,0 +1,76 @@
+"""dbHash: a digest of a database's documents, by which two copies of it are compared.
+
+Source: MongoDB's "dbHash" reference.
+"""
+
+import hashlib
+from typing import Annotated, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_database_name
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, ONE, Field
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.types import MISSING, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.planner import plan_query
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+
+
+class DbHashRequest(NamedTuple):
+    command: Annotated[Value, Field("dbHash", ONE)]
+    collections: Annotated[Value, Field("collections", ANY)] = None
+
+
+@command("dbHash", DbHashRequest, help="Digests of the documents of a database.", aliases=("dbhash",), strict=False)
+def db_hash(op: OperationContext, request: DbHashRequest) -> Steps[Reply]:
+    """`{host, collections: {name: MD5}, capped: [name], uuids: {name: UUID}, md5, timeMillis}`.
+
+    Each digest is of the living documents by `_id`, or in their order where the collection is capped; `md5` is of the
+    digests by the collections' names. collections: the names to look at; anything that is no array means all.
+    BadValue (2) for an element of it that is no string.
+    """
+    check_database_name(op.database)
+    wanted: set[str] = set()
+    if isinstance(request.collections, list):
+        for name in request.collections:
+            if not isinstance(name, str):
+                raise CommandError(ErrorCode.BadValue, "collections entries have to be strings")
+            wanted.add(name)
+    started_s = op.service.clock.monotonic_s()
+    digests: dict[str, Value] = {}
+    uuids: dict[str, Value] = {}
+    capped: list[Value] = []
+    total = hashlib.md5(usedforsecurity=False)
+    for collection in op.catalog.collections(op.database):
+        if wanted and collection.name not in wanted:
+            continue
+        digest = yield from _digest(op, collection)
+        digests[collection.name] = digest
+        uuids[collection.name] = collection.uuid
+        if collection.options.capped:
+            capped.append(collection.name)
+        total.update(digest.encode("ascii"))
+    return {
+        "host": op.client.local,
+        "collections": digests,
+        "capped": capped,
+        "uuids": uuids,
+        "md5": total.hexdigest(),
+        "timeMillis": int((op.service.clock.monotonic_s() - started_s) * 1000),
+    }
+
+
+def _digest(op: OperationContext, collection: Collection) -> Steps[str]:
+    digest = hashlib.md5(usedforsecurity=False)
+    everything = parse_match(EMPTY_DOCUMENT, ParseContext())
+    in_place = collection.options.capped or collection.id_index is None
+    stage = plan_query(op, collection, everything, hint=MISSING if in_place else "_id_").open()
+    while (batch := stage.next_batch(op)) is not None:
+        for record in batch:
+            digest.update(record[1])
+        op.check_interrupt()
+        yield None
+    return digest.hexdigest()
