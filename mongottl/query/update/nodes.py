@@ -37,6 +37,8 @@ REMOVE: Final = 2
 # Elements that an update may append as null to reach the index it sets.
 MAX_PADDING: Final = 1_500_000
 _MAX_INDEX: Final = 2**32 - 1
+# Children of one node from which on it pays to note where a document's fields are.
+MANY: Final = 8
 
 
 def update_index(part: str) -> int:
@@ -230,24 +232,34 @@ class ObjectNode(UpdateNode):
     def __init__(self) -> None:
         self.children: list[Child] = []
         self.positional: UpdateNode | None = None
+        self._by_name: dict[bytes, Child] = {}
 
     def get(self, name: str) -> UpdateNode | None:
         if name == "$":
             return self.positional
-        for child in self.children:
-            if child.name == name:
-                return child.node
-        return None
+        child = self._by_name.get(name.encode("utf-8"))
+        return None if child is None else child.node
 
     def put(self, name: str, node: UpdateNode) -> None:
         """Adds a child that is not there yet."""
         if name == "$":
             self.positional = node
             return
-        at = 0
-        while at < len(self.children) and compare_components(self.children[at].name, name) < 0:
-            at += 1
-        self.children.insert(at, Child(name, node))
+        low = 0
+        high = len(self.children)
+        while low < high:
+            middle = (low + high) // 2
+            if compare_components(self.children[middle].name, name) < 0:
+                low = middle + 1
+            else:
+                high = middle
+        child = Child(name, node)
+        self.children.insert(low, child)
+        self._by_name[child.name_bytes] = child
+
+    def replace(self, name: str, node: UpdateNode) -> None:
+        """Gives a child that is there another node."""
+        self._by_name[name.encode("utf-8")].node = node
 
     def _effective(self, state: ApplyState) -> list[Child]:
         """The children, with the positional one under the index that `$` stands for."""
@@ -259,16 +271,13 @@ class ObjectNode(UpdateNode):
                 ErrorCode.BadValue, "The positional operator did not find the match needed from the query."
             )
         merged = ObjectNode()
-        found = False
         for child in self.children:
-            if child.name == state.matched:
-                path = [*state.path, child.name]
-                merged.children.append(Child(child.name, merge_nodes(positional, child.node, path)))
-                found = True
-            else:
-                merged.children.append(child)
-        if not found:
+            merged.put(child.name, child.node)
+        known = merged.get(state.matched)
+        if known is None:
             merged.put(state.matched, positional)
+        else:
+            merged.replace(state.matched, merge_nodes(positional, known, [*state.path, state.matched]))
         return merged.children
 
     def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
@@ -285,13 +294,21 @@ class ObjectNode(UpdateNode):
         edits: list[tuple[i64, i64, bytes]] = []
         appended: list[bytes] = []
         path = state.path
+        # With many children, where the document's fields begin is noted once instead of being looked for each time.
+        starts: dict[bytes, int] | None = _field_starts(buf, pos) if len(children) > MANY else None
         for child in children:
             cursor = ElementCursor(buf, pos)
             found = False
-            while cursor.next():
-                if cursor.name_is(child.name_bytes):
-                    found = True
-                    break
+            if starts is not None:
+                start = starts.get(child.name_bytes)
+                if start is not None:
+                    cursor.end = start
+                    found = cursor.next()
+            else:
+                while cursor.next():
+                    if cursor.name_is(child.name_bytes):
+                        found = True
+                        break
             path.append(child.name)
             if found:
                 answer = child.node.apply(state, buf, cursor.type_code, cursor.value, cursor.end, False)
@@ -308,10 +325,13 @@ class ObjectNode(UpdateNode):
         return state.replace(DOCUMENT, _splice(buf, pos + 4, end - 1, edits, appended))
 
     def _apply_to_array(self, state: ApplyState, buf: bytes, pos: i64, end: i64) -> i64:
+        children = self._effective(state)
+        if len(children) > MANY and _are_ascending(children):
+            return self._apply_many_to_array(state, children, buf, pos, end)
         array = buf[pos:end]
         changed = False
         path = state.path
-        for child in self._effective(state):
+        for child in children:
             index: i64 = child.index
             if index < 0:
                 self._create_blocked(state, child, array, ARRAY, 0)
@@ -336,6 +356,44 @@ class ObjectNode(UpdateNode):
                     changed = True
             path.pop()
         return state.replace(ARRAY, array) if changed else KEEP
+
+    def _apply_many_to_array(self, state: ApplyState, children: list[Child], buf: bytes, pos: i64, end: i64) -> i64:
+        """The same for children that are indexes in ascending order: in one pass over the array."""
+        parts: list[bytes] = []
+        path = state.path
+        cursor = ElementCursor(buf, pos)
+        size: i64 = 0  # how many elements the cursor has come to, and then how many the new array has
+        last: i64 = pos + 4
+        ended = False
+        for child in children:
+            index: i64 = child.index
+            while not ended and size <= index:
+                if cursor.next():
+                    size += 1
+                else:
+                    ended = True
+            path.append(child.name)
+            if not ended:
+                answer = child.node.apply(state, buf, cursor.type_code, cursor.value, cursor.end, True)
+                if answer != KEEP:
+                    name = cursor.name_bytes()
+                    parts.append(buf[last : cursor.element])
+                    parts.append(
+                        element(state.out_type, name, state.out) if answer == REPLACE else element(NULL, name, b"")
+                    )
+                    last = cursor.end
+            else:
+                state.existing = i64(len(path)) - 1
+                if child.node.create(state) == REPLACE:
+                    if last < end - 1:
+                        parts.append(buf[last : end - 1])
+                        last = end - 1
+                    size = _append_padded(parts, size, index, state.out_type, state.out)
+            path.pop()
+        if not parts:
+            return KEEP
+        parts.append(buf[last : end - 1])
+        return state.replace(ARRAY, frame(b"".join(parts)))
 
     def _create_blocked(self, state: ApplyState, child: Child, buf: bytes, type_code: i64, pos: i64) -> None:
         """Lets a child fail, or not, below a value that can have no such field."""
@@ -378,15 +436,41 @@ def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]
 
 def _append_at(array: bytes, index: i64, type_code: i64, value: bytes) -> bytes:
     """The array with a value at an index behind its last element, nulls before it. CannotBackfillArray (33)."""
-    size: i64 = count_fields(array, 0)
+    parts: list[bytes] = [array[4 : len(array) - 1]]
+    _append_padded(parts, count_fields(array, 0), index, type_code, value)
+    return frame(b"".join(parts))
+
+
+def _append_padded(parts: list[bytes], size: i64, index: i64, type_code: i64, value: bytes) -> i64:
+    """Appends the elements from `size` to `index`, of which the last one is the value; the new size."""
     if index - size > MAX_PADDING:
         raise CommandError(ErrorCode.CannotBackfillArray, f"can't backfill array to larger than {MAX_PADDING} elements")
-    parts: list[bytes] = [array[4 : len(array) - 1]]
     while size < index:
         parts.append(element(NULL, index_name(size), b""))
         size += 1
     parts.append(element(type_code, index_name(index), value))
-    return frame(b"".join(parts))
+    return index + 1
+
+
+def _field_starts(buf: bytes, pos: i64) -> dict[bytes, int]:
+    """Where the first field of each name begins."""
+    starts: dict[bytes, int] = {}
+    cursor = ElementCursor(buf, pos)
+    while cursor.next():
+        name = cursor.name_bytes()
+        if name not in starts:
+            starts[name] = int(cursor.element)
+    return starts
+
+
+def _are_ascending(children: list[Child]) -> bool:
+    """Whether the children are array indexes, each greater than the one before."""
+    last: i64 = -1
+    for child in children:
+        if child.index <= last:
+            return False
+        last = child.index
+    return True
 
 
 class ArrayFilter:
@@ -480,10 +564,7 @@ def merge_nodes(a: UpdateNode, b: UpdateNode, path: list[str]) -> UpdateNode:
             if other is None:
                 objects.put(child.name, child.node)
                 continue
-            joined = merge_nodes(other, child.node, [*path, child.name])
-            for mine in objects.children:
-                if mine.name == child.name:
-                    mine.node = joined
+            objects.replace(child.name, merge_nodes(other, child.node, [*path, child.name]))
         return objects
     if isinstance(a, ArrayNode) and isinstance(b, ArrayNode):
         arrays = ArrayNode(a.filters)
