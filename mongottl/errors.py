@@ -112,6 +112,7 @@ class ErrorCode(IntEnum):
     StaleClusterTime = 209
     CursorKilled = 237
     CollectionUUIDMismatch = 361
+    CannotConvertIndexToUnique = 359
     QueryRejectedBySettings = 411
     AmbiguousIndexKeyPattern = 181
     IndexBuildAborted = 276

@@ -257,13 +257,26 @@ class Catalog:
         collection.set_indexes([*collection.indexes, index])
         return index
 
-    def finish_indexes(self, collection: Collection, built: list[IndexEntry]) -> None:
-        """Stores indexes that have been built, all or none; from now on they serve reads."""
-        stored = [index for index in collection.indexes if index.ready or index in built]
-        self._save(collection, collection.entry_document(indexes=stored))
+    def finish_indexes(
+        self, collection: Collection, built: list[IndexEntry], replaced: IndexEntry | None = None
+    ) -> None:
+        """Stores indexes that have been built, all or none; from now on they serve reads.
+
+        replaced: an index with data whose place the only one that was built takes.
+        """
+        indexes = collection.indexes
+        if replaced is not None:
+            others = [index for index in indexes if index not in built]
+            indexes = [built[0] if index is replaced else index for index in others]
+        stored = [index for index in indexes if index.ready or index in built]
+        with self.engine.unit_of_work() as work:
+            self._put(collection, collection.entry_document(indexes=stored))
+            if replaced is not None:
+                self.engine.drop_ident(replaced.ident)
+            work.commit()
         for index in built:
             index.ready = True
-        collection.set_indexes(collection.indexes)
+        collection.set_indexes(indexes)
 
     def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
         """Takes indexes away, built or not."""

@@ -30,6 +30,7 @@ IDENTICAL: Final = 2
 class IndexDescriptor:
     """One index of a collection, as specified.
 
+    prepare_unique: duplicates may be there, but no write adds another.
     key: the pattern as raw BSON. paths, directions, descending: its components. kind: what the pattern asks for.
     expire_after_s: `expireAfterSeconds` of an index on a date field, or None; on `_ts` it is the collection's default
     TTL instead (`default_ttl_s`, NO_TTL elsewhere), and the index holds no keys, because `_ts` is not a field of the
@@ -41,6 +42,7 @@ class IndexDescriptor:
         self.name = ""
         self.key: bytes = b""
         self.unique = False
+        self.prepare_unique = False
         self.sparse = False
         self.hidden = False
         self.expire_after_s: int | None = None
@@ -54,6 +56,8 @@ class IndexDescriptor:
                 self.key = value
             elif field == "unique":
                 self.unique = bool(value)
+            elif field == "prepareUnique":
+                self.prepare_unique = bool(value)
             elif field == "sparse":
                 self.sparse = bool(value)
             elif field == "hidden":

@@ -338,8 +338,6 @@ def _checked_options(key: bytes, options: list[tuple[str, Value]]) -> list[tuple
         if known.get("sparse"):
             raise CommandError(ErrorCode.CannotCreateIndex, 'cannot mix "partialFilterExpression" and "sparse" options')
         _check_partial_filter(known["partialFilterExpression"])
-    if known.get("prepareUnique"):
-        raise CommandError(ErrorCode.CommandNotSupported, "The index option 'prepareUnique' is not supported yet")
     shown: list[tuple[str, Value]] = []
     for option, value in options:
         if option == "expireAfterSeconds":
@@ -353,7 +351,7 @@ def _checked_ttl(key: bytes, options: dict[str, Value], value: Value) -> Value:
     """`expireAfterSeconds` as listIndexes shows it, checked by the rules of its field."""
     path = fields(key)[0][0]
     if path == TS_FIELD:
-        for option in ("unique", "sparse", "partialFilterExpression"):
+        for option in ("unique", "prepareUnique", "sparse", "partialFilterExpression"):
             if options.get(option):
                 raise CommandError(
                     ErrorCode.CannotCreateIndex,

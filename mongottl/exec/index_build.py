@@ -39,11 +39,15 @@ BUILD_BATCH: Final = 256
 
 
 def build_indexes(
-    op: "OperationContext", collection: Collection, descriptors: list[IndexDescriptor], batch: int = BUILD_BATCH
+    op: "OperationContext",
+    collection: Collection,
+    descriptors: list[IndexDescriptor],
+    batch: int = BUILD_BATCH,
+    replaced: IndexEntry | None = None,
 ) -> "Steps[list[IndexEntry]]":
     """Builds indexes in one pass over the collection, all or none; the caller knows that they may be made.
 
-    batch: records between two steps.
+    batch: records between two steps. replaced: an index that the only new one takes the place of.
     DuplicateKeyError (11000) where living documents share a unique key; CannotIndexParallelArrays (171);
     IndexBuildAborted (276) if one of them, or the collection, is dropped meanwhile; MaxTimeMSExpired (50).
     Nothing of them is left after an error.
@@ -56,7 +60,9 @@ def build_indexes(
         built = [index for index in started if index.data is not None]
         if built:
             yield from _fill(op, collection, built, batch)
-        op.catalog.finish_indexes(collection, started)
+        if replaced is not None and replaced not in collection.indexes:
+            raise CommandError(ErrorCode.IndexBuildAborted, _failed(collection, f"{replaced.name} was dropped"))
+        op.catalog.finish_indexes(collection, started, replaced)
     except BaseException:
         _discard(op, collection, started)
         raise

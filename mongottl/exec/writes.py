@@ -17,7 +17,14 @@ from mongottl.exec.capped import check_fits, make_room
 from mongottl.exec.expiry import arm_record, arm_records, delete_records
 from mongottl.exec.validation import all_valid, check_document
 from mongottl.query.update import with_timestamps
-from mongottl.storage.interface import DuplicateKey, NewRecord, Record, WriteConflict, WriteUnitOfWork
+from mongottl.storage.interface import (
+    DuplicateKey,
+    NewRecord,
+    Record,
+    SortedDataInterface,
+    WriteConflict,
+    WriteUnitOfWork,
+)
 from mongottl.ttl.policy import is_expired, meaningful_ttl_s
 
 if TYPE_CHECKING:
@@ -172,6 +179,8 @@ def _insert_keys(
             entries.append((key, rid))
         if index.saw_new_array():
             op.catalog.mark_multikey(collection, index, work)
+    if index.descriptor.prepare_unique:
+        _refuse_duplicates(data, entries)
     data.insert(entries)
 
 
@@ -229,6 +238,8 @@ def _insert_or_explain(
     data = index.data
     assert data is not None
     try:
+        if index.descriptor.prepare_unique:
+            _refuse_duplicates(data, [(key, rid) for key in keys])
         if len(keys) == 1:
             data.insert_one(keys[0], rid)
         elif keys:
@@ -238,6 +249,19 @@ def _insert_or_explain(
         if existing is not None and is_expired(existing[2], existing[3], collection.default_ttl_s, op.now_s):
             raise _CorpseInTheWay(existing) from None
         raise duplicate_key_error(collection, index, document, duplicate.key) from None
+
+
+def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int]]) -> None:
+    """DuplicateKey for a key that another record has, in an index that holds duplicates but may not get more."""
+    held: dict[bytes, list[int]] = {}
+    for key, rid in data.find_exact(list({key: True for key, _ in entries})):
+        held.setdefault(key, []).append(rid)
+    for position, (key, rid) in enumerate(entries):
+        others = held.setdefault(key, [])
+        for other in others:
+            if other != rid:
+                raise DuplicateKey(key, other, position)
+        others.append(rid)
 
 
 def remove_corpse(op: "OperationContext", collection: Collection, record: Record) -> None:

@@ -49,6 +49,7 @@ def code(**options: Any) -> int:
         ({"partialFilterExpression": {"b": {"$gt": 1}}}, {"partialFilterExpression": {"b": {"$gt": 1}}}),
         ({"collation": {"locale": "simple"}}, {}),
         ({"ns": "test.c", "dropDups": True}, {}),
+        ({"prepareUnique": True}, {"prepareUnique": True}),
     ],
 )
 def test_what_is_kept_of_a_specification(options: dict[str, Any], shown: dict[str, Any]) -> None:
@@ -132,7 +133,7 @@ def test_the_same_path_twice_is_refused() -> None:
         ({"wildcardProjection": {"a": 1}}, 2),
         ({"wildcardProjection": 1}, 2),
         ({"weights": {"a": 1}}, 67),
-        ({"prepareUnique": True}, 115),
+        ({"prepareUnique": "x"}, 14),
         ({"partialFilterExpression": 1}, 14),
         ({"partialFilterExpression": {"a": 1}, "sparse": True}, 67),
         ({"partialFilterExpression": {"$nor": [{"a": 1}]}}, 67),

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from bson import Int64
 
+from mongottl.errors import CommandError
 from tests.running import Running
 
 
@@ -146,12 +147,29 @@ def test_a_hidden_ttl_still_expires(running: Running) -> None:
         (change(keyPattern="a", hidden=True), 14),
         (change(name="a_1", unique=True), 72),
         (change(name="a_1", unique=False), 2),
-        (change(name="a_1", prepareUnique=True), 115),
         (change(name="a_1", bogus=1), 40415),
         ({"collMod": "c", "index": 1}, 14),
         ({"collMod": "c", "bogus": 1}, 40415),
-        ({"collMod": "c", "validator": {}}, 115),
-        ({"collMod": "c", "validationLevel": "off"}, 115),
+        ({"collMod": "c", "validator": 1}, 14),
+        ({"collMod": "c", "validator": {"a": {"$near": [0, 0]}}}, 5626500),
+        ({"collMod": "c", "validator": {"$or": []}}, 2),
+        ({"collMod": "c", "validationLevel": "OFF"}, 2),
+        ({"collMod": "c", "validationAction": "error "}, 2),
+        ({"collMod": "c", "validationAction": 1}, 14),
+        ({"collMod": "c", "expireAfterSeconds": 100}, 72),
+        ({"collMod": "c", "expireAfterSeconds": "on"}, 72),
+        ({"collMod": "c", "expireAfterSeconds": True}, 14),
+        ({"collMod": "c", "timeseries": {}}, 72),
+        ({"collMod": "c", "timeseries": {"timeField": "t"}}, 40415),
+        ({"collMod": "c", "timeseries": {"granularity": "days"}}, 2),
+        ({"collMod": "c", "timeseries": {"bucketMaxSpanSeconds": 0}}, 2),
+        ({"collMod": "c", "changeStreamPreAndPostImages": {}}, 40414),
+        ({"collMod": "c", "cappedSize": 0}, 2),
+        ({"collMod": "c", "cappedMax": 2**31}, 2),
+        ({"collMod": "c", "cappedMax": 10}, 72),
+        ({"collMod": "c", "cappedMax": "x"}, 14),
+        ({"collMod": "none", "cappedMax": 10}, 26),
+        ({"collMod": "c", "dryRun": True, "index": {"name": "a_1", "hidden": True}}, 72),
         ({"collMod": "c", "viewOn": "d"}, 72),
         ({"collMod": "c", "cappedSize": 4096}, 72),
         ({"collMod": "c", "dryRun": True}, 72),
@@ -182,3 +200,131 @@ def test_no_change_while_an_index_is_built(running: Running) -> None:
     assert running.code(change(name="a_1", hidden=True)) == 12587
     steps.close()
     running.run(change(name="a_1", hidden=True))
+
+
+# Options.
+
+
+def options(running: Running) -> dict[str, Any]:
+    [listed] = running.listed({"listCollections": 1, "filter": {"name": "c"}})
+    shown: dict[str, Any] = listed["options"]
+    return shown
+
+
+def test_changing_a_validator(running: Running) -> None:
+    assert running.run({"collMod": "c", "validator": {"a": 1}, "validationAction": "errorAndLog"}) == {}
+    assert options(running) == {"validator": {"a": 1}, "validationAction": "errorAndLog"}
+    assert running.run({"insert": "c", "documents": [{"a": 2}]})["writeErrors"][0]["code"] == 121
+    running.run({"collMod": "c", "validationLevel": "off"})
+    assert running.run({"insert": "c", "documents": [{"a": 2}]}) == {"n": 1}
+    running.run({"collMod": "c", "validator": {}, "validationLevel": "strict", "validationAction": None})
+    assert options(running) == {"validationLevel": "strict", "validationAction": "errorAndLog"}
+    assert running.run({"insert": "c", "documents": [{"a": 2}]}) == {"n": 1}
+
+
+@pytest.mark.parametrize("database", ["admin", "config", "local"])
+def test_no_validators_among_mongods_own_data(running: Running, database: str) -> None:
+    assert running.code({"collMod": "c", "validator": {"a": 1}}, database) == 72
+
+
+def test_changing_images(running: Running) -> None:
+    running.run({"collMod": "c", "changeStreamPreAndPostImages": {"enabled": True}})
+    assert options(running) == {"changeStreamPreAndPostImages": {"enabled": True}}
+    running.run({"collMod": "c", "changeStreamPreAndPostImages": {"enabled": False}})
+    assert options(running) == {}
+
+
+def test_changing_the_bounds_of_a_capped_collection() -> None:
+    running = Running()
+    running.run({"create": "c", "capped": True, "size": 4096})
+    running.run({"collMod": "c", "cappedSize": 8192.9, "cappedMax": 2})
+    assert options(running) == {"capped": True, "size": 8192, "max": 2}
+    running.insert(*({"_id": i} for i in range(5)))
+    assert running.ids() == [3, 4]
+    running.run({"collMod": "c", "cappedMax": -1})
+    assert options(running) == {"capped": True, "size": 8192}
+    running.insert({"_id": 5})
+    assert running.ids() == [3, 4, 5]
+
+
+def test_what_a_view_does_not_have(running: Running) -> None:
+    running.run({"create": "v", "viewOn": "c", "pipeline": []})
+    for change_of in (
+        {"validator": {"a": 1}},
+        {"validationLevel": "off"},
+        {"validationAction": "warn"},
+        {"expireAfterSeconds": 1},
+        {"timeseries": {}},
+        {"cappedSize": 4096},
+        {"index": {"name": "a_1", "hidden": True}},
+        {"changeStreamPreAndPostImages": {"enabled": True}},
+    ):
+        assert running.code({"collMod": "v", **change_of}) == 72, change_of
+    running.run({"collMod": "v", "viewOn": "d", "pipeline": None})
+
+
+# Making an index unique.
+
+
+def test_a_prepared_index_takes_no_more_duplicates(running: Running) -> None:
+    running.insert({"_id": 1, "a": 1}, {"_id": 2, "a": 1}, {"_id": 3, "a": 3})
+    assert running.run(change(name="a_1", prepareUnique=True)) == {
+        "prepareUnique_old": False,
+        "prepareUnique_new": True,
+    }
+    assert spec_of(running, "a_1")["prepareUnique"] is True
+    for documents in ([{"a": 1}], [{"a": 7}, {"a": 7}], [{"a": 8}, {"a": 3}]):
+        reply = running.run({"insert": "c", "documents": documents})
+        assert [error["code"] for error in reply["writeErrors"]] == [11000]
+    [error] = running.run({"update": "c", "updates": [{"q": {"_id": 3}, "u": {"$set": {"a": 1}}}]})["writeErrors"]
+    assert error["code"] == 11000
+    assert error["keyValue"] == {"a": 1}
+    assert running.run({"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"z": 1}}}]})["nModified"] == 1
+    assert running.run(change(name="a_1", prepareUnique=False))["prepareUnique_new"] is False
+    running.insert({"a": 1})
+
+
+def test_converting_an_index(running: Running) -> None:
+    running.insert(*({"_id": i, "a": i % 290} for i in range(300)))
+    running.run(change(name="a_1", prepareUnique=True))
+    error = running.refusal(change(name="a_1", unique=True))
+    assert error.code == 359
+    assert error.details["violations"] == [{"ids": [i, i + 290]} for i in range(10)]
+    assert running.code({**change(name="a_1", unique=True), "dryRun": True}) == 359
+    running.run({"delete": "c", "deletes": [{"q": {"_id": {"$gte": 290}}, "limit": 0}]})
+    names = running.index_names()
+    idents = len(running.engine.idents())
+    assert running.run({**change(name="a_1", unique=True), "dryRun": 1}) == {}
+    assert "unique" not in spec_of(running, "a_1")
+    assert running.run(change(name="a_1", unique=True)) == {"unique_new": True}
+    assert spec_of(running, "a_1") == {"v": 2, "key": {"a": 1}, "name": "a_1", "unique": True}
+    assert running.index_names() == names
+    assert len(running.engine.idents()) == idents
+    assert running.run({"insert": "c", "documents": [{"a": 1}]})["writeErrors"][0]["code"] == 11000
+    assert running.ids(filter={"a": 5}) == [5]
+    assert running.run(change(name="a_1", unique=True)) == {}
+    again = Running(engine=running.engine)
+    assert again.run({"insert": "c", "documents": [{"a": 1}]})["writeErrors"][0]["code"] == 11000
+
+
+def test_expired_documents_are_no_duplicates(running: Running) -> None:
+    running.index({"_ts": 1}, expireAfterSeconds=-1)
+    running.insert({"_id": 1, "a": 1, "ttl": 5}, {"_id": 2, "a": 1})
+    running.run(change(name="a_1", prepareUnique=True))
+    running.advance(5)
+    assert running.run(change(name="a_1", unique=True)) == {"unique_new": True}
+
+
+def test_an_index_that_is_dropped_while_it_is_converted(running: Running) -> None:
+    running.insert(*({"_id": i, "a": i} for i in range(1000)))
+    running.run(change(name="a_1", prepareUnique=True))
+    for steps_before in (1, 5):
+        steps = running.steps(change(name="a_1", unique=True))
+        for _ in range(steps_before):
+            next(steps)
+        running.run({"dropIndexes": "c", "index": "a_1"})
+        with pytest.raises(CommandError):
+            list(steps)
+        assert "a_1" not in running.index_names()
+        running.index({"a": 1}, prepareUnique=True)
+    assert running.index_names().count("a_1") == 1

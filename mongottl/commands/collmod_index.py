@@ -1,0 +1,276 @@
+"""What collMod does to an index: its TTL, hiding it from the planner, making it unique.
+
+    {index: {name | keyPattern, expireAfterSeconds, hidden, prepareUnique, unique}}
+
+An index becomes unique in two steps. With `prepareUnique` no write may add another duplicate, but those there stay;
+then `unique` tells which documents share a key, or builds the index anew as a unique one.
+
+Source: MongoDB's collMod reference.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index import TS_FIELD, IndexDescriptor
+from mongottl.catalog.index_spec import checked_date_ttl, parse_index_spec
+from mongottl.commands.registry import Reply
+from mongottl.document.keystring import HIGHEST_KEY
+from mongottl.document.render import render_document
+from mongottl.document.types import MISSING, Int64, Value, is_number, type_code_of, type_name
+from mongottl.document.walk import fields, get_value
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.expiry import rearm_collection
+from mongottl.exec.index_build import build_indexes
+from mongottl.query.match.numbers import is_true
+from mongottl.ttl.policy import NO_TTL, is_expired, parse_default_ttl
+
+_TRUTH: Final = "[bool, long, int, decimal, double]"
+# Index entries looked at between two steps.
+_SCAN_BATCH: Final = 256
+_LOWEST_KEY: Final = b""
+
+
+class IndexChange:
+    """The fields of collMod's `index`; MISSING or None where they are not given."""
+
+    def __init__(self, change: bytes) -> None:
+        self.name: str | None = None
+        self.key: bytes | None = None
+        self.expire_after_seconds: Value = MISSING
+        self.hidden: bool | None = None
+        self.unique: bool | None = None
+        self.prepare_unique: bool | None = None
+        for option, value in fields(change):
+            if value is None and option in ("name", "keyPattern", "hidden", "unique", "prepareUnique"):
+                continue
+            if option == "name":
+                if not isinstance(value, str):
+                    raise _wrong_type(option, value, "string")
+                self.name = value
+            elif option == "keyPattern":
+                if not isinstance(value, bytes):
+                    raise _wrong_type(option, value, "object")
+                self.key = value
+            elif option == "expireAfterSeconds":
+                if value is not None:
+                    self.expire_after_seconds = value
+            elif option in ("hidden", "unique", "prepareUnique"):
+                if not isinstance(value, bool) and not is_number(value):
+                    raise _wrong_type(option, value, _TRUTH)
+                if option == "hidden":
+                    self.hidden = is_true(value)
+                elif option == "unique":
+                    self.unique = is_true(value)
+                else:
+                    self.prepare_unique = is_true(value)
+            else:
+                raise CommandError(40415, f"BSON field 'collMod.index.{option}' is an unknown field.")
+
+    @property
+    def only_unique(self) -> bool:
+        """Whether nothing but a conversion to a unique index is asked for: what can be tried with `dryRun`."""
+        return (
+            self.unique is True
+            and self.expire_after_seconds is MISSING
+            and self.hidden is None
+            and self.prepare_unique is None
+        )
+
+
+def _wrong_type(option: str, value: Value, expected: str) -> CommandError:
+    form = "types" if expected.startswith("[") else "type"
+    return CommandError(
+        ErrorCode.TypeMismatch,
+        f"BSON field 'collMod.index.{option}' is the wrong type '{type_name(type_code_of(value))}',"
+        f" expected {form} '{expected}'",
+    )
+
+
+def change_index(op: OperationContext, collection: Collection, change: IndexChange, dry_run: bool) -> Steps[Reply]:
+    """The reply has the old and new values of what changed. dry_run: only see whether the index can become unique."""
+    reply: dict[str, Value] = {}
+    index = _find_index(collection, change)
+    old = index.descriptor
+    becomes_unique = _checked_unique(index, change)
+    new = _changed_descriptor(collection, index, change, reply)
+    if becomes_unique:
+        yield from _check_no_duplicates(op, collection, index)
+        if dry_run:
+            return {}
+        new = new.with_option("prepareUnique", MISSING).with_option("unique", True)
+        yield from _convert(op, collection, index, new)
+        reply["unique_new"] = True
+        return reply
+    if new is not old:
+        op.catalog.replace_descriptor(collection, index, new)
+        if new.hidden != old.hidden:
+            index.accesses = 0
+            index.since_ms = op.now_ms
+        op.service.note_write()
+        if change.expire_after_seconds is not MISSING:
+            yield from rearm_collection(op.service, collection.number)
+    return reply
+
+
+def _checked_unique(index: IndexEntry, change: IndexChange) -> bool:
+    """Whether the index is to be made unique. InvalidOptions (72) unless it was prepared, BadValue (2) for the way
+    back."""
+    if change.unique is None:
+        return False
+    if not change.unique:
+        raise CommandError(ErrorCode.BadValue, "collMod does not support converting an index to non-unique")
+    descriptor = index.descriptor
+    if descriptor.unique or descriptor.is_id:
+        return False
+    if not descriptor.prepare_unique:
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it before converting the index to"
+            " unique",
+        )
+    return True
+
+
+def _changed_descriptor(
+    collection: Collection, index: IndexEntry, change: IndexChange, reply: dict[str, Value]
+) -> IndexDescriptor:
+    """What the index will be, but for `unique`; notes old and new values in the reply."""
+    old = index.descriptor
+    new = old
+    if change.expire_after_seconds is not MISSING:
+        seconds = _checked_ttl(collection, index, change.expire_after_seconds)
+        if old.is_ttl_setting:
+            reply["expireAfterSeconds_old"] = Int64(old.default_ttl_s)
+        elif old.expire_after_s is not None:
+            reply["expireAfterSeconds_old"] = Int64(old.expire_after_s)
+        reply["expireAfterSeconds_new"] = Int64(seconds)
+        new = new.with_option("expireAfterSeconds", seconds)
+    if change.hidden is not None:
+        if old.is_id:
+            raise CommandError(ErrorCode.BadValue, "can't hide _id index")
+        if change.hidden != old.hidden:
+            reply["hidden_old"] = old.hidden
+            reply["hidden_new"] = change.hidden
+            new = new.with_option("hidden", True if change.hidden else MISSING)
+    prepare = change.prepare_unique
+    if prepare is not None and prepare != old.prepare_unique and not old.unique and not old.is_id:
+        if prepare:
+            parse_index_spec(old.with_option("unique", True).spec)  # refuses what cannot be unique
+        reply["prepareUnique_old"] = old.prepare_unique
+        reply["prepareUnique_new"] = prepare
+        new = new.with_option("prepareUnique", True if prepare else MISSING)
+    return new
+
+
+def _check_no_duplicates(op: OperationContext, collection: Collection, index: IndexEntry) -> Steps[None]:
+    """CannotConvertIndexToUnique (359) with `violations`: for each key that several living documents share, their
+    `_id`s."""
+    data = index.data
+    assert data is not None
+    violations: list[Value] = []
+    after: tuple[bytes, int] | None = None
+    key = b""
+    group: list[Value] = []
+    while True:
+        entries = data.scan_fetch(collection.store, _LOWEST_KEY, HIGHEST_KEY, after, _SCAN_BATCH)
+        for entry_key, _, document, ts_s, ttl_s in entries:
+            if collection.default_ttl_s != NO_TTL and is_expired(ts_s, ttl_s, collection.default_ttl_s, op.now_s):
+                continue
+            if entry_key != key:
+                _add_violation(group, violations)
+                key = entry_key
+                group = []
+            group.append(get_value(document, "_id"))
+        if len(entries) < _SCAN_BATCH:
+            break
+        after = (entries[-1][0], entries[-1][1])
+        yield None
+        op.check_interrupt()
+        if collection.dropped or index not in collection.indexes:
+            raise CommandError(ErrorCode.IndexNotFound, f"the index {index.name} was dropped")
+    _add_violation(group, violations)
+    if violations:
+        raise CommandError(
+            ErrorCode.CannotConvertIndexToUnique,
+            "Cannot convert the index to unique. Please resolve conflicting documents before running collMod again.",
+            {"violations": violations},
+        )
+
+
+def _add_violation(group: list[Value], violations: list[Value]) -> None:
+    if len(group) > 1:
+        violations.append({"ids": group})
+
+
+def _convert(op: OperationContext, collection: Collection, index: IndexEntry, unique: IndexDescriptor) -> Steps[None]:
+    """Builds the unique index beside the old one and puts it in its place."""
+    try:
+        yield from build_indexes(op, collection, [unique], replaced=index)
+    except DuplicateKeyError as error:
+        raise CommandError(ErrorCode.CannotConvertIndexToUnique, error.message, error.details) from None
+
+
+def _find_index(collection: Collection, change: IndexChange) -> IndexEntry:
+    if change.name is not None and change.key is not None:
+        raise CommandError(ErrorCode.InvalidOptions, "Cannot specify both key pattern and name.")
+    if change.name is None and change.key is None:
+        raise CommandError(ErrorCode.InvalidOptions, "Must specify either index name or key pattern.")
+    if (
+        change.expire_after_seconds is MISSING
+        and change.hidden is None
+        and change.unique is None
+        and change.prepare_unique is None
+    ):
+        raise CommandError(ErrorCode.InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field")
+    if change.name is not None:
+        index = collection.index_named(change.name)
+        if index is None:
+            raise CommandError(
+                ErrorCode.IndexNotFound, f"cannot find index {change.name} for ns {collection.namespace}"
+            )
+        return index
+    assert change.key is not None
+    found = [entry for entry in collection.indexes if entry.descriptor.has_key(change.key)]
+    if not found:
+        raise CommandError(
+            ErrorCode.IndexNotFound,
+            f"cannot find index {render_document(change.key)} for ns {collection.namespace}",
+        )
+    if len(found) > 1:
+        conflicting = ", ".join(render_document(entry.descriptor.spec) for entry in found)
+        raise CommandError(
+            ErrorCode.AmbiguousIndexKeyPattern,
+            f"index keyPattern {render_document(change.key)} matches {len(found)} indexes, must use index name."
+            f" Conflicting indexes: {conflicting}",
+        )
+    return found[0]
+
+
+def _checked_ttl(collection: Collection, index: IndexEntry, value: Value) -> int:
+    """The new `expireAfterSeconds` of an index, by the rules of its field."""
+    if not is_number(value):
+        raise _wrong_type("expireAfterSeconds", value, "[long, int, decimal, double]")
+    descriptor = index.descriptor
+    if descriptor.is_id:
+        raise CommandError(ErrorCode.InvalidOptions, "the _id field does not support TTL indexes")
+    if len(descriptor.paths) > 1:
+        raise CommandError(
+            ErrorCode.InvalidOptions, "TTL indexes are single-field indexes, compound indexes do not support TTL"
+        )
+    if descriptor.paths[0].dotted != TS_FIELD:
+        return checked_date_ttl(value, ErrorCode.InvalidOptions)
+    seconds = parse_default_ttl(value)
+    if not descriptor.is_ttl_setting:
+        if descriptor.unique or descriptor.sparse or descriptor.partial_filter is not None:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                f"An index on '{TS_FIELD}' that is unique, sparse or partial cannot have 'expireAfterSeconds'",
+            )
+        for other in collection.indexes:
+            if other.descriptor.is_ttl_setting:
+                raise CommandError(
+                    ErrorCode.InvalidOptions,
+                    f"The default TTL of a collection is set once, and index {other.name} sets it",
+                )
+    return seconds
