@@ -249,7 +249,7 @@ def test_changing_the_bounds_of_a_capped_collection() -> None:
 
 def test_what_a_view_does_not_have(running: Running) -> None:
     running.run({"create": "v", "viewOn": "c", "pipeline": []})
-    for change_of in (
+    refused: list[dict[str, Any]] = [
         {"validator": {"a": 1}},
         {"validationLevel": "off"},
         {"validationAction": "warn"},
@@ -258,7 +258,8 @@ def test_what_a_view_does_not_have(running: Running) -> None:
         {"cappedSize": 4096},
         {"index": {"name": "a_1", "hidden": True}},
         {"changeStreamPreAndPostImages": {"enabled": True}},
-    ):
+    ]
+    for change_of in refused:
         assert running.code({"collMod": "v", **change_of}) == 72, change_of
     running.run({"collMod": "v", "viewOn": "d", "pipeline": None})
 
