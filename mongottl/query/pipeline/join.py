@@ -13,7 +13,7 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.build import encode_value as encode_typed
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path, values_at
-from mongottl.document.types import MISSING, Int64, Missing, Regex, Value
+from mongottl.document.types import MISSING, Int64, Missing, Regex, Undefined, Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -26,12 +26,13 @@ from mongottl.query.match import parse_match
 from mongottl.query.pipeline.basic import MatchSource, MatchSpec
 from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
 from mongottl.query.pipeline.optimise import optimise
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, drain
+from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by, stage
 from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, set_path, with_index
 
 HASH_JOIN_BYTES: Final = 100 << 20  # of foreign documents that an equality join keeps
 _DOCUMENT_TYPE: Final = 3
+GRAPH_VALUES: Final = 1000  # that one filter of a $graphLookup asks an index for
 _ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
 
 
@@ -647,15 +648,29 @@ class GraphLookupSpec(StageSpec):
 
 
 class GraphLookupSource(TransformSource):
-    """One outer document per call: a search has no bound of its own."""
+    """One search after the other, level by level: `_wanted` are the values of the level that are not asked for yet,
+    `_frontier` those that the next one begins with.
+    """
 
     def __init__(self, source: DocumentSource, spec: GraphLookupSpec, run: RunContext) -> None:
         super().__init__(source)
         self._spec: Final = spec
         self._run: Final = run
         self._ev: Final = run.evaluation()
+        # With an index a few values are asked for at a time, without one all of a level, as each time costs a scan.
+        indexed = run.has_index(spec.database, spec.collection, spec.connect_to.dotted)
+        self._asked_at_once: Final = GRAPH_VALUES if indexed else 1 << 30
         self._batch: list[bytes] = []
-        self._position = 0
+        self._position = 0  # of the outer document
+        self._searching = False
+        self._foreign: DocumentSource | None = None
+        self._wanted: list[Value] = []
+        self._frontier: list[Value] = []
+        self._depth = 0
+        self._seen_values: Final[set[bytes]] = set()
+        self._seen_documents: Final[set[bytes]] = set()
+        self._found: list[Value] = []
+        self._size = 0
 
     def next_batch(self) -> list[bytes] | None:
         if self._position >= len(self._batch):
@@ -665,57 +680,103 @@ class GraphLookupSource(TransformSource):
             self._batch = batch
             self._position = 0
             return []
-        doc = self._batch[self._position]
-        self._position += 1
-        return [with_value(doc, self._spec.into, self._search(doc))]
+        for _ in range(_ASKED_AT_ONCE):
+            if self._is_found():
+                doc = self._batch[self._position]
+                self._position += 1
+                found = self._found
+                self._found = []
+                return [with_value(doc, self._spec.into, found)]
+        return []
 
-    def _search(self, doc: bytes) -> list[Value]:
+    def close(self) -> None:
+        if self._foreign is not None:
+            self._foreign.close()
+        self.source.close()
+
+    def _is_found(self) -> bool:
+        """A step of the search for the current outer document; True at its end."""
+        if not self._searching:
+            self._start()
+            return False
+        foreign = self._foreign
+        if foreign is not None:
+            batch = foreign.next_batch()
+            if batch is None:
+                self._foreign = None
+                foreign.close()
+            else:
+                self._take(batch)
+            return False
+        if self._wanted:
+            self._ask()
+            return False
+        if self._depth != self._spec.max_depth:
+            self._depth += 1
+            self._next_level()
+            if self._wanted:
+                return False
+        self._searching = False
+        return True
+
+    def _start(self) -> None:
+        self._ev.root = self._batch[self._position]
+        start = self._spec.start.evaluate(self._ev)
+        self._seen_values.clear()
+        self._seen_documents.clear()
+        self._size = 0
+        self._depth = 0
+        self._frontier = start if isinstance(start, list) else [start]
+        self._next_level()
+        self._searching = True
+
+    def _next_level(self) -> None:
+        """The values of the frontier that have not been asked for yet are wanted now."""
+        for value in self._frontier:
+            value = None if isinstance(value, Missing) else value
+            key = encode_value(value)
+            if key not in self._seen_values:
+                self._seen_values.add(key)
+                self._wanted.append(value)
+        self._frontier = []
+
+    def _ask(self) -> None:
+        """Asks the foreign collection for some of the wanted values, or all."""
+        wanted = self._wanted[: self._asked_at_once]
+        del self._wanted[: self._asked_at_once]
         spec = self._spec
-        self._ev.root = doc
-        start = spec.start.evaluate(self._ev)
-        frontier: list[Value] = start if isinstance(start, list) else [start]
-        seen_values: set[bytes] = set()
-        seen_documents: set[bytes] = set()
-        found: list[Value] = []
-        size = 0
-        depth = 0
-        while frontier:
-            wanted: list[Value] = []
-            for value in frontier:
-                value = None if isinstance(value, Missing) else value
-                key = encode_value(value)
-                if key not in seen_values:
-                    seen_values.add(key)
-                    wanted.append(value)
-            if not wanted:
-                break
-            frontier = []
-            filter = self._filter(wanted)
-            for match in drain(self._run.open_collection(spec.database, spec.collection, filter, spec.ctx)):
-                identity = encode_value(_id_of(match))
-                if identity in seen_documents:
-                    continue
-                seen_documents.add(identity)
-                reached = value_at(match, _DOCUMENT_TYPE, 0, spec.connect_from.part_bytes, 0)
-                if isinstance(reached, list):
-                    frontier.extend(reached)
-                elif not isinstance(reached, Missing):
-                    frontier.append(reached)
-                size += len(match)
-                if size > self._run.limits.graph_lookup_bytes:
-                    raise CommandError(40099, "$graphLookup reached maximum memory consumption")
-                if spec.depth_field is not None:
-                    match = with_value(match, spec.depth_field, Int64(depth))
-                found.append(match)
-            if depth == spec.max_depth:
-                break
-            depth += 1
-        return found
+        self._foreign = self._run.open_collection(spec.database, spec.collection, self._filter(wanted), spec.ctx)
+
+    def _take(self, batch: list[bytes]) -> None:
+        spec = self._spec
+        for match in batch:
+            identity = encode_value(_id_of(match))
+            if identity in self._seen_documents:
+                continue
+            self._seen_documents.add(identity)
+            reached = value_at(match, _DOCUMENT_TYPE, 0, spec.connect_from.part_bytes, 0)
+            if isinstance(reached, list):
+                self._frontier.extend(reached)
+            elif not isinstance(reached, Missing):
+                self._frontier.append(reached)
+            self._size += len(match)
+            if self._size > self._run.limits.graph_lookup_bytes:
+                raise CommandError(40099, "$graphLookup reached maximum memory consumption")
+            if spec.depth_field is not None:
+                match = with_value(match, spec.depth_field, Int64(self._depth))
+            self._found.append(match)
 
     def _filter(self, values: list[Value]) -> bytes:
+        plain: list[Value] = []
         alternatives: list[Value] = []
         for value in values:
-            alternatives.append(encode({self._spec.connect_to.dotted: encode({"$eq": value})}))
+            if isinstance(value, (Regex, Undefined)):
+                # In `$in` they would be a pattern, and refused.
+                alternatives.append(encode({self._spec.connect_to.dotted: encode({"$eq": value})}))
+            else:
+                plain.append(value)
+        if plain:
+            alternatives.append(encode({self._spec.connect_to.dotted: encode({"$in": plain})}))
         either = encode({"$or": alternatives})
         restrict = self._spec.restrict
         if restrict is None:
