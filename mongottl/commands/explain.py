@@ -36,6 +36,7 @@ from mongottl.exec.explain import (
     delete_wrapper,
     explain_plan,
     projection_wrapper,
+    return_key_wrapper,
     update_wrapper,
 )
 from mongottl.exec.plan_cache import QueryShape, plan_cache_key
@@ -98,6 +99,9 @@ class Explained(NamedTuple):
     limit: int = 0
     hint: Value = MISSING
     collation: bytes = EMPTY_DOCUMENT
+    least: bytes = EMPTY_DOCUMENT
+    bound: bytes = EMPTY_DOCUMENT
+    keys_alone: bool = False
     wrappers: tuple[Wrapper, ...] = ()
     shape: list[str] | None = None
     allowed: list[Value] | None = None
@@ -111,7 +115,9 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     natural = natural_order(query.sort)
     pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort)
     wrappers = query.wrappers
-    if not is_empty(query.projection):
+    if query.keys_alone:
+        wrappers = (return_key_wrapper(), *wrappers)
+    elif not is_empty(query.projection):
         parsed = parse_projection(query.projection, context, for_find=True)
         wrappers = (projection_wrapper(parsed.is_simple, query.projection), *wrappers)
     collection = op.catalog.lookup(op.database, query.collection)
@@ -129,6 +135,8 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         hint=query.hint,
         shape=shape,
         remember=False,
+        least=query.least,
+        bound=query.bound,
         metadata=metadata,
         allow_disk_use=query.allow_disk_use,
     )
@@ -295,6 +303,9 @@ def _find_query(op: OperationContext, request: reads.FindRequest) -> Explained:
         limit=request.limit,
         hint=request.hint,
         collation=request.collation,
+        least=request.min,
+        bound=request.max,
+        keys_alone=request.return_key,
         shape=find_shape(op.database, request),
         allowed=check_settings(op, "find", request, request.collection),
         allow_disk_use=request.allow_disk_use,

@@ -28,6 +28,8 @@ def find_shape(database: str, request: "FindRequest") -> list[str]:
         order_shape(request.projection),
     ]
     for name, given in (
+        ("min", not is_empty(request.min)),
+        ("max", not is_empty(request.max)),
         ("skip", request.skip),
         ("limit", request.limit),
         ("singleBatch", request.single_batch),

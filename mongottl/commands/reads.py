@@ -24,7 +24,6 @@ from mongottl.commands.request import (
     ONE,
     PIPELINE,
     TEXT,
-    UNSUPPORTED,
     WHOLE,
     Field,
     clamped_integer,
@@ -54,7 +53,7 @@ from mongottl.exec.stages import SkipStage
 from mongottl.exec.tailing import DEFAULT_AWAIT_S, Tail, TailableScan, await_page
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match, simple_id_filter
-from mongottl.query.metadata import SORT_KEY, check_available
+from mongottl.query.metadata import INDEX_KEY, SORT_KEY, check_available
 from mongottl.query.pipeline import DocumentSource, optimise, parse_pipeline
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
@@ -87,8 +86,8 @@ class FindRequest(NamedTuple):
     await_data: Annotated[bool, Field("awaitData", BOOL_FIELD)] = False
     return_key: Annotated[bool, Field("returnKey", BOOL_FIELD)] = False
     show_record_id: Annotated[bool, Field("showRecordId", BOOL_FIELD)] = False
-    min: Annotated[Value, Field("min", UNSUPPORTED)] = None
-    max: Annotated[Value, Field("max", UNSUPPORTED)] = None
+    min: Annotated[bytes, Field("min", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    max: Annotated[bytes, Field("max", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
 
 
 @command("find", FindRequest, help="Returns the documents that match a filter.", counter="query")
@@ -206,9 +205,6 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
     if request.tailable:
         _check_tailable(collection, request)
-    for option, given in (("returnKey", request.return_key), ("showRecordId", request.show_record_id)):
-        if given:
-            raise CommandError(ErrorCode.CommandNotSupported, f"The option 'find.{option}' is not supported yet")
     context = context_of(op, request.collection, request.let)
     match = parse_match(request.filter, context)
     projection = None if is_empty(request.projection) else parse_projection(request.projection, context, for_find=True)
@@ -217,6 +213,8 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     if natural == 0 and not is_empty(request.sort):
         sort = parse_sort(request.sort)
     metadata = checked_metadata(context, sort)
+    if request.return_key:
+        metadata.add(INDEX_KEY)
     batch_size = request.batch_size
     shape = QueryShape(request.sort, request.projection, request.collation)
     shape.allowed = check_settings(op, "find", request, request.collection)
@@ -233,6 +231,8 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         shape=shape,
         metadata=metadata,
         allow_disk_use=request.allow_disk_use,
+        least=request.min,
+        bound=request.max,
     )
     stage = plan.open()
     tail: Tail | None = None
@@ -244,7 +244,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
             stage = SkipStage(scan, request.skip) if request.skip else scan
         else:
             stage.set_guarded()
-    pages = RecordPages(stage, collection, projection, match, request.limit)
+    pages = RecordPages(stage, collection, projection, match, request.limit, request.return_key, request.show_record_id)
     cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
     cursor.tail = tail
     cursor.no_timeout = request.no_cursor_timeout

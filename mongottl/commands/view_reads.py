@@ -72,8 +72,8 @@ def _is_collation_of(view: View, collation: bytes) -> bool:
 def find_stages(request: "FindRequest") -> list[Value]:
     """A find as a pipeline. InvalidPipelineOperator (168) for options that have no place in one."""
     for option, given in (
-        ("min", request.min is not None),
-        ("max", request.max is not None),
+        ("min", not is_empty(request.min)),
+        ("max", not is_empty(request.max)),
         ("returnKey", request.return_key),
         ("showRecordId", request.show_record_id),
         ("tailable", request.tailable),

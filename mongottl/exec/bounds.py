@@ -246,6 +246,8 @@ class IndexBounds:
         self.points = 0
         self.covered: list[MatchExpression] = []
         self.void = False
+        # The first and the last key, as documents, where they were given as such (`min` and `max` of find).
+        self.limits: tuple[bytes, bytes] | None = None
         # What the plan was made for; where there are arrays on more paths since, nothing counts as covered.
         self.arrays: ArrayPaths = index.arrays
         self.multikey = index.arrays.found
@@ -493,6 +495,9 @@ def interval_text(interval: Interval, backward: bool) -> str:
 def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
     """`indexBounds`: for each path of the index its ranges, in the order in which they are scanned."""
     described: dict[str, Value] = {}
+    if bounds.limits is not None:
+        first, last = bounds.limits if forward else bounds.limits[::-1]
+        return {"startKey": first, "startKeyInclusive": forward, "endKey": last, "endKeyInclusive": not forward}
     for i in range(len(bounds.components)):
         component = bounds.components[i]
         backward = component.descending == forward

@@ -56,6 +56,11 @@ def projection_wrapper(simple: bool, description: Value) -> Wrapper:
     return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True)
 
 
+def return_key_wrapper() -> Wrapper:
+    """RETURN_KEY: the keys of an index in place of the documents."""
+    return Wrapper("RETURN_KEY", {}, passes=True, below_limit=True)
+
+
 def count_wrapper() -> Wrapper:
     """COUNT. Where `counting` does not look at documents, it also changes what stands below."""
     return Wrapper("COUNT", {}, counters=("nCounted",))

@@ -7,7 +7,8 @@ then tested on the documents after all, and from then on each record is given on
 from abc import abstractmethod
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.document.build import encode
+from mongottl.document.annotated import annotated
+from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import IndexBounds, describe_bounds
@@ -22,6 +23,7 @@ from mongottl.exec.stages import (
     next_batch_size,
 )
 from mongottl.query.match import MatchExpression
+from mongottl.query.metadata import INDEX_KEY
 from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -59,6 +61,17 @@ class IndexStage(PlanStage):
         self._used = trial
         self._seeks = 0
         self._dropped_duplicates = 0
+        # Whether each document is to carry the key under which it was found.
+        self.keyed = False
+
+    def set_keyed(self) -> None:
+        self.keyed = True
+
+    def with_key(self, document: bytes, key: bytes) -> bytes:
+        """The document with its key as metadata."""
+        values = self._index.keys.values_of_key(document, key)
+        names = [component.path.dotted for component in self._bounds.components]
+        return annotated(document, INDEX_KEY, encode_fields(list(zip(names, values, strict=False))))
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         collection = self._collection
@@ -185,6 +198,8 @@ class IndexScan(IndexStage):
         self._place = place
         self._seeks += visits
         self.examined += len(found)
+        if self.keyed:
+            found = [(key, rid, self.with_key(document, key), ts, ttl) for key, rid, document, ts, ttl in found]
         match = self._residual
         if match is None:
             records: list[Record] = [row[1:] for row in found]
@@ -233,6 +248,7 @@ class PointLookup(IndexStage):
                 return []
             records = [record]
             self._seeks += 1
+            part = keys
         else:
             size = self._size
             part = keys[place : place + size]
@@ -240,6 +256,9 @@ class PointLookup(IndexStage):
             self._seeks += len(part)
             records = store.find_records([rid for _, rid in self._data.find_exact(part)])
         self.examined += len(records)
+        if self.keyed:
+            of_rid = {rid: key for key, rid in self._data.find_exact(part)}
+            records = [(rid, self.with_key(document, of_rid[rid]), ts, ttl) for rid, document, ts, ttl in records]
         match = self._residual
         if match is not None:
             records = [record for record in records if match.matches(record[1])]

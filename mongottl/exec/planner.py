@@ -30,12 +30,14 @@ Index filters and query settings confine a query to some of the indexes; hints t
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.compare import compare_values
 from mongottl.document.types import MISSING, Value, is_number
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, CollectionPath, IndexPath, OrPath
 from mongottl.exec.annotate import ANNOTATED, AnnotateStage
+from mongottl.exec.between import path_between
 from mongottl.exec.bounds import Filter, conjuncts_of
 from mongottl.exec.context import OperationContext
 from mongottl.exec.implication import implies
@@ -45,6 +47,7 @@ from mongottl.exec.stages import EofStage, LimitStage, PlanNode, PlanStage, Skip
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AlwaysFalse, AlwaysTrue, AndExpression, OrExpression
+from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.sort import SortPattern
 from mongottl.query.spill import SpillSpace
 
@@ -103,6 +106,8 @@ class QueryPlan:
     def open(self) -> PlanStage:
         """A new run of the plan."""
         stage = self._opened(self.path)
+        if INDEX_KEY in self.metadata:
+            stage.set_keyed()
         asked = self.metadata & ANNOTATED
         return AnnotateStage(stage, asked, self.sort) if asked else stage
 
@@ -157,6 +162,8 @@ def plan_query(
     shape: QueryShape = NO_SHAPE,
     remember: bool = True,
     metadata: set[str] | None = None,
+    least: bytes = EMPTY_DOCUMENT,
+    bound: bytes = EMPTY_DOCUMENT,
 ) -> QueryPlan:
     """The plan for a query. None as collection: there is none of that name, and the result is empty.
 
@@ -164,7 +171,8 @@ def plan_query(
     {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are. allow_disk_use: None for
     the server's default. shape: the rest of the query, by which index filters and cached plans know it. remember:
     whether a plan that wins is kept in mind. metadata: keywords of what `{$meta: …}` reads of the documents, besides
-    what the sort itself needs.
+    what the sort itself needs. least, bound: the keys of the hinted index between which to stay, the second exclusive;
+    empty for none.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
     if sort is not None and sort.is_empty():
@@ -185,9 +193,11 @@ def plan_query(
             else:
                 hinted = _hinted_index(collection, hint)
         trivial = is_trivial(match)
-        bound = _bound_to_index(match)
-        if bound is not None:
-            path = _answering_path(collection, hinted, bound, match, sort)
+        special = _bound_to_index(match)
+        if not is_empty(least) or not is_empty(bound):
+            path = path_between(collection, hinted, least, bound, match, sort)
+        elif special is not None:
+            path = _answering_path(collection, hinted, special, match, sort)
         elif hinted is not None:
             path = _hinted_path(collection, hinted, match, sort)
         elif natural != 0 or (trivial and sort is None):

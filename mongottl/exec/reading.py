@@ -1,11 +1,15 @@
 """Sources of pages for cursors: records of a plan, and the results of a pipeline."""
 
 from mongottl.catalog.collection import Collection
+from mongottl.document.annotated import metadata_of
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import Int64, Value
+from mongottl.document.walk import fields
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import DEFAULT_FIRST_BATCH, MAX_PAGE_BYTES, ClientCursor, Page, PageSource
 from mongottl.exec.stages import PlanStage
 from mongottl.query.match import MatchDetails, MatchExpression
+from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.pipeline import DocumentSource
 from mongottl.query.projection import Projection
 from mongottl.storage.interface import Record
@@ -17,6 +21,8 @@ class RecordPages(PageSource):
 
     Records wait unprojected between two pages, so that one that expires meanwhile is left out.
     limit: how many documents at most, 0 for all. match: needed where the projection uses the positional `$`.
+    keys_alone: whether the keys by which an index found the documents are given in their place. record_ids: whether
+    each has its record's id in it, as `$recordId`.
     """
 
     def __init__(
@@ -26,12 +32,16 @@ class RecordPages(PageSource):
         projection: Projection | None,
         match: MatchExpression,
         limit: int = 0,
+        keys_alone: bool = False,
+        record_ids: bool = False,
     ) -> None:
         self._stage = stage
         self._collection = collection
         self._projection = projection
         self._match = match
         self._left = limit if limit > 0 else -1
+        self._keys_alone = keys_alone
+        self._record_ids = record_ids
         self._waiting: list[Record] = []
         self._position = 0
 
@@ -54,7 +64,7 @@ class RecordPages(PageSource):
                 break
             record = records[place]
             if default_ttl_s == NO_TTL or not is_expired(record[2], record[3], default_ttl_s, op.now_s):
-                if not page.add(self.project(record[1])):
+                if not page.add(self.shown(record)):
                     break
                 self._left -= 1
             place += 1
@@ -63,6 +73,17 @@ class RecordPages(PageSource):
 
     def close(self) -> None:
         self._stage.close()
+
+    def shown(self, record: Record) -> bytes:
+        """The document as the client gets it."""
+        if self._keys_alone:
+            key = metadata_of(record[1]).get(INDEX_KEY)
+            document = key if isinstance(key, bytes) else EMPTY_DOCUMENT
+        else:
+            document = self.project(record[1])
+        if self._record_ids:
+            document = encode_fields([*fields(document), ("$recordId", Int64(record[0]))])
+        return document
 
     def project(self, document: bytes) -> bytes:
         projection = self._projection

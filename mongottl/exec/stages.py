@@ -147,6 +147,11 @@ class PlanStage(ABC):
         for stage in self.inputs():
             stage.set_guarded()
 
+    def set_keyed(self) -> None:
+        """Has scans of indexes give each document with the key under which they found it, as metadata."""
+        for stage in self.inputs():
+            stage.set_keyed()
+
     def counters(self, examined: int) -> StageCounters:
         counters = StageCounters()
         counters.examined = examined

@@ -330,8 +330,9 @@ def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         if method not in ("linear", "locf"):
             raise CommandError(6050202, "Method must be either 'locf' or 'linear'")
         windows.append((name, encode({"$linearFill" if method == "linear" else "$locf": "$" + name})))
-        if pattern is None or pattern.is_empty():
-            raise CommandError(605001 if method == "linear" else 6050201, f"$fill by '{method}' requires a sortBy")
+        # The last value carried forward may be that of the order in which documents come.
+        if method == "linear" and (pattern is None or pattern.is_empty()):
+            raise CommandError(605001, "$fill by 'linear' requires a sortBy")
     specs: list[StageSpec] = []
     partition_by = _fill_partition(written, ctx)
     if windows:
