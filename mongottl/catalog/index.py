@@ -9,6 +9,7 @@ from mongottl.catalog.index_kinds import BTREE, IndexKind, kind_of
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
+from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.document.walk import fields
@@ -25,6 +26,11 @@ MAX_INDEXES: Final = 64
 DIFFERENT: Final = 0
 EQUIVALENT: Final = 1
 IDENTICAL: Final = 2
+# Options that do not count as other ones: they are compared for themselves, or not at all.
+_NOT_OTHER: Final = frozenset(
+    """v key name ns unique sparse partialFilterExpression wildcardProjection collation hidden background
+    textIndexVersion 2dsphereIndexVersion""".split()
+)
 
 
 class IndexDescriptor:
@@ -109,9 +115,11 @@ class IndexDescriptor:
             or self.kind.distinguishing(self) != other.kind.distinguishing(other)
         ):
             return DIFFERENT
-        if self.expire_after_s != other.expire_after_s or self.default_ttl_s != other.default_ttl_s:
-            return EQUIVALENT
-        return IDENTICAL
+        return IDENTICAL if self._other_options() == other._other_options() else EQUIVALENT
+
+    def _other_options(self) -> dict[str, bytes]:
+        """The options that do not tell indexes apart, and that two of them may yet have differently."""
+        return {name: encode_value(value) for name, value in fields(self.spec) if name not in _NOT_OTHER}
 
 
 def _same_filter(a: bytes | None, b: bytes | None) -> bool:

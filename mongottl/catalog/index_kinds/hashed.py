@@ -39,7 +39,7 @@ class HashedKind(IndexKind):
             )
 
     def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
-        if options.get("unique"):
+        if options.get("unique") or options.get("prepareUnique"):
             raise CommandError(
                 HASHED_UNIQUE, "Currently hashed indexes cannot guarantee uniqueness. Use a regular index."
             )
