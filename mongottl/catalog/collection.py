@@ -88,6 +88,7 @@ class Collection:
     validator: what documents must match to be written, or None.
     writable_indexes: those with keys, ready or being built; a write maintains them all.
     evicted_through: the newest record that a capped collection has lost to newer ones since the server started.
+    scans, tailable_scans: how many times it was read from end to end, and how many of these by tailable cursors.
     writes: changes each time that records were written, so that a long operation can tell whether any was.
     """
 
@@ -108,6 +109,8 @@ class Collection:
         self.default_ttl_s: int = NO_TTL
         self.id_index: IndexEntry | None = None
         self.dropped = False
+        self.scans: int = 0
+        self.tailable_scans: int = 0
         self.generation: int = 0
         self.plan_memory = PlanMemory()
         self.evicted_through: int = 0

@@ -11,11 +11,12 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.view import View
 from mongottl.commands.collections import MAX_CAPPED_BYTES, check_no_index_build
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import ANY, COLLECTION, ONE, Field, clamped_integer
+from mongottl.commands.request import ANY, COLLECTION, ONE, Field
 from mongottl.document.types import Decimal128, Int64, Value, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.copying import copy_as_capped
+from mongottl.query.match.numbers import clamped_integer
 
 
 class ConvertToCappedRequest(NamedTuple):

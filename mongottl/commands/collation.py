@@ -5,10 +5,10 @@ Source: MongoDB's "Collation" page.
 
 from typing import Final
 
-from mongottl.commands.request import clamped_integer
 from mongottl.document.types import Decimal128, Value, type_code_of, type_name
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.match.numbers import clamped_integer
 
 SIMPLE: Final = "simple"
 

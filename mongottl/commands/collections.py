@@ -54,6 +54,7 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     indexes = len(collection.indexes)
     op.service.cursors.close_where_namespace(collection.namespace)
     op.catalog.drop_collection(collection)
+    op.forget_usage(collection.namespace)
     op.service.note_write()
     return {"nIndexesWas": indexes, "ns": collection.namespace}
 

@@ -9,10 +9,11 @@ Source: MongoDB's "Read Concern", "Write Concern" and "Stable API" pages.
 from typing import Final
 
 from mongottl.commands.registry import STABLE_API, CommandSpec
-from mongottl.commands.request import GenericArguments, clamped_integer
+from mongottl.commands.request import GenericArguments
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.match.numbers import clamped_integer
 
 _LEVELS: Final = ("local", "available", "majority", "linearizable", "snapshot")
 # The others are read at `local` alone.

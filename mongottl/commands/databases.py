@@ -76,6 +76,7 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
         if not collection.dropped and collection.database == name:
             op.service.cursors.close_where_namespace(collection.namespace)
             op.catalog.drop_collection(collection)
+            op.forget_usage(collection.namespace)
             op.service.note_write()
         yield None
     return {"dropped": name}

@@ -5,6 +5,8 @@ import sys
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.build_info import is_compiled
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import View
 from mongottl.commands.registry import COMMANDS, STABLE_API, Reply, command
 from mongottl.commands.request import ANY, ONE, Field
 from mongottl.config import GIT_VERSION, PARAMETERS, SETTINGS, VERSION, MemoryLimits, Parameter
@@ -377,3 +379,31 @@ class LockInfoRequest(NamedTuple):
 @command("lockInfo", LockInfoRequest, help="The locks that are held: none, as commands run in turns.", admin_only=True)
 def lock_info(op: OperationContext, request: LockInfoRequest) -> Reply:
     return {"lockInfo": []}
+
+
+class TopRequest(NamedTuple):
+    command: Annotated[Value, Field("top", ONE)]
+
+
+@command("top", TopRequest, help="How often each collection is used, and for how long.", admin_only=True, strict=False)
+def top(op: OperationContext, request: TopRequest) -> Reply:
+    """`{totals: {note, "db.collection": {total: {time, count}, readLock, writeLock, queries, getmore, …}}}`.
+
+    time: in microseconds, since the server started or the collection was made.
+    """
+    registry = op.service.metrics.usage
+    totals: dict[str, Value] = {"note": "all times in microseconds"}
+    for database in op.catalog.database_names():
+        places: list[Collection | View] = [*op.catalog.collections(database), *op.catalog.views(database)]
+        for namespace in sorted(place.namespace for place in places):
+            usage = registry.of(namespace)
+            shown = {
+                "total": usage.all_events(),
+                "readLock": usage.read_events(),
+                "writeLock": usage.write_events(),
+                **usage.events,
+            }
+            totals[namespace] = {
+                event: {"time": Int64(timing.micros), "count": Int64(timing.count)} for event, timing in shown.items()
+            }
+    return {"totals": totals}

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from mongottl.commands.request import clamped_integer
 from mongottl.document.types import Decimal128, Value, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor, ListPages
 from mongottl.exec.reading import first_reply
+from mongottl.query.match.numbers import clamped_integer
 
 # No bound but the size of a reply.
 _ALL: Final = 2**31 - 1

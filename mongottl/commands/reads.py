@@ -26,7 +26,6 @@ from mongottl.commands.request import (
     TEXT,
     WHOLE,
     Field,
-    clamped_integer,
 )
 from mongottl.commands.view_reads import (
     aggregate_on_view,
@@ -53,6 +52,7 @@ from mongottl.exec.stages import SkipStage
 from mongottl.exec.tailing import DEFAULT_AWAIT_S, Tail, TailableScan, await_page
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.match.numbers import clamped_integer
 from mongottl.query.metadata import INDEX_KEY, SORT_KEY, check_available
 from mongottl.query.pipeline import DocumentSource, optimise, parse_pipeline
 from mongottl.query.projection import Projection, parse_projection

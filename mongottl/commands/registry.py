@@ -48,6 +48,7 @@ class CommandSpec:
         self.test_only = test_only
         self.counter = counter
         self.family = family
+        self.names_collection = "collection" in request._fields
 
 
 COMMANDS: Final[dict[str, CommandSpec]] = {}
@@ -216,7 +217,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     startRecordingTraffic
     stopRecordingTraffic
     testDeprecation
-    top
     transitionFromDedicatedConfigServer
     transitionToDedicatedConfigServer
     unshardCollection

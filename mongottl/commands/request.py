@@ -34,6 +34,7 @@ from mongottl.document.types import (
 )
 from mongottl.document.walk import ElementCursor, find_field_at, read_embedded, read_string, skip_value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.match.numbers import clamped_integer
 
 # Kinds of fields. Each says which BSON types are accepted and what the value becomes.
 ANY_KIND: Final = 0  # any type, decoded
@@ -400,24 +401,6 @@ class RequestParser:
                 )
             documents.append(read_embedded(body, elements.value))
         return documents
-
-
-def clamped_integer(value: int | float | Decimal128) -> int:
-    """A number as an int64: doubles are truncated, decimals rounded half to even, NaN is 0, the rest is clamped."""
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, Decimal128):
-        decimal = value.to_decimal()
-        if decimal.is_nan():
-            return 0
-        return round(decimal) if abs(decimal) < 2**63 else _clamped(decimal > 0)
-    if value != value:
-        return 0
-    return int(value) if abs(value) < 2**63 else _clamped(value > 0)
-
-
-def _clamped(positive: bool) -> int:
-    return 2**63 - 1 if positive else -(2**63)
 
 
 def session_key(lsid: bytes) -> bytes:

@@ -6,7 +6,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
-from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
@@ -15,6 +15,7 @@ from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.statistics import collection_size, describe_size, parse_scale
+from mongottl.exec.usage import Latency
 from mongottl.exec.views import resolve_view
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
@@ -94,6 +95,26 @@ class OperationRun(RunContext):
     def storage_statistics(self, namespace: str, scale: Value) -> Value:
         unit = parse_scale("$collStats.storageStats", scale)
         return encode(describe_size(self._find(namespace), self._op.now_s, unit))
+
+    def latency_statistics(self, namespace: str, histograms: bool) -> Value:
+        usage = self._op.service.metrics.usage.of(namespace)
+        sections: list[tuple[str, Value]] = [
+            ("reads", _described_latency(usage.reads, histograms)),
+            ("writes", _described_latency(usage.writes, histograms)),
+            ("commands", _described_latency(usage.commands, histograms)),
+            ("transactions", _described_latency(Latency(), histograms)),
+        ]
+        return encode_fields(sections)
+
+    def execution_statistics(self, namespace: str) -> Value:
+        collection = self._find(namespace)
+        if collection is None:
+            raise CommandError(ErrorCode.NamespaceNotFound, f"Collection [{namespace}] not found.")
+        counts: dict[str, Value] = {
+            "total": Int64(collection.scans),
+            "nonTailable": Int64(collection.scans - collection.tailable_scans),
+        }
+        return encode({"collectionScans": encode(counts)})
 
     def count_collection(self, namespace: str) -> Value:
         collection = self._find(namespace)
@@ -273,3 +294,16 @@ def plan_aggregation(
         metadata=metadata,
     )
     return AggregationPlan(collection, plan, match, specs[taken:], metadata)
+
+
+def _described_latency(latency: Latency, histograms: bool) -> Value:
+    described: list[tuple[str, Value]] = []
+    if histograms:
+        buckets: list[Value] = []
+        for micros in sorted(latency.buckets):
+            buckets.append(encode({"micros": Int64(micros), "count": Int64(latency.buckets[micros])}))
+        described.append(("histogram", buckets))
+    described.append(("latency", Int64(latency.micros)))
+    described.append(("ops", Int64(latency.count)))
+    described.append(("queryableEncryptionLatencyMicros", Int64(0)))
+    return encode_fields(described)

@@ -29,6 +29,7 @@ from mongottl.ttl.wheel import TimingWheel
 T = TypeVar("T")
 
 MS_PER_S: Final = 1000
+MICROS_PER_S: Final = 1_000_000
 
 
 class Wait:
@@ -144,6 +145,24 @@ class OperationContext:
         # Further fields, of commands that take any (getParameter, setParameter).
         self.extra_fields: dict[str, Value] = {}
         self.killed = False
+        # "database.collection" of a command that names one, and the elapsed time when it began.
+        self.used_namespace = ""
+        self._used_since_s = 0.0
+
+    def uses(self, collection: str) -> None:
+        """From now on the command's time is a use of this collection or view."""
+        self.used_namespace = f"{self.database}.{collection}"
+        self._used_since_s = self.service.clock.monotonic_s()
+
+    def note_usage(self, command: str, counter: str) -> None:
+        """The command has ended."""
+        micros = int((self.service.clock.monotonic_s() - self._used_since_s) * MICROS_PER_S)
+        self.service.metrics.usage.note(self.used_namespace, command, counter, micros)
+
+    def forget_usage(self, namespace: str) -> None:
+        """The collection was dropped: one that is made in its place begins anew."""
+        self.service.metrics.usage.forget(namespace)
+        self.used_namespace = ""
 
     def set_max_time_ms(self, max_time_ms: int) -> None:
         """0 is no limit, but was given all the same."""

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from mongottl.exec.usage import UsageRegistry
+
 # Failures of commands that do not exist are counted under this name: clients choose the others at will.
 UNKNOWN_COMMAND: Final = "<UNKNOWN>"
 
@@ -26,3 +28,4 @@ class Metrics:
         self.asserts_internal = 0
         self.commands: dict[str, int] = {}
         self.failed_commands: dict[str, int] = {}
+        self.usage = UsageRegistry()

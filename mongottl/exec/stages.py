@@ -242,6 +242,7 @@ class CollectionScan(PlanStage):
         self._position: int = 0 if forward else MAX_RECORD_ID
         self._size = first_batch_size(wanted, match is not None)
         self._ended = False
+        self._begun = False
         self._guarded = False
 
     def set_guarded(self) -> None:
@@ -253,6 +254,9 @@ class CollectionScan(PlanStage):
         collection = self._collection
         if collection.dropped:
             check_alive(collection)
+        if not self._begun:
+            self._begun = True
+            collection.scans += 1
         if self._guarded and self.examined:
             check_position(collection, self._position)
         size = self._size

@@ -7,11 +7,12 @@ theirs are estimated from a few entries, so that asking is cheap however large t
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.document.types import Value, integer, is_number, type_code_of, type_name
+from mongottl.document.types import Decimal128, Value, integer, is_number, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.expiry import count_expired
-from mongottl.query.match.numbers import truncated
+from mongottl.query.match.numbers import clamped_integer
 
+_MAX_INT32: Final = 2**31 - 1
 # Entries of an index that its size is estimated from.
 _SAMPLE: Final = 32
 # What an entry takes beside its key: the record id.
@@ -97,7 +98,10 @@ def _index_size(index: IndexEntry, records: int) -> int:
 
 
 def parse_scale(command: str, value: Value) -> int:
-    """The unit of sizes in bytes, 1 if absent; fractions are cut off. BadValue (2) below 1, TypeMismatch (14)."""
+    """The unit of sizes in bytes, an int32; 1 if absent. BadValue (2) below 1, TypeMismatch (14) for no number.
+
+    Doubles lose their fraction, decimals are rounded half to even, what is too large is the largest int32.
+    """
     if value is None:
         return 1
     if not is_number(value):
@@ -106,7 +110,8 @@ def parse_scale(command: str, value: Value) -> int:
             f"BSON field '{command}.scale' is the wrong type '{type_name(type_code_of(value))}',"
             " expected types '[long, int, decimal, double]'",
         )
-    scale = truncated(value)
-    if scale is None or scale < 1:
+    assert isinstance(value, (int, float, Decimal128))
+    scale = min(clamped_integer(value), _MAX_INT32)
+    if scale < 1:
         raise CommandError(ErrorCode.BadValue, f"BSON field 'scale' value must be >= 1, actual value '{scale}'")
     return scale

@@ -55,6 +55,9 @@ class TailableScan(PlanStage):
         records = collection.store.scan(self._position, size, self._forward)
         if not records:
             return None
+        if not self.started:
+            collection.scans += 1
+            collection.tailable_scans += 1
         self.started = True
         self.examined += len(records)
         self._position = records[-1][0]

@@ -159,6 +159,8 @@ class Dispatcher:
             )
         fail_point = service.fail_points.triggered(spec.name, client)
         request = spec.request._make(values)
+        if spec.names_collection and isinstance(request.collection, str):
+            op.uses(request.collection)
         if fail_point is not None or concern is not None:
             return self._in_session(op, self._with_extras(spec, op, request, fail_point, concern))
         outcome = spec.function(op, request)
@@ -256,6 +258,8 @@ class Dispatcher:
             return self._failed(spec.name, error)
 
     def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
+        if op.used_namespace:
+            op.note_usage(spec.name, spec.counter)
         if isinstance(reply, dict):
             reply["ok"] = _OK
             reply = encode(self.dialect.dress_reply(spec.name, reply))

@@ -77,3 +77,21 @@ def shown(name: str, value: Value) -> str:
     if isinstance(value, bytes):
         return f"{name}: {{…}}"
     return f"{name}: {value}"
+
+
+def clamped_integer(value: int | float | Decimal128) -> int:
+    """A number as an int64: doubles are truncated, decimals rounded half to even, NaN is 0, the rest is clamped."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Decimal128):
+        decimal = value.to_decimal()
+        if decimal.is_nan():
+            return 0
+        return round(decimal) if abs(decimal) < 2**63 else _clamped(decimal > 0)
+    if value != value:
+        return 0
+    return int(value) if abs(value) < 2**63 else _clamped(value > 0)
+
+
+def _clamped(positive: bool) -> int:
+    return 2**63 - 1 if positive else -(2**63)

@@ -35,6 +35,10 @@ class FactsSpec(StageSpec):
             return ListSource(run.plan_cache(self.namespace))
         if self.name == "$querySettings":
             return ListSource(run.query_settings(dict(fields(self.argument)).get("showDebugQueryShape") is True))
+        # Nobody has a name here, so of the sessions all are those of the user without one.
+        users = dict(fields(self.argument)).get("users")
+        if isinstance(users, list) and any(users) and not any(_is_nobody(user) for user in users):
+            return ListSource([])
         return ListSource(run.sessions())
 
     def describe(self) -> Value:
@@ -101,6 +105,8 @@ def _check_session_options(name: str, argument: Value) -> bytes:
     for key, value in fields(argument):
         if key not in ("allUsers", "users"):
             raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
+        if value is None:
+            continue
         right = isinstance(value, bool) if key == "allUsers" else isinstance(value, list)
         if not right:
             expected = "bool" if key == "allUsers" else "array"
@@ -108,7 +114,36 @@ def _check_session_options(name: str, argument: Value) -> bytes:
                 ErrorCode.TypeMismatch,
                 f"BSON field '{name}.{key}' is the wrong type '{type_of(value)}', expected type '{expected}'",
             )
+        if isinstance(value, list):
+            for place, user in enumerate(value):
+                if user is not None:
+                    _check_user(f"{name}.users.{place}", user)
     return argument
+
+
+def _check_user(name: str, user: Value) -> None:
+    """`{user: name, db: name}`. 40414 for a missing field, 40415 for another, TypeMismatch (14)."""
+    if not isinstance(user, bytes):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field '{name}' is the wrong type '{type_of(user)}', expected type 'object'",
+        )
+    given = {key: value for key, value in fields(user) if value is not None}
+    for key, value in given.items():
+        if key not in ("user", "db"):
+            raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
+        if not isinstance(value, str):
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"BSON field '{name}.{key}' is the wrong type '{type_of(value)}', expected type 'string'",
+            )
+    for key in ("user", "db"):
+        if key not in given:
+            raise CommandError(40414, f"BSON field '{name}.{key}' is missing but a required field")
+
+
+def _is_nobody(user: Value) -> bool:
+    return isinstance(user, bytes) and dict(fields(user)) == {"user": "", "db": ""}
 
 
 @stage("$listSessions")

@@ -140,6 +140,14 @@ class RunContext:
         """Sizes in units of `scale` bytes, as a raw document. BadValue (2) and TypeMismatch (14) for a bad scale."""
         raise NotImplementedError
 
+    def latency_statistics(self, namespace: str, histograms: bool) -> Value:
+        """`{reads: {latency, ops}, writes, commands, transactions}`, as a raw document; latency in microseconds."""
+        raise NotImplementedError
+
+    def execution_statistics(self, namespace: str) -> Value:
+        """`{collectionScans: {total, nonTailable}}`, as a raw document. NamespaceNotFound (26) without collection."""
+        raise NotImplementedError
+
     def count_collection(self, namespace: str) -> Value:
         """How many documents there are. NamespaceNotFound (26) without collection."""
         raise NotImplementedError

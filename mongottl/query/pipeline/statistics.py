@@ -4,72 +4,92 @@ from typing import Final
 
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
 
+NOT_EMPTY: Final = 31170
+_SECTIONS: Final = ("latencyStats", "storageStats", "count", "queryExecStats")
+
 
 class CollStatsSpec(StageSpec):
-    """storage, count: whether these sections are asked for. scale: the unit of sizes as given, None for bytes."""
+    """sections: the options of each section that is asked for."""
 
-    def __init__(self, namespace: str, storage: bool, scale: Value, count: bool) -> None:
+    def __init__(self, namespace: str, sections: dict[str, bytes]) -> None:
         self.name = "$collStats"
         self.first_only = True
         self.in_facet = False
         self.namespace: Final = namespace
-        self.storage: Final = storage
-        self.scale: Final = scale
-        self.count: Final = count
+        self.sections: Final = sections
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         source.close()
-        sections: list[tuple[str, Value]] = run.describe_collection(self.namespace)
-        if self.storage:
-            sections.append(("storageStats", run.storage_statistics(self.namespace, self.scale)))
-        if self.count:
-            sections.append(("count", run.count_collection(self.namespace)))
-        return ListSource([encode_fields(sections)])
+        shown: list[tuple[str, Value]] = run.describe_collection(self.namespace)
+        for name in _SECTIONS:
+            options = self.sections.get(name)
+            if options is not None:
+                shown.append((name, self._section(name, dict(fields(options)), run)))
+        return ListSource([encode_fields(shown)])
+
+    def _section(self, name: str, options: dict[str, Value], run: RunContext) -> Value:
+        if name == "latencyStats":
+            return run.latency_statistics(self.namespace, options.get("histograms") is True)
+        if name == "storageStats":
+            return run.storage_statistics(self.namespace, options.get("scale"))
+        if name == "count":
+            return run.count_collection(self.namespace)
+        return run.execution_statistics(self.namespace)
 
     def describe(self) -> Value:
         described: list[tuple[str, Value]] = []
-        if self.storage:
-            described.append(("storageStats", encode({} if self.scale is None else {"scale": self.scale})))
-        if self.count:
-            described.append(("count", encode({})))
+        for name in _SECTIONS:
+            if name in self.sections:
+                described.append((name, self.sections[name]))
         return encode({"$collStats": encode_fields(described)})
 
 
 @stage("$collStats")
 def parse_coll_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{storageStats: {scale: n}, count: {}}`, each or both. TypeMismatch (14) for what is no object, 40415 for more.
+    """`{latencyStats: {histograms: bool}, storageStats: {scale: n}, count: {}, queryExecStats: {}}`, or some of them.
 
-    CommandNotSupported (115) for `latencyStats` and `queryExecStats`, which nothing here measures.
+    TypeMismatch (14) for a section that is no object, 40415 for an unknown one or option, 31170 for options where there
+    are none. A section that is null is left out.
     """
     if not isinstance(argument, bytes):
         raise CommandError(5447000, f"$collStats must take a nested object but found: {type_of(argument)}")
-    storage = False
-    count = False
-    scale: Value = None
+    sections: dict[str, bytes] = {}
     for name, value in fields(argument):
-        if name in ("latencyStats", "queryExecStats"):
-            raise CommandError(ErrorCode.CommandNotSupported, f"$collStats.{name} is not supported: it is not measured")
-        if name not in ("storageStats", "count"):
-            raise CommandError(40415, f"BSON field '$collStats.{name}' is an unknown field.")
+        if name not in _SECTIONS:
+            raise _unknown(name)
+        if value is None:
+            continue
         if not isinstance(value, bytes):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field '$collStats.{name}' is the wrong type '{type_of(value)}', expected type 'object'",
-            )
-        if name == "count":
-            count = True
-        else:
-            storage = True
-            for option, unit in fields(value):
-                if option == "scale":
-                    scale = unit
-                elif option not in ("verbose", "waitForLock", "numericOnly"):
-                    raise CommandError(40415, f"BSON field '$collStats.storageStats.{option}' is an unknown field.")
-    return [CollStatsSpec(ctx.namespace, storage, scale, count)]
+            raise _wrong_type(name, value, "object")
+        _check_options(name, value)
+        sections[name] = value
+    return [CollStatsSpec(ctx.namespace, sections)]
+
+
+def _check_options(section: str, options: bytes) -> None:
+    if section == "latencyStats":
+        for option, value in fields(options):
+            if option != "histograms":
+                raise _unknown(f"{section}.{option}")
+            if not isinstance(value, bool):
+                raise _wrong_type(f"{section}.{option}", value, "bool")
+    elif section != "storageStats" and not is_empty(options):
+        raise CommandError(NOT_EMPTY, f"the {section} argument to $collStats must be an empty object")
+
+
+def _unknown(name: str) -> CommandError:
+    return CommandError(40415, f"BSON field '$collStats.{name}' is an unknown field.")
+
+
+def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
+    return CommandError(
+        ErrorCode.TypeMismatch,
+        f"BSON field '$collStats.{name}' is the wrong type '{type_of(value)}', expected type '{expected}'",
+    )

@@ -1,0 +1,115 @@
+"""How often each collection is used and how long that takes: for `top` and `$collStats`' latencyStats.
+
+Source: MongoDB's "top" reference, and `latencyStats` of "$collStats".
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+# The events of `top`; `READS` and `WRITES` are summed up as its readLock and writeLock.
+EVENTS: Final = ("queries", "getmore", "insert", "update", "remove", "commands")
+_WRITE_EVENTS: Final = ("insert", "update", "remove")
+_EVENT_OF_COUNTER: Final = {
+    "query": "queries",
+    "getmore": "getmore",
+    "insert": "insert",
+    "update": "update",
+    "delete": "remove",
+    "command": "commands",
+}
+READS: Final = frozenset(("find", "getMore", "aggregate", "count", "distinct"))
+WRITES: Final = frozenset(("insert", "update", "delete", "findAndModify"))
+# More namespaces than this are remembered only while they exist.
+_PRUNE_ABOVE: Final = 10_000
+
+
+class Timing:
+    """count, micros: how many there were, and how many microseconds they took together."""
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.micros: int = 0
+
+    def add(self, micros: int) -> None:
+        self.count += 1
+        self.micros += micros
+
+
+class Latency(Timing):
+    """The same with a histogram: `buckets[i]` counts what took as long as `bucket_micros(i)` or longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets: dict[int, int] = {}
+
+    def add(self, micros: int) -> None:
+        self.count += 1
+        self.micros += micros
+        floor = bucket_micros(micros)
+        self.buckets[floor] = self.buckets.get(floor, 0) + 1
+
+
+def bucket_micros(micros: int) -> int:
+    """The lower bound of the histogram's bucket: powers of two, and half-way between them from 2048 on."""
+    if micros < 2:
+        return 0
+    power = 1 << (micros.bit_length() - 1)
+    half = power + (power >> 1)
+    return half if power >= 2048 and micros >= half else power
+
+
+class NamespaceUsage:
+    """What became of one collection or view since the server started."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Timing] = {event: Timing() for event in EVENTS}
+        self.reads = Latency()
+        self.writes = Latency()
+        self.commands = Latency()
+
+    def read_events(self) -> Timing:
+        return self._sum(event for event in EVENTS if event not in _WRITE_EVENTS)
+
+    def write_events(self) -> Timing:
+        return self._sum(_WRITE_EVENTS)
+
+    def all_events(self) -> Timing:
+        return self._sum(EVENTS)
+
+    def _sum(self, events: Iterable[str]) -> Timing:
+        total = Timing()
+        for event in events:
+            total.count += self.events[event].count
+            total.micros += self.events[event].micros
+        return total
+
+
+class UsageRegistry:
+    """The usage of namespaces, as "database.collection"."""
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, NamespaceUsage] = {}
+
+    def note(self, namespace: str, command: str, counter: str, micros: int) -> None:
+        """A command on the namespace has ended."""
+        usage = self._namespaces.get(namespace)
+        if usage is None:
+            if len(self._namespaces) >= _PRUNE_ABOVE:
+                del self._namespaces[next(iter(self._namespaces))]
+            usage = NamespaceUsage()
+            self._namespaces[namespace] = usage
+        usage.events[_EVENT_OF_COUNTER[counter]].add(micros)
+        if command in READS:
+            usage.reads.add(micros)
+        elif command in WRITES:
+            usage.writes.add(micros)
+        else:
+            usage.commands.add(micros)
+
+    def of(self, namespace: str) -> NamespaceUsage:
+        """What is known of a namespace; all zeros if it was never used."""
+        return self._namespaces.get(namespace) or NamespaceUsage()
+
+    def forget(self, namespace: str) -> None:
+        """It was dropped: another of the same name begins anew."""
+        self._namespaces.pop(namespace, None)
