@@ -33,7 +33,6 @@ from mongottl.commands.request import (
     TEXT,
     Field,
     RequestParser,
-    clamped_integer,
     parser_for,
 )
 from mongottl.document.build import encode
@@ -42,6 +41,7 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.views import define_view
+from mongottl.query.match.numbers import clamped_integer
 
 OPLOG: Final = "local.oplog.rs"
 
