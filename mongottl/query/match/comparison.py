@@ -23,6 +23,7 @@ from mongottl.document.compare import (
     compare_raw,
     compare_values,
 )
+from mongottl.document.keystring import encode_value as key_of
 from mongottl.document.path import FieldPath
 from mongottl.document.types import (
     DECIMAL128,
@@ -32,6 +33,7 @@ from mongottl.document.types import (
     NULL,
     OBJECT_ID,
     STRING,
+    Date,
     Decimal128,
     MaxKey,
     MinKey,
@@ -197,6 +199,11 @@ class ComparisonExpression(PathExpression):
             if nan or self._nan:
                 return 0 if nan and self._nan else _UNORDERED
         return compare_raw(buf, type_code, pos, self._raw, self._type, 0)
+
+    def equality_key(self) -> bytes:
+        # Not for NaN, which equals itself among numbers alone, nor null, which equals nothing at all.
+        plain = isinstance(self.value, (str, int, ObjectId, Date)) or (isinstance(self.value, float) and not self._nan)
+        return key_of(self.value) if self.operator == EQ and plain else b""
 
     def describe_operand(self) -> dict[str, Value]:
         return {_NAMES[self.operator]: self.value}

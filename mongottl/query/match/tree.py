@@ -24,6 +24,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.keystring import encode_raw
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, Value
 from mongottl.document.walk import cstring_end, find_field_at, skip_value
@@ -32,6 +33,9 @@ from mongottl.query.match.interval import Interval, complement, everything
 # Answers of the position-recording walk besides an array index.
 _NO_MATCH: Final = -2
 _NO_INDEX: Final = -1
+
+# Children of an `$and` from which on it pays to test equalities on one path together.
+MANY_CHILDREN: Final = 16
 
 
 class MatchDetails:
@@ -84,6 +88,11 @@ class MatchExpression:
         """The kinds of index of which one must answer this part of a filter, because it cannot be told from a document
         alone (a search for text, an order by distance); () for none."""
         return ()
+
+    def equality_key(self) -> bytes:
+        """The KeyString of the one value that a leaf asks for, where values are equal as their KeyStrings are; else
+        empty."""
+        return b""
 
     def simplify(self) -> "MatchExpression":
         """An equal tree without needless nodes; may change this one."""
@@ -144,15 +153,45 @@ class ListExpression(MatchExpression):
 
 
 class AndExpression(ListExpression):
-    """All children match. Without children it is true: the empty filter."""
+    """All children match. Without children it is true: the empty filter.
+
+    Of many children (`$all`) the equalities on one path are tested together: what the path reaches is walked once for
+    all of them, not once for each.
+    """
+
+    def __init__(self, children: list[MatchExpression]) -> None:
+        super().__init__(children)
+        self._parts: AndParts | None = None
 
     def name(self) -> str:
         return "$and"
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
+        if len(self.children) > MANY_CHILDREN:
+            return self._divided().match_at(buf, start)
         return all(child.matches_at(buf, start) for child in self.children)
 
+    def _divided(self) -> "AndParts":
+        parts = self._parts
+        if parts is None or parts.count != len(self.children):
+            parts = AndParts(self.children)
+            self._parts = parts
+        return parts
+
     def matches_positional_at(self, buf: bytes, start: i64, details: MatchDetails) -> bool:
+        if len(self.children) > MANY_CHILDREN:
+            if not self._divided().match_at(buf, start):
+                details.array_index = -1
+                return False
+            before = details.array_index
+            details.array_index = -1
+            place = len(self.children) - 1
+            while place >= 0 and details.array_index < 0:
+                self.children[place].matches_positional_at(buf, start, details)
+                place -= 1
+            if details.array_index < 0:
+                details.array_index = before
+            return True
         for child in self.children:
             if not child.matches_positional_at(buf, start, details):
                 details.array_index = -1
@@ -160,6 +199,8 @@ class AndExpression(ListExpression):
         return True
 
     def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if len(self.children) > MANY_CHILDREN:
+            return self._divided().match_value(buf, type_code, pos)
         return all(child.matches_value(buf, type_code, pos) for child in self.children)
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
@@ -502,6 +543,72 @@ class PathExpression(MatchExpression):
                         return below
             pos = skip_value(buf, type_code, pos)
             index += 1
+
+
+class ReachedKeys(PathExpression):
+    """Made for one evaluation: which of the wanted KeyStrings a path reaches; matches when it has come to all."""
+
+    def __init__(self, path: FieldPath, wanted: set[bytes]) -> None:
+        super().__init__(path)
+        self._wanted = wanted
+        self._found: set[bytes] = set()
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != 0:
+            key = encode_raw(buf, type_code, pos)
+            if key in self._wanted:
+                self._found.add(key)
+        return len(self._found) == len(self._wanted)
+
+
+class AndParts:
+    """The children of an `$and`: many equalities on one path as their KeyStrings, and the others.
+
+    firsts: of each path one of its equalities, which most documents fail.
+    """
+
+    def __init__(self, children: list[MatchExpression]) -> None:
+        self.count = len(children)
+        by_path: dict[str, list[MatchExpression]] = {}
+        self._others: list[MatchExpression] = []
+        for child in children:
+            if isinstance(child, PathExpression) and child.traverse_leaf and child.equality_key():
+                by_path.setdefault(child.path.dotted, []).append(child)
+            else:
+                self._others.append(child)
+        self._firsts: list[MatchExpression] = []
+        self._paths: list[FieldPath] = []
+        self._wanted: list[set[bytes]] = []
+        for equalities in by_path.values():
+            first = equalities[0]
+            if len(equalities) <= MANY_CHILDREN or not isinstance(first, PathExpression):
+                self._others.extend(equalities)
+                continue
+            self._firsts.append(first)
+            self._paths.append(first.path)
+            self._wanted.append({equality.equality_key() for equality in equalities})
+
+    def match_at(self, buf: bytes, start: i64) -> bool:
+        for child in self._others:
+            if not child.matches_at(buf, start):
+                return False
+        for i in range(len(self._firsts)):
+            if not self._firsts[i].matches_at(buf, start):
+                return False
+            if not ReachedKeys(self._paths[i], self._wanted[i]).matches_at(buf, start):
+                return False
+        return True
+
+    def match_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        for child in self._others:
+            if not child.matches_value(buf, type_code, pos):
+                return False
+        for i in range(len(self._firsts)):
+            if not self._firsts[i].matches_value(buf, type_code, pos):
+                return False
+            if not ReachedKeys(self._paths[i], self._wanted[i]).matches_value(buf, type_code, pos):
+                return False
+        return True
 
 
 class LeafTest(PathExpression):
