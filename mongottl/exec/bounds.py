@@ -48,7 +48,7 @@ from mongottl.document.types import MaxKey, MinKey, Value
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.arrays import ElemMatchObjectExpression
 from mongottl.query.match.comparison import ComparisonExpression, InExpression
-from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, intersection, union
+from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, intersection_of_all, union
 from mongottl.query.match.tree import AndExpression, NotExpression, OrExpression, PathExpression, path_of
 from mongottl.query.sort import SortPattern
 
@@ -295,9 +295,7 @@ def bounds_of(
             intervals = predicate.intervals
         else:
             taken = predicates
-            intervals = predicates[0].intervals
-            for other in predicates[1:]:
-                intervals = intersection(intervals, other.intervals)
+            intervals = intersection_of_all([each.intervals for each in predicates])
         if i == 0 and descriptor.sparse and complete and not any(predicate.exists for predicate in taken):
             return None
         full = len(intervals) == 1 and is_everything(intervals[0])

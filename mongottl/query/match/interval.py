@@ -188,6 +188,18 @@ def intersection(a: list[Interval], b: list[Interval]) -> list[Interval]:
     return found
 
 
+def intersection_of_all(lists: list[list[Interval]]) -> list[Interval]:
+    """The values in all of the lists: neighbours are intersected first, so that long lists are walked few times."""
+    while len(lists) > 1:
+        halved: list[list[Interval]] = []
+        for i in range(0, len(lists) - 1, 2):
+            halved.append(intersection(lists[i], lists[i + 1]))
+        if len(lists) % 2:
+            halved.append(lists[-1])
+        lists = halved
+    return lists[0]
+
+
 def complement(intervals: list[Interval]) -> list[Interval] | None:
     """All values outside the ranges (ascending, disjoint), or None if they are inexact: then nothing is known."""
     rest: list[Interval] = []
