@@ -13,6 +13,7 @@ from mongottl.commands.request import GenericArguments
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import check_level
 from mongottl.query.match.numbers import clamped_integer
 
 _LEVELS: Final = ("local", "available", "majority", "linearizable", "snapshot")
@@ -48,9 +49,10 @@ def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
         )
 
 
-def check_read_concern(command: str, concern: bytes) -> None:
-    """Whether this command may be read at this level, and whether the concern makes sense at all.
+def check_read_concern(command: str, concern: bytes) -> str:
+    """The level, if this command may be read at it and the concern makes sense at all; empty where it names none.
 
+    An aggregation's stages have a word of their own first (`StageSpec.read_levels`).
     TypeMismatch (14), BadValue (2) or 40415 for wrong fields, InvalidOptions (72) for a level that the command does not
     have or fields that do not go together, CommandNotSupported (115) for what is to come.
     """
@@ -76,11 +78,12 @@ def check_read_concern(command: str, concern: bytes) -> None:
             raise CommandError(40415, f"BSON field 'readConcern.{option}' is an unknown field.")
     _check_cluster_times(level, after, at)
     if level is None or level == "local" or command in _READ_AT_ANY_LEVEL:
-        if level == "snapshot" and command != "getMore":
-            raise CommandError(ErrorCode.CommandNotSupported, "readConcern level 'snapshot' is not supported yet")
-        return
+        if command not in ("getMore", "aggregate"):
+            check_level(str(level))
+        return level if isinstance(level, str) else ""
     if command != "count" or level == "snapshot":
         raise CommandError(ErrorCode.InvalidOptions, f"Command {command} does not support read concern level '{level}'")
+    return str(level)
 
 
 def _check_cluster_times(level: Value, after: Value, at: Value) -> None:

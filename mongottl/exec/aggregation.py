@@ -10,7 +10,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
-from mongottl.exec.context import OperationContext
+from mongottl.exec.context import OperationContext, check_level
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
@@ -33,6 +33,11 @@ _STREAMING: Final = frozenset(
     $unset $unwind
     """.split()
 )
+
+
+def _multiplies(spec: StageSpec) -> bool:
+    """Whether a streaming stage may make several documents of one."""
+    return spec.name == "$unwind" or (spec.name == "$lookup" and not spec.one_to_one)
 
 
 class OperationRun(RunContext):
@@ -72,7 +77,7 @@ class OperationRun(RunContext):
         underlying = op.catalog.lookup(resolved.database, resolved.collection)
         plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use)
         names = {spec.name for spec in plan.rest}
-        rationed = self._handed_on and names <= _STREAMING and "$unwind" not in names
+        rationed = self._handed_on and names <= _STREAMING and not any(_multiplies(spec) for spec in plan.rest)
         head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
         run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run))
@@ -234,7 +239,7 @@ class AggregationPlan:
 
     def open(self, op: OperationContext, allow_disk_use: bool | None) -> PipelinePages:
         names = {spec.name for spec in self.rest}
-        pull = Pull(op, names <= _STREAMING, "$unwind" in names)
+        pull = Pull(op, names <= _STREAMING, any(_multiplies(spec) for spec in self.rest))
         return PipelinePages(self.open_source(pull, allow_disk_use), pull)
 
     def open_source(self, pull: Pull, allow_disk_use: bool | None) -> DocumentSource:
@@ -277,7 +282,14 @@ def plan_aggregation(
             taken += 1
     run = OperationRun(Pull(op, True, False), allow_disk_use, [], metadata)
     for spec in specs:
+        levels = spec.read_levels
+        if op.read_level and levels is not None and op.read_level not in levels:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                f"Aggregation stage {spec.name} does not support read concern level '{op.read_level}'",
+            )
         spec.check(run)
+    check_level(op.read_level)
     if sort is not None and shape is not NO_SHAPE:
         shape.sort = encode(sort.describe())
     plan = plan_query(

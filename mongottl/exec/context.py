@@ -65,6 +65,12 @@ class ConcernDefaults:
         self.updated_ms = 0
 
 
+def check_level(level: str) -> None:
+    """CommandNotSupported (115) for a level that is to come."""
+    if level == "snapshot":
+        raise CommandError(ErrorCode.CommandNotSupported, "readConcern level 'snapshot' is not supported yet")
+
+
 class ServiceContext:
     """Everything that the commands of one server share."""
 
@@ -140,6 +146,8 @@ class OperationContext:
         self.deadline_s = 0.0
         self.has_max_time = False
         self.has_write_concern = False
+        # The level of the read concern, empty if none was given.
+        self.read_level = ""
         self.bypass_validation = False
         self.comment: Value = None
         # Further fields, of commands that take any (getParameter, setParameter).

@@ -137,7 +137,7 @@ class Dispatcher:
         if generic.max_time_ms >= 0:
             op.set_max_time_ms(generic.max_time_ms)
         if generic.read_concern is not None:
-            check_read_concern(spec.name, generic.read_concern)
+            op.read_level = check_read_concern(spec.name, generic.read_concern)
         concern: WriteConcern | None = None
         write_concern = generic.write_concern
         if write_concern is None and spec.writes:

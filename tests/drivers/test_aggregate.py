@@ -218,3 +218,29 @@ def test_shapes_of_pipelines(ten: Database[Documents], stage: Documents, plan: b
     alone = hashes(ten, {"aggregate": "c", "pipeline": [match], "cursor": {}})
     both = hashes(ten, {"aggregate": "c", "pipeline": [match, stage], "cursor": {}})
     assert (alone[0] == both[0], alone[1] == both[1]) == (False, plan)
+
+
+@pytest.mark.parametrize(
+    ("collection", "stage", "level", "code"),
+    [
+        ("c", {"$indexStats": {}}, "majority", 0),
+        ("c", {"$planCacheStats": {}}, "local", 0),
+        ("c", {"$planCacheStats": {}}, "available", 72),
+        ("c", {"$planCacheStats": {}}, "snapshot", 72),
+        (1, {"$listLocalSessions": {}}, "local", 0),
+        (1, {"$listLocalSessions": {}}, "majority", 72),
+        (1, {"$listLocalSessions": {}}, "linearizable", 72),
+        ("c", {"$out": "o"}, "majority", 0),
+        ("c", {"$out": "o"}, "linearizable", 72),
+        ("c", {"$merge": {"into": "o"}}, "linearizable", 72),
+        ("c", {"$match": {}}, "linearizable", 0),
+        ("c", {"$match": {}}, "snapshot", 115),
+    ],
+    ids=str,
+)
+def test_read_concerns_of_stages(
+    database: Database[Documents], collection: str | int, stage: Documents, level: str, code: int
+) -> None:
+    database.c.insert_one({"a": 1})
+    command = {"aggregate": collection, "pipeline": [stage], "cursor": {}, "readConcern": {"level": level}}
+    assert refusal(database, command) == code

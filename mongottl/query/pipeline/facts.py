@@ -15,6 +15,8 @@ from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContex
 from mongottl.query.pipeline.stage import StageSpec, stage
 
 _SESSIONS: Final = "config.system.sessions"
+# What is known on this server alone, and is not a matter of replication.
+_LOCAL_ALONE: Final = frozenset(("$planCacheStats", "$listLocalSessions"))
 
 
 class FactsSpec(StageSpec):
@@ -24,6 +26,8 @@ class FactsSpec(StageSpec):
         self.name = name
         self.first_only = True
         self.in_facet = False
+        if name in _LOCAL_ALONE:
+            self.read_levels = frozenset(("local",))
         self.namespace: Final = namespace
         self.argument: Final = argument
 

@@ -23,6 +23,7 @@ from mongottl.query.pipeline.stage import StageSpec, stage
 WRITE_BATCH: Final = 64  # documents per call
 _INTERNAL_DATABASES: Final = ("admin", "config", "local")
 _DOCUMENT_TYPE: Final = 3
+_READ_LEVELS: Final = frozenset(("local", "available", "majority", "snapshot"))
 
 
 class OutputSpec(StageSpec):
@@ -32,6 +33,7 @@ class OutputSpec(StageSpec):
         self.name = name
         self.last_only = True
         self.in_facet = False
+        self.read_levels = _READ_LEVELS
         self.database: Final = database
         self.collection: Final = collection
 

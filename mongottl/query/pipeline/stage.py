@@ -22,6 +22,7 @@ class StageSpec:
     keeps_metadata: whether documents come out with the metadata of those they were made of.
     requested: keywords that it reads by `{$meta: …}`.
     one_to_one: whether it makes one document of each, in their order, whatever the others are.
+    read_levels: the levels of read concern that it can be read at; None for all.
     """
 
     name: str = ""
@@ -31,6 +32,7 @@ class StageSpec:
     keeps_metadata: bool = True
     requested: frozenset[str] = frozenset()
     one_to_one: bool = False
+    read_levels: frozenset[str] | None = None
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         """The stage at work on a stream."""
