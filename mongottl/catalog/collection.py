@@ -8,6 +8,7 @@ from mongottl.catalog.plan_memory import PlanMemory
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
+from mongottl.document.walk import find_field_at, skip_value
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -61,6 +62,23 @@ class IndexEntry:
     def covers_record(self, rid: int) -> bool:
         """Whether a write of this record must maintain the index."""
         return self.ready or rid <= self.built_through or rid > self.build_end
+
+    def has_same_keys(self, before: bytes, after: bytes) -> bool:
+        """Whether two documents have the same keys because they have the same bytes in all fields that make them. False
+        may be wrong: then keys must be made and compared."""
+        roots = self.keys.roots
+        if not roots or self.descriptor.partial_match is not None:
+            return False
+        for root in roots:
+            old_type, old_at = find_field_at(before, 0, root)
+            new_type, new_at = find_field_at(after, 0, root)
+            if old_type != new_type:
+                return False
+            if old_type != 0:
+                old_end = skip_value(before, old_type, old_at)
+                if before[old_at:old_end] != after[new_at : skip_value(after, new_type, new_at)]:
+                    return False
+        return True
 
     def keys_of(self, document: bytes) -> list[bytes]:
         """The document's keys; none if a partial index leaves it out."""

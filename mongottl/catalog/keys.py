@@ -68,12 +68,14 @@ class KeyGenerator(ABC):
     """Makes the keys of one index; each kind of index has its own.
 
     After `keys_of`: saw_array: whether an array was on the way, so that a document may have several keys. array_paths:
-    where (see `array_paths.ArrayPaths`).
+    where (see `array_paths.ArrayPaths`). roots: the root fields that alone make the keys; empty where there is no such
+    list.
     """
 
     def __init__(self) -> None:
         self.saw_array = False
         self.array_paths: set[str] = set()
+        self.roots: list[bytes] = []
 
     def begin(self) -> None:
         """Forgets the arrays of the last document; what `keys_of` begins with."""
@@ -102,6 +104,7 @@ class BtreeKeyGenerator(KeyGenerator):
     def __init__(self, paths: list[FieldPath], descending: list[bool], sparse: bool) -> None:
         super().__init__()
         self._paths = paths
+        self.roots = [path.part_bytes[0] for path in paths]
         # The beginnings of each path, by their depth less one. Numbers may name elements of an array, so that with them
         # it is not told which.
         numbers = any(index >= 0 for path in paths for index in path.indexes)

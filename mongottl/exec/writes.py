@@ -369,6 +369,8 @@ def _move_keys(
     """Takes out the entries that the old document had alone, and adds those that the new one has alone."""
     data = index.data
     assert data is not None
+    if index.has_same_keys(old[1], document):
+        return
     before = index.keys_of(old[1])
     after = index.keys_of(document)
     if index.saw_new_array():

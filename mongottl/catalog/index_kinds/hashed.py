@@ -55,6 +55,7 @@ class HashedKeyGenerator(KeyGenerator):
 
     def __init__(self, paths: list[FieldPath], descending: list[bool], hashed: list[bool], sparse: bool) -> None:
         super().__init__()
+        self.roots = [path.part_bytes[0] for path in paths]
         self._paths = paths
         self._descending = descending
         self._hashed = hashed
