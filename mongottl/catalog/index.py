@@ -12,7 +12,7 @@ from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Decimal128, Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, get_value
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.ttl.policy import NO_TTL
@@ -120,6 +120,10 @@ class IndexDescriptor:
     def _other_options(self) -> dict[str, bytes]:
         """The options that do not tell indexes apart, and that two of them may yet have differently."""
         return {name: encode_value(value) for name, value in fields(self.spec) if name not in _NOT_OTHER}
+
+    def option(self, name: str) -> Value:
+        """An option as the specification has it; MISSING if it does not."""
+        return get_value(self.spec, name)
 
 
 def _same_filter(a: bytes | None, b: bytes | None) -> bool:

@@ -15,7 +15,7 @@ from mongottl.document.types import DOCUMENT, Decimal128, Regex, Value, is_numbe
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_match
+from mongottl.query.match import parse_condition
 from mongottl.query.match.numbers import is_true, truncated, whole
 from mongottl.ttl.policy import parse_default_ttl
 
@@ -399,7 +399,7 @@ def _check_partial_filter(filter: Value) -> None:
     """A filter by which an index may leave documents out: no negations, nothing that the planner could not compare."""
     assert isinstance(filter, bytes)
     _check_allowed_in_catalog(filter)
-    parse_match(filter, ParseContext(runtime_constants=False))
+    parse_condition(filter, ParseContext(runtime_constants=False))
     _check_partial_document(filter)
 
 

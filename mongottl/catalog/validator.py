@@ -6,7 +6,7 @@ Source: MongoDB's "Schema Validation" pages.
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.walk import is_empty
 from mongottl.query.context import ParseContext
-from mongottl.query.match import MatchExpression, parse_match
+from mongottl.query.match import MatchExpression, parse_condition
 
 _TIMES = (b"$$NOW", b"$$CLUSTER_TIME")
 
@@ -24,13 +24,13 @@ class Validator:
         self.logs = action != "error"
         self._asks_time = any(name in filter for name in _TIMES)
         self._now_ms: int = 0
-        self.match: MatchExpression = parse_match(filter, ParseContext())
+        self.match: MatchExpression = parse_condition(filter, ParseContext())
 
     def accepts(self, document: bytes, now_ms: int) -> bool:
         """Whether a document passes. now_ms: the operation's instant, for a validator that asks for `$$NOW`."""
         if self._asks_time and now_ms != self._now_ms:
             self._now_ms = now_ms
-            self.match = parse_match(self.filter, ParseContext(now_ms))
+            self.match = parse_condition(self.filter, ParseContext(now_ms))
         return self.match.matches(document)
 
 

@@ -11,7 +11,7 @@ from mongottl.document.types import Decimal128, Undefined, Value, is_number, typ
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_match
+from mongottl.query.match import parse_condition
 from mongottl.query.match.numbers import is_true
 
 MAX_CAPPED_BYTES: Final = 2**50
@@ -69,7 +69,7 @@ def check_validator(database: str, collection: str, validator: bytes) -> None:
             f"Document validators are not allowed on collection {database}.{collection} in the {database} database",
         )
     _check_self_contained(validator)
-    parse_match(validator, ParseContext())
+    parse_condition(validator, ParseContext())
 
 
 def _check_self_contained(filter: bytes) -> None:

@@ -28,7 +28,7 @@ from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.statistics import describe_size, parse_scale
 from mongottl.exec.views import drop_view
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_match
+from mongottl.query.match import parse_condition
 
 MAX_CAPPED_BYTES: Final = 2**50
 
@@ -170,7 +170,7 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
     """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`."""
     check_database_name(op.database)
     check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
-    match = parse_match(request.filter, ParseContext(op.now_ms, runtime_constants=False))
+    match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     everything = {
         other.name: describe_collection(other, request.name_only) for other in op.catalog.collections(op.database)
     }

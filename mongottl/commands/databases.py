@@ -15,7 +15,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.statistics import collection_size, parse_scale
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_match
+from mongottl.query.match import parse_condition
 
 _BYTES_PER_MB: Final = 1024 * 1024
 
@@ -34,7 +34,7 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     filter: on these fields. sizeOnDisk: bytes of the documents and an estimate for the indexes. MongoDB's own three
     databases are always there, as in MongoDB; Cosmos shows none that hold nothing.
     """
-    match = parse_match(request.filter, ParseContext(op.now_ms, runtime_constants=False))
+    match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     names = set(op.catalog.database_names())
     if op.service.dialect.name == "mongodb":
         names.update(SYSTEM_DATABASES)

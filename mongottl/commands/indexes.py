@@ -164,6 +164,12 @@ def _identical(descriptor: IndexDescriptor, known: list[IndexDescriptor]) -> Ind
                 ErrorCode.IndexOptionsConflict,
                 f"An equivalent index already exists with a different name and options. {_both(descriptor, other)}",
             )
+        if descriptor.kind.at_most_one and other.kind is descriptor.kind:
+            raise CommandError(
+                ErrorCode.CannotCreateIndex,
+                f"only one {descriptor.kind.name} index per collection allowed, found existing {descriptor.kind.name}"
+                f' index "{other.name}"',
+            )
         if descriptor.is_ttl_setting and other.is_ttl_setting:
             raise CommandError(
                 ErrorCode.IndexOptionsConflict,

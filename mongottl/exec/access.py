@@ -13,12 +13,14 @@ from mongottl.query.match.tree import AndExpression
 class AccessPath(ABC):
     """A way into a collection that gives exactly the documents that match.
 
-    sorted: 1 or -1 if it gives them in the order of the sort that was asked for, 0 if not.
+    sorted: 1 or -1 if it gives them in the order of the sort that was asked for, 0 if not. metadata: what the documents
+    are to carry, by keyword of `{$meta: …}`; each way gives what only it can know.
     """
 
     def __init__(self, collection: Collection, direction: int) -> None:
         self.collection = collection
         self.sorted = direction
+        self.metadata: set[str] = set()
 
     @property
     def label(self) -> str:
@@ -133,6 +135,8 @@ class OrPath(AccessPath):
         return "OR"
 
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
+        for path in self.paths:
+            path.metadata = self.metadata
         return OrStage([path.open(wanted, trial) for path in self.paths])
 
     def count_entries(self, most: int) -> int:

@@ -102,6 +102,8 @@ class QueryPlan:
         self.sort_memory_bytes = sort_memory_bytes
         self.space = space
         self.metadata = metadata
+        if path is not None:
+            path.metadata = metadata
 
     def open(self) -> PlanStage:
         """A new run of the plan."""
@@ -183,6 +185,10 @@ def plan_query(
     path: AccessPath | None = None
     others: list[AccessPath] = []
     allowed: list[Value] | None = None
+    special = None if isinstance(match, AlwaysFalse) else _bound_to_index(match)
+    if special is not None:
+        named = hint is not MISSING and not (isinstance(hint, bytes) and is_empty(hint))
+        INDEX_ACCESS[special.index_kinds()[0]].check_query(collection, named, natural != 0)
     if collection is not None and not isinstance(match, AlwaysFalse):
         hinted: IndexEntry | None = None
         allowed = confinement(collection, shape, match)
@@ -193,7 +199,6 @@ def plan_query(
             else:
                 hinted = _hinted_index(collection, hint)
         trivial = is_trivial(match)
-        special = _bound_to_index(match)
         if not is_empty(least) or not is_empty(bound):
             path = path_between(collection, hinted, least, bound, match, sort)
         elif special is not None:
@@ -238,6 +243,8 @@ def _answering_path(
     sort: SortPattern | None,
 ) -> AccessPath:
     """The way through an index that answers such a part: the hinted one, or the first that can."""
+    if isinstance(part, OrExpression):
+        return _answering_or(collection, part, match)
     kinds = part.index_kinds()
     filter = Filter(conjuncts_of(match))
     for index in collection.indexes if hinted is None else [hinted]:
@@ -250,6 +257,34 @@ def _answering_path(
         if path is not None:
             return path
     raise INDEX_ACCESS[kinds[0]].lacking(collection)
+
+
+def _answering_or(collection: Collection, part: OrExpression, match: MatchExpression) -> AccessPath:
+    """The same for an `$or` of which a branch needs such an index; then each of the others needs one as well."""
+    rest = [other for other in conjuncts_of(match) if other is not part]
+    paths: list[AccessPath] = []
+    for branch in part.children:
+        whole = AndExpression([*conjuncts_of(branch), *rest])
+        bound = _bound_to_index(whole)
+        if bound is not None:
+            paths.append(_answering_path(collection, None, bound, whole, None))
+            continue
+        filter = Filter(whole.children)
+        candidates = _candidates(collection, whole, filter, None, None)
+        if candidates:
+            best = min(candidates, key=_rank)
+            if not best.bounds.void:
+                paths.append(best)
+            continue
+        nested = _or_path(collection, filter, 0, None)
+        if nested is None:
+            raise CommandError(
+                ErrorCode.NoQueryExecutionPlans,
+                f"error processing query: ns={collection.namespace}: planner returned error :: caused by :: Failed to"
+                " produce a solution for TEXT under OR - other non-TEXT clauses under OR have to be indexed as well.",
+            )
+        paths.append(nested)
+    return OrPath(collection, paths)
 
 
 def natural_direction(hint: Value) -> int:

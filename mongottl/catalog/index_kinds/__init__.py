@@ -11,6 +11,7 @@ from mongottl.catalog.index_kinds.btree import BtreeKind
 from mongottl.catalog.index_kinds.hashed import HashedKind
 from mongottl.catalog.index_kinds.kind import IndexKind as IndexKind
 from mongottl.catalog.index_kinds.kind import Pattern
+from mongottl.catalog.index_kinds.text import TextKind
 from mongottl.catalog.index_kinds.wildcard import WildcardKind, is_wildcard
 from mongottl.errors import CommandError, ErrorCode
 
@@ -18,10 +19,10 @@ BTREE: Final = BtreeKind()
 WILDCARD: Final = WildcardKind()
 
 # Every kind that there is.
-INDEX_KINDS: Final[tuple[IndexKind, ...]] = (BTREE, HashedKind(), WILDCARD)
+INDEX_KINDS: Final[tuple[IndexKind, ...]] = (BTREE, HashedKind(), WILDCARD, TextKind())
 
 # The types of indexes that MongoDB has besides: they are refused by name.
-UNSUPPORTED_PLUGINS: Final = ("text", "2dsphere", "2d")
+UNSUPPORTED_PLUGINS: Final = ("2dsphere", "2d")
 
 
 def kind_of(pattern: Pattern) -> IndexKind:

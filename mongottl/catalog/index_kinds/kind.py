@@ -18,13 +18,14 @@ class IndexKind(ABC):
 
     name: how the access table of `exec` knows it. plugin: the string that makes a component of a key pattern one of
     this kind, "" if it is told otherwise. options: those that only this kind takes, with the type that each must have:
-    "object", "string", "number", or "" where the kind checks it itself.
+    "object", "string", "number", or "" where the kind checks it itself. at_most_one: whether a collection has no two.
     """
 
     def __init__(self, name: str, plugin: str, options: dict[str, str]) -> None:
         self.name = name
         self.plugin = plugin
         self.options = options
+        self.at_most_one = False
 
     def check_pattern(self, pattern: Pattern) -> None:  # noqa: B027 (most kinds have nothing to add)
         """Refuses a key pattern that cannot be an index of this kind; what holds for all kinds has been checked."""

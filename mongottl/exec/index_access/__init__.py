@@ -9,6 +9,7 @@ from mongottl.catalog.collection import IndexEntry
 from mongottl.exec.index_access.access import IndexAccess as IndexAccess
 from mongottl.exec.index_access.btree import BtreeAccess
 from mongottl.exec.index_access.hashed import HashedAccess
+from mongottl.exec.index_access.text import TextAccess
 from mongottl.exec.index_access.wildcard import WildcardAccess
 
 # By the name of the kind.
@@ -16,6 +17,7 @@ INDEX_ACCESS: Final[dict[str, IndexAccess]] = {
     "btree": BtreeAccess(),
     "hashed": HashedAccess(),
     "wildcard": WildcardAccess(),
+    "text": TextAccess(),
 }
 
 

@@ -49,6 +49,14 @@ class IndexAccess(ABC):
         """The way through the index that a hint demands, over the whole of it if need be."""
         raise NotImplementedError
 
+    def check_query(  # noqa: B027 (most kinds have nothing to say)
+        self, collection: Collection | None, hinted: bool, natural: bool
+    ) -> None:
+        """Refuses a query with a part that an index of this kind must answer, whatever indexes there are.
+
+        hinted: whether the query names an index. natural: whether it asks for the natural order.
+        """
+
     def answering(
         self,
         collection: Collection,

@@ -9,6 +9,7 @@
     regex, pcre $regex with $options, over PCRE2
     arrays      $size $elemMatch $all
     bits        $bitsAllSet and its three siblings
+    text        $text
     special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse; the unsupported names
     schema, schema_parser  $jsonSchema
     equality    what an upsert takes over from its filter
@@ -17,11 +18,12 @@
 To add an operator: a function with `@match_operator("$x")` or `@root_operator("$x")` in its family's module.
 """
 
-from mongottl.query.match import arrays, bits, comparison, elements, logical, regex, schema_parser, special
+from mongottl.query.match import arrays, bits, comparison, elements, logical, regex, schema_parser, special, text
 from mongottl.query.match.equality import equality_fields
 from mongottl.query.match.parser import (
     id_equality,
     match_operators,
+    parse_condition,
     parse_match,
     parse_value_operators,
     root_operators,
@@ -40,6 +42,7 @@ __all__ = [
     "id_equality",
     "logical",
     "match_operators",
+    "parse_condition",
     "parse_match",
     "parse_value_operators",
     "regex",
@@ -47,4 +50,5 @@ __all__ = [
     "schema_parser",
     "simple_id_filter",
     "special",
+    "text",
 ]

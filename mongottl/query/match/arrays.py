@@ -158,6 +158,8 @@ def parse_elem_match(path: FieldPath, operand: Value, ctx: ParseContext) -> Matc
     if is_value_form:
         return ElemMatchValueExpression(path, parse_value_operators(operand, ctx))
     child = parse_document(operand, ctx)
+    if child.index_kinds():
+        raise bad_value("$text is not allowed in this context")
     if _holds_expr(child):
         raise bad_value("$expr can only be applied to the top-level document")
     return ElemMatchObjectExpression(path, child)

@@ -27,6 +27,7 @@ from mongottl.document.walk import cstring_end, decode_value, fields, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.tree import AndExpression, MatchExpression
+from mongottl.query.metadata import TEXT_SCORE, MetadataUse
 from mongottl.query.registry import Registry
 
 FieldParser: TypeAlias = Callable[[FieldPath, Value, ParseContext], MatchExpression]
@@ -72,7 +73,26 @@ def parse_match(filter: bytes, ctx: ParseContext) -> MatchExpression:
     tree = parse_document(filter, ctx)
     if tree.depth() > MAX_TREE_DEPTH:
         raise bad_value(f"exceeded maximum query tree depth of {MAX_TREE_DEPTH}")
+    if TEXT_SCORE in ctx.metadata.provided:
+        from mongottl.query.match.text import check_text_parts
+
+        check_text_parts(tree)
     return tree.simplify()
+
+
+def parse_condition(filter: bytes, ctx: ParseContext) -> MatchExpression:
+    """The tree of a filter that documents must pass one by one, with no collection to search in.
+
+    BadValue (2) for what only an index can answer, besides the errors of `parse_match`.
+    """
+    outer = ctx.metadata
+    ctx.metadata = MetadataUse()
+    tree = parse_match(filter, ctx)
+    if TEXT_SCORE in ctx.metadata.provided:
+        raise bad_value("$text is not allowed in this context")
+    outer.include(ctx.metadata)
+    ctx.metadata = outer
+    return tree
 
 
 def parse_document(filter: bytes, ctx: ParseContext) -> MatchExpression:

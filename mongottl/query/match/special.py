@@ -109,7 +109,6 @@ def parse_sample_rate(operand: Value, ctx: ParseContext) -> MatchExpression:
 
 for _name in ("$where",):
     root_operators.add_unsupported(_name, "there is no JavaScript engine")
-root_operators.add_unsupported("$text", "there are no text indexes yet")
 for _name in (
     "$geoIntersects",
     "$geoWithin",

@@ -145,6 +145,13 @@ class ListExpression(MatchExpression):
         described: list[Value] = [child.describe() for child in self.children]
         return {self.name(): described}
 
+    def index_kinds(self) -> tuple[str, ...]:
+        for child in self.children:
+            kinds = child.index_kinds()
+            if kinds:
+                return kinds
+        return ()
+
     def depth(self) -> int:
         deepest = 0
         for child in self.children:

@@ -17,7 +17,7 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
 from mongottl.query.expr.numbers import clamp_to_long, is_nan
-from mongottl.query.match import parse_match
+from mongottl.query.match import parse_condition
 from mongottl.query.projection.arrays import ArrayStep, PositionalStep, SliceStep
 from mongottl.query.projection.nodes import COMPUTED, ELEM_MATCH, EXCLUDE, INCLUDE, NODE, Entry, ProjectionNode
 from mongottl.query.projection.plan import Projection, RootProjection, TreeProjection
@@ -142,7 +142,7 @@ class ProjectionParser:
                 f"elemMatch: Invalid argument, object required, but got {type_name(type_code_of(operand))}",
             )
         entry = self._put(path, ELEM_MATCH)
-        entry.condition = parse_match(encode({path: {"$elemMatch": operand}}), self.ctx)
+        entry.condition = parse_condition(encode({path: {"$elemMatch": operand}}), self.ctx)
         self.has_elem_match = True
         self.has_computed = True
 

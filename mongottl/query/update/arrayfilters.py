@@ -7,7 +7,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.match.parser import parse_match
+from mongottl.query.match.parser import parse_condition
 from mongottl.query.update.nodes import ArrayFilter
 
 _IDENTIFIER: Final = re.compile(r"[a-z][a-zA-Z0-9]*\Z")
@@ -27,7 +27,7 @@ def parse_array_filters(filters: list[bytes], ctx: ParseContext) -> dict[str, Ar
         names: list[str] = []
         try:
             _collect_names(document, names)
-            condition = parse_match(document, ctx)
+            condition = parse_condition(document, ctx)
         except CommandError as error:
             raise CommandError(error.code, _CONTEXT + error.message) from None
         if not names:

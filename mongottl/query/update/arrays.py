@@ -14,7 +14,7 @@ from mongottl.document.walk import ElementCursor, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.numbers import whole
-from mongottl.query.match.parser import match_operators, parse_match
+from mongottl.query.match.parser import match_operators, parse_condition
 from mongottl.query.match.tree import MatchExpression
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
@@ -177,10 +177,10 @@ def parse_pull(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if operand.type_code == DOCUMENT:
         raw = operand.raw()
         if is_empty(raw) or match_operators.get(first_field_name(raw)) is None:
-            return PullConditionNode(parse_match(raw, ctx), True)
+            return PullConditionNode(parse_condition(raw, ctx), True)
     elif operand.type_code != REGEX:
         return PullValueNode([Item(operand.type_code, operand.raw())])
-    return PullConditionNode(parse_match(frame(element(operand.type_code, b"", operand.raw())), ctx), False)
+    return PullConditionNode(parse_condition(frame(element(operand.type_code, b"", operand.raw())), ctx), False)
 
 
 @modifier("$pullAll")

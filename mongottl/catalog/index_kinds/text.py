@@ -1,0 +1,261 @@
+"""Text indexes: {a: "text", b: "text"}, {"$**": "text"}, with ordinary paths before and behind if wanted.
+
+    {x: 1, a: "text", b: "text", y: 1}    is kept as    {x: 1, _fts: "text", _ftsx: 1, y: 1}, weights {a: 1, b: 1}
+
+One key for each term of a document: the values of the paths before, the term, its score (eight bytes of a double, so
+that it can be read out of the key), the values of the paths behind. Documents without terms have no keys.
+
+Source: MongoDB's pages "Text Indexes" and "Specify Weights for a Text Index".
+"""
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
+from mongottl.catalog.keys import KeyGenerator
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.keystring import KeyStringBuilder
+from mongottl.document.path import FieldPath
+from mongottl.document.types import (
+    ARRAY,
+    DOCUMENT,
+    MISSING,
+    NULL,
+    Decimal128,
+    Value,
+    is_number,
+    type_code_of,
+    type_name,
+)
+from mongottl.document.walk import decode_value, fields, find_field_at
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.fulltext.fields import WILDCARD, TextFields
+from mongottl.query.fulltext.languages import ENGLISH, language_named
+from mongottl.query.match.numbers import truncated
+
+if TYPE_CHECKING:
+    from mongottl.catalog.index import IndexDescriptor
+
+TEXT: Final = "text"
+# What stands for the text in the pattern that is kept.
+TERM_FIELD: Final = "_fts"
+SCORE_FIELD: Final = "_ftsx"
+# A weight is less than this.
+MAX_WEIGHT: Final = 100_000
+VERSIONS: Final = (1, 2, 3)
+ARRAY_IN_TEXT_INDEX: Final = 16675
+SCORE_BYTES: Final = 8
+
+
+class TextKind(IndexKind):
+    """CannotCreateIndex (67) for patterns, weights, languages and versions that there are not."""
+
+    def __init__(self) -> None:
+        options = {"weights": "", "default_language": "string", "language_override": "string"}
+        super().__init__("text", TEXT, {**options, "textIndexVersion": "number"})
+        self.at_most_one = True
+
+    def takes_everything(self, path: str) -> bool:
+        return True
+
+    def check_pattern(self, pattern: Pattern) -> None:
+        blocks = 0
+        within = False
+        for path, direction in pattern:
+            if direction != TEXT and path.endswith(WILDCARD):
+                raise _refused("Index key contains an illegal field name: field name starts with '$'.")
+            is_text = direction == TEXT or (path == SCORE_FIELD and within)
+            if is_text and not within:
+                blocks += 1
+            within = is_text
+            if path == TERM_FIELD and direction != TEXT:
+                raise _refused(f'expecting _fts:"text" in the key pattern, but found _fts:{direction}')
+        if blocks > 1:
+            raise _refused("'text' fields in index must all be adjacent")
+
+    def check_misplaced(self, option: str) -> None:
+        if option == "weights":
+            raise _refused('the field "weights" can only be specified with text indexes')
+
+    def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
+        if "collation" in options:
+            raise _refused("Text indexes do not support collations other than 'simple'")
+        weights = _checked_weights(options.pop("weights", MISSING))
+        shown: list[tuple[str, Value]] = []
+        for path, direction in fields(key):
+            if direction != TEXT:
+                if path != SCORE_FIELD:
+                    shown.append((path, direction))
+                continue
+            if path != TERM_FIELD:
+                weights.setdefault(path, 1)
+            if not any(name == TERM_FIELD for name, _ in shown):
+                shown.extend([(TERM_FIELD, TEXT), (SCORE_FIELD, 1)])
+        if not weights:
+            raise _refused("a text index needs a field")
+        for path, _ in shown:
+            if path in weights:
+                raise _refused(f"'{path}' cannot be both a text field and another field of a text index")
+        options["weights"] = encode({path: weights[path] for path in sorted(weights)})
+        language = options.pop("default_language", "english")
+        override = options.pop("language_override", "language")
+        version = options.pop("textIndexVersion", 3)
+        if not isinstance(language, str) or language_named(language) is None:
+            raise _refused("default_language is not valid")
+        if not isinstance(override, str) or override == "" or override.startswith("$") or "." in override:
+            raise _refused("language_override is not valid")
+        options["default_language"] = language
+        options["language_override"] = override
+        options["textIndexVersion"] = _checked_version(version)
+        return encode_fields(shown), options
+
+    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
+        return TextKeyGenerator(descriptor.paths, descriptor.descending, _fields_of(descriptor.spec))
+
+
+def _refused(message: str) -> CommandError:
+    return CommandError(ErrorCode.CannotCreateIndex, message)
+
+
+def _checked_weights(value: Value) -> dict[str, int]:
+    """The weights by path. TypeMismatch (14) for another type than those that could mean something."""
+    if value is MISSING:
+        return {}
+    if isinstance(value, (str, list)):
+        if value == WILDCARD:
+            return {WILDCARD: 1}
+        raise _refused("text index option 'weights' must be an object")
+    if not isinstance(value, bytes):
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"The field 'weights' must be of type object, but got {type_name(type_code_of(value))}",
+        )
+    weights: dict[str, int] = {}
+    for path, weight in fields(value):
+        if not is_number(weight) or isinstance(weight, bool):
+            raise _refused("weight for text index needs numeric type")
+        number = truncated(weight)
+        if number is None or not 0 < number < MAX_WEIGHT:
+            raise _refused(f"text index weight must be in the exclusive interval (0,{MAX_WEIGHT}) but found: {number}")
+        _check_weighted_path(path)
+        weights[path] = number
+    return weights
+
+
+def _check_weighted_path(path: str) -> None:
+    if path == WILDCARD:
+        return
+    parts = path.removesuffix("." + WILDCARD).split(".")
+    for part in parts:
+        if part == "":
+            raise _refused("weight cannot have an empty path component")
+        if part.startswith("$"):
+            raise _refused("weight cannot have path component with $ prefix")
+
+
+def _checked_version(value: Value) -> int:
+    if isinstance(value, Decimal128):
+        raise _refused("text index option 'textIndexVersion' must be a number")
+    version = truncated(value)
+    if version not in VERSIONS:
+        raise _refused(f"bad textIndexVersion: {version}")
+    return version
+
+
+def _fields_of(spec: bytes) -> TextFields:
+    """What a normalised specification indexes."""
+    options = dict(fields(spec))
+    weights: dict[str, int] = {}
+    written = options["weights"]
+    if isinstance(written, bytes):
+        weights = {path: weight for path, weight in fields(written) if isinstance(weight, int)}
+    language = options["default_language"]
+    override = options["language_override"]
+    version = options["textIndexVersion"]
+    return TextFields(
+        weights,
+        (language_named(language) if isinstance(language, str) else None) or ENGLISH,
+        override if isinstance(override, str) else "language",
+        version if isinstance(version, int) else 3,
+    )
+
+
+class TextKeyGenerator(KeyGenerator):
+    """16675 for an array at one of the paths beside the text; 17261 and 17262 for a document's language.
+
+    fields: what is indexed. before, behind: the paths in front of the term, and behind its score.
+    """
+
+    def __init__(self, paths: list[FieldPath], descending: list[bool], text_fields: TextFields) -> None:
+        super().__init__()
+        self.fields = text_fields
+        at = 0
+        while paths[at].dotted != TERM_FIELD:
+            at += 1
+        self.before = paths[:at]
+        self.behind = paths[at + 2 :]
+        self._before_descending = descending[:at]
+        self._behind_descending = descending[at + 2 :]
+
+    def keys_of(self, document: bytes) -> list[bytes]:
+        self.begin()
+        before = _components(document, self.before, self._before_descending)
+        behind = _components(document, self.behind, self._behind_descending)
+        scores = self.fields.scores(document)
+        if len(scores) > 1:
+            self.note_array(TERM_FIELD)
+        return [self.term_prefix(before, term) + struct.pack(">d", score) + behind for term, score in scores.items()]
+
+    def term_prefix(self, before: bytes, term: str) -> bytes:
+        """How the keys of a term begin; its score follows. before: the encoded values of the paths in front of it."""
+        builder = KeyStringBuilder()
+        builder.append_component(before)
+        builder.append(term)
+        return builder.finish()
+
+    def encoded_prefix(self, values: list[Value]) -> bytes:
+        """The encoded values of the paths in front of the term."""
+        builder = KeyStringBuilder()
+        for i in range(len(values)):
+            builder.append(values[i], self._before_descending[i])
+        return builder.finish()
+
+    def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
+        before: list[Value] = [_value_at(document, path) for path in self.before]
+        behind: list[Value] = [_value_at(document, path) for path in self.behind]
+        encoded = _components(document, self.before, self._before_descending)
+        for term, score in self.fields.scores(document).items():
+            if key.startswith(self.term_prefix(encoded, term)):
+                return [*before, term, score, *behind]
+        return [*before, None, None, *behind]
+
+
+def _components(document: bytes, paths: list[FieldPath], descending: list[bool]) -> bytes:
+    builder = KeyStringBuilder()
+    for i in range(len(paths)):
+        type_code, pos = _find(document, paths[i])
+        builder.append_raw(document, type_code or NULL, pos, descending[i])
+    return builder.finish()
+
+
+def _value_at(document: bytes, path: FieldPath) -> Value:
+    type_code, pos = _find(document, path)
+    return None if type_code == 0 else decode_value(document, type_code, pos)
+
+
+def _find(document: bytes, path: FieldPath) -> tuple[i64, i64]:
+    """The value at a path, type code 0 for none. 16675 for an array, at its end or before."""
+    depth: i64 = 1
+    type_code, pos = find_field_at(document, 0, path.part_bytes[0])
+    while depth < path.depth and type_code == DOCUMENT:
+        type_code, pos = find_field_at(document, pos, path.part_bytes[depth])
+        depth += 1
+    if type_code == ARRAY:
+        raise CommandError(
+            ARRAY_IN_TEXT_INDEX, f"Field '{path.dotted}' of text index contains an array in the document"
+        )
+    if depth < path.depth:
+        type_code = 0
+    return type_code, pos

@@ -1,0 +1,127 @@
+"""Which strings of a document a text index covers, in which language and with which weight, and what they score.
+
+Strings stand at a path that has a weight, or anywhere with a wildcard ("$**", "a.$**"); each element of an array counts
+for itself. A document or subdocument names its language in a field, by default `language`; those within inherit it.
+
+The score of a term in one string, of n terms, where it occurs k times:
+
+    weight * (1 + 1/2 + 1/4 + … k times) * (0.5 * k / n + 0.5) * (1.1 if the string is the term and nothing else)
+
+A document's score for a term is the sum over its strings; for a search, the sum over the terms that it asks for.
+Source: MongoDB's "Text Indexes" and "Control Search Results with Weights" pages, and the scores of its examples.
+"""
+
+from typing import Final, NamedTuple
+
+from mypy_extensions import i64
+
+from mongottl.document.types import ARRAY, DOCUMENT, STRING
+from mongottl.document.walk import ElementCursor, find_field_at, read_string
+from mongottl.errors import CommandError
+from mongottl.query.fulltext.languages import Language, language_named
+from mongottl.query.fulltext.tokenizer import Tokenizer
+
+WILDCARD: Final = "$**"
+LANGUAGE_NOT_STRING: Final = 17261
+LANGUAGE_UNSUPPORTED: Final = 17262
+
+
+class IndexedText(NamedTuple):
+    text: str
+    language: Language
+    weight: int
+
+
+class TextFields:
+    """The fields of a text index. weights: by path; "$**" for every field, "a.$**" for those below `a`."""
+
+    def __init__(self, weights: dict[str, int], default_language: Language, override: str, version: int) -> None:
+        self.weights = weights
+        self.default_language = default_language
+        self.version = version
+        self._override = override
+        self._override_name: bytes = override.encode("utf-8")
+        self._everywhere = weights.get(WILDCARD, 0)
+        # Wildcards below a path, as prefixes of paths.
+        self._below: list[tuple[str, int]] = []
+        # Paths that lead to weights, so that other subdocuments need not be looked at.
+        self._leading: set[str] = set()
+        for path, weight in weights.items():
+            if path.endswith("." + WILDCARD):
+                self._below.append((path[: -len(WILDCARD)], weight))
+            parts = path.split(".")
+            for depth in range(1, len(parts)):
+                self._leading.add(".".join(parts[:depth]))
+        self._tokenizer = Tokenizer(version)
+
+    def scores(self, document: bytes) -> dict[str, float]:
+        """What the document scores for each term that it holds."""
+        scores: dict[str, float] = {}
+        for text, language, weight in self.texts(document):
+            counts: dict[str, int] = {}
+            total = 0
+            for term in self._tokenizer.terms(text, language):
+                counts[term] = counts.get(term, 0) + 1
+                total += 1
+            for term, count in counts.items():
+                frequency = 2.0 - 0.5 ** (count - 1)
+                alone = len(text) == len(term) and text.encode("utf-8").lower() == term.encode("utf-8")
+                score = weight * frequency * (0.5 * count / total + 0.5) * (1.1 if alone else 1.0)
+                scores[term] = scores.get(term, 0.0) + score
+        return scores
+
+    def texts(self, document: bytes) -> list[IndexedText]:
+        """The strings. 17261 for a language that is no string, 17262 for one that there is not."""
+        found: list[IndexedText] = []
+        self._walk(document, 0, "", self.default_language, found)
+        return found
+
+    def _walk(self, buf: bytes, start: int, prefix: str, language: Language, found: list[IndexedText]) -> None:
+        type_code, pos = find_field_at(buf, start, self._override_name)
+        if type_code == STRING:
+            language = self._language(read_string(buf, int(pos)), language)
+        elif type_code != 0:
+            raise CommandError(LANGUAGE_NOT_STRING, "found language override field in document with non-string type")
+        cursor = ElementCursor(buf, start)
+        while cursor.next():
+            kind = cursor.type_code
+            if kind != STRING and kind != DOCUMENT and kind != ARRAY:
+                continue
+            name = cursor.name()
+            if name != self._override or prefix + name in self.weights:
+                self._take(buf, kind, cursor.value, prefix + name, language, found)
+
+    def _take(self, buf: bytes, kind: i64, pos: i64, path: str, language: Language, found: list[IndexedText]) -> None:
+        if kind == STRING:
+            weight = self._weight(path)
+            if weight:
+                found.append(IndexedText(read_string(buf, pos), language, weight))
+        elif kind == DOCUMENT:
+            if self._leads_on(path):
+                self._walk(buf, int(pos), path + ".", language, found)
+        elif kind == ARRAY:
+            cursor = ElementCursor(buf, pos)
+            while cursor.next():
+                self._take(buf, cursor.type_code, cursor.value, path, language, found)
+
+    def _language(self, name: str, inherited: Language) -> Language:
+        if name == "":
+            return inherited
+        language = language_named(name)
+        if language is None:
+            raise CommandError(LANGUAGE_UNSUPPORTED, f"language override unsupported: {name}")
+        return language
+
+    def _weight(self, path: str) -> int:
+        weight = self.weights.get(path, 0)
+        if weight:
+            return weight
+        for prefix, below in self._below:
+            if path.startswith(prefix):
+                return below
+        return self._everywhere
+
+    def _leads_on(self, path: str) -> bool:
+        if self._everywhere or path in self._leading:
+            return True
+        return any(path.startswith(prefix) for prefix, _ in self._below)

@@ -1,0 +1,121 @@
+"""What `$search` asks for, and whether a document has it.
+
+    coffee cake          one of the terms
+    "brown fox" quick    every phrase, as it is written, in one of the strings; terms besides add to the score
+    fox -brown           none of the negated terms; -"brown fox" none of the negated phrases
+    well-known           a hyphen within a word only parts it
+    -fox                 nothing: what is negated only takes away
+
+Source: MongoDB's "$text" page.
+"""
+
+from mongottl.document.types import Value
+from mongottl.query.fulltext.fields import TextFields
+from mongottl.query.fulltext.languages import Language
+from mongottl.query.fulltext.tokenizer import Tokenizer
+
+
+class SearchString:
+    """A `$search` string cut into its parts: text to take terms from, and phrases as written."""
+
+    def __init__(self, search: str) -> None:
+        self.positive: list[str] = []
+        self.negated: list[str] = []
+        self.phrases: list[str] = []
+        self.negated_phrases: list[str] = []
+        self._cut(search)
+
+    def _cut(self, search: str) -> None:
+        start = -1  # of the phrase that we are in
+        negating = False
+        word = ""
+        behind_space = True
+        for place, character in enumerate(search):
+            if character == '"':
+                if start < 0:
+                    self._take(word, negating)
+                    negating = negating and search[place - 1] == "-"
+                    start = place + 1
+                else:
+                    phrase = search[start:place]
+                    (self.negated_phrases if negating else self.phrases).append(phrase)
+                    if not negating:
+                        self.positive.append(phrase)
+                    start = -1
+                    negating = False
+                word = ""
+            elif start < 0:
+                if character == "-" and behind_space:
+                    negating = True
+                elif character.isspace():
+                    self._take(word, negating)
+                    word = ""
+                    negating = False
+                else:
+                    word += character
+            behind_space = character.isspace()
+        if start >= 0:  # a phrase without an end is none, but its words count
+            word = search[start:]
+            if negating:
+                return
+        self._take(word, negating)
+
+    def _take(self, word: str, negated: bool) -> None:
+        if word:
+            (self.negated if negated else self.positive).append(word)
+
+
+class TextSearch:
+    """A `$text` condition on the collection that it searches.
+
+    language: of the search string. index_terms: the terms as the index has them, without case and diacritics; sorted.
+    """
+
+    def __init__(
+        self, search: str, language: Language, case_sensitive: bool, diacritic_sensitive: bool, fields: TextFields
+    ) -> None:
+        self.language = language
+        self._fields = fields
+        self._parts = SearchString(search)
+        self._exact = case_sensitive or diacritic_sensitive
+        self._tokenizer = Tokenizer(fields.version, case_sensitive, diacritic_sensitive)
+        self.index_terms = sorted(self._terms(Tokenizer(fields.version), self._parts.positive))
+        self._positive = self._terms(self._tokenizer, self._parts.positive)
+        self._negated = self._terms(self._tokenizer, self._parts.negated)
+
+    def _terms(self, tokenizer: Tokenizer, texts: list[str]) -> set[str]:
+        return set(tokenizer.terms(" ".join(texts), self.language))
+
+    @property
+    def is_settled_by_terms(self) -> bool:
+        """Whether a document with one of `index_terms` is sure to match."""
+        parts = self._parts
+        return not (self._exact or self._negated or parts.phrases or parts.negated_phrases)
+
+    def matches(self, document: bytes) -> bool:
+        """Whether a document has what is asked for and nothing of what is not."""
+        missing = set(range(len(self._parts.phrases)))
+        found = False
+        for text, language, _ in self._fields.texts(document):
+            if not found or self._negated:
+                for term in self._tokenizer.terms(text, language):
+                    if term in self._negated:
+                        return False
+                    found = found or term in self._positive
+            if missing or self._parts.negated_phrases:
+                folded = self._tokenizer.folded(text, language)
+                for phrase in self._parts.negated_phrases:
+                    if self._tokenizer.folded(phrase, language) in folded:
+                        return False
+                for place in [*missing]:
+                    if self._tokenizer.folded(self._parts.phrases[place], language) in folded:
+                        missing.discard(place)
+        return found and not missing
+
+    def describe(self) -> dict[str, Value]:
+        """`parsedTextQuery` of explain."""
+        terms: list[Value] = [*sorted(self._positive)]
+        negated: list[Value] = [*sorted(self._negated)]
+        phrases: list[Value] = [*self._parts.phrases]
+        negated_phrases: list[Value] = [*self._parts.negated_phrases]
+        return {"terms": terms, "negatedTerms": negated, "phrases": phrases, "negatedPhrases": negated_phrases}
