@@ -22,6 +22,8 @@ from mongottl.commands import (
     reads,
     rw_concern_defaults,
     session,
+    sizes,
+    validate,
     writes,
 )
 from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
@@ -45,6 +47,8 @@ FAMILIES = (
     reads,
     rw_concern_defaults,
     session,
+    sizes,
+    validate,
     writes,
 )
 

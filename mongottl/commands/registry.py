@@ -124,7 +124,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     clusterCommitTransaction
     commitReshardCollection
     commitTransaction
-    compact
     compactStructuredEncryptionData
     configureQueryAnalyzer
     connPoolSync
@@ -133,7 +132,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     createSearchIndexes
     createUser
     currentOp
-    dataSize
     dropAllRolesFromDatabase
     dropAllUsersFromDatabase
     dropConnections
@@ -226,8 +224,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     updateUser
     updateZoneKeyRange
     usersInfo
-    validate
-    validateDBMetadata
     voteCommitIndexBuild
     waitForFailPoint
     whatsmysni

@@ -1,0 +1,113 @@
+"""dataSize: how large documents are. compact: gives storage back that nothing needs.
+
+Source: MongoDB's reference for each.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, INTEGER, TEXT, Field
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.document.types import Int64, Value
+from mongottl.document.walk import fields, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.planner import plan_query
+from mongottl.exec.statistics import collection_size
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+
+_MS_PER_S: Final = 1000
+
+
+class DataSizeRequest(NamedTuple):
+    namespace: Annotated[str, Field("dataSize", TEXT)]
+    key_pattern: Annotated[bytes, Field("keyPattern", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    least: Annotated[bytes, Field("min", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    bound: Annotated[bytes, Field("max", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    estimate: Annotated[bool, Field("estimate", BOOL_FIELD)] = False
+
+
+@command("dataSize", DataSizeRequest, help="How large the documents of a collection are.", aliases=("datasize",))
+def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
+    """`{estimate, size, numObjects, millis}`; sizes in bytes, zeros for a collection that does not exist.
+
+    With `min` and `max` of the documents between these keys of an index (OperationFailed (96) if there is none such),
+    counted one by one; without them of all, expired ones that are not purged yet included in `size`.
+    """
+    database, name = split_namespace(request.namespace)
+    check_collection_name(database, name)
+    started_s = op.service.clock.monotonic_s()
+    collection = op.catalog.lookup(database, name)
+    size = count = 0
+    if is_empty(request.least) != is_empty(request.bound):
+        raise CommandError(ErrorCode.BadValue, "only one of min or max specified")
+    if collection is not None and is_empty(request.least):
+        whole = collection_size(collection)
+        size, count = whole.data, whole.living(op.now_s)
+    elif collection is not None:
+        size, count = yield from _size_between(op, collection, request)
+    elapsed_ms = int((op.service.clock.monotonic_s() - started_s) * _MS_PER_S)
+    return {"estimate": request.estimate, "size": Int64(size), "numObjects": Int64(count), "millis": elapsed_ms}
+
+
+def _size_between(op: OperationContext, collection: Collection, request: DataSizeRequest) -> Steps[tuple[int, int]]:
+    pattern = request.key_pattern
+    if is_empty(pattern):
+        ascending: list[tuple[str, Value]] = [(name, 1) for name, _ in fields(request.least)]
+        pattern = encode_fields(ascending)
+    index = _index_of(collection, pattern)
+    match = parse_match(EMPTY_DOCUMENT, ParseContext())
+    plan = plan_query(op, collection, match, hint=index.name, least=request.least, bound=request.bound)
+    stage = plan.open()
+    size = count = 0
+    while (batch := stage.next_batch(op)) is not None:
+        for record in batch:
+            size += len(record[1])
+            count += 1
+        op.check_interrupt()
+        yield None
+    return size, count
+
+
+def _index_of(collection: Collection, pattern: bytes) -> IndexEntry:
+    for index in collection.indexes:
+        if index.ready and index.data is not None and index.descriptor.has_key(pattern):
+            return index
+    raise CommandError(ErrorCode.OperationFailed, "couldn't find valid index containing key pattern")
+
+
+class CompactRequest(NamedTuple):
+    collection: Annotated[str, Field("compact", COLLECTION)]
+    dry_run: Annotated[bool, Field("dryRun", BOOL_FIELD)] = False
+    force: Annotated[bool, Field("force", BOOL_FIELD)] = False
+    target_mb: Annotated[int | None, Field("freeSpaceTargetMB", INTEGER)] = None
+
+
+@command("compact", CompactRequest, help="Gives back storage that nothing needs.", writes=True)
+def compact(op: OperationContext, request: CompactRequest) -> Reply:
+    """`{bytesFreed}`, or `{estimatedBytesFreed}` with `dryRun`: always 0, since the engines give back or use again on
+    their own what deleted documents leave.
+
+    NamespaceNotFound (26); IllegalOperation (20) without `force`, which MongoDB wants of the primary of a replica set.
+    """
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    if request.target_mb is not None and request.target_mb < 1:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"BSON field 'freeSpaceTargetMB' value must be >= 1, actual value '{request.target_mb}'",
+        )
+    if not request.force:
+        raise CommandError(
+            ErrorCode.IllegalOperation,
+            "will not run compact on an active replica set primary as this will slow down the primary; use force:true",
+        )
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is None:
+        raise CommandError(
+            ErrorCode.NamespaceNotFound, f"collection does not exist: {op.database}.{request.collection}"
+        )
+    return {"estimatedBytesFreed" if request.dry_run else "bytesFreed": Int64(0)}

@@ -1,0 +1,309 @@
+"""validate: whether a collection's documents and indexes are whole. validateDBMetadata: whether they keep to an API.
+
+Source: MongoDB's reference for each.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.namespace import MAX_DATABASE_NAME_BYTES, check_collection_name, check_database_name
+from mongottl.catalog.view import View
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ANY,
+    BOOL_FIELD,
+    COLLECTION,
+    DOCUMENT_FIELD,
+    ONE,
+    TEXT,
+    Field,
+    RequestParser,
+    parser_for,
+)
+from mongottl.document.build import encode
+from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
+from mongottl.document.types import MISSING, Int64, Value
+from mongottl.document.validate import validate_document
+from mongottl.document.walk import fields, first_field_name, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.query.match.numbers import is_true
+
+# Records or index entries that are looked at between two steps.
+_BATCH: Final = 256
+# Broken entries that are told one by one.
+_MAX_TOLD: Final = 1000
+
+
+class ValidateRequest(NamedTuple):
+    collection: Annotated[str, Field("validate", COLLECTION)]
+    full: Annotated[Value, Field("full", ANY)] = False
+    background: Annotated[Value, Field("background", ANY)] = False
+    metadata: Annotated[Value, Field("metadata", ANY)] = False
+    repair: Annotated[Value, Field("repair", ANY)] = False
+    fix_multikey: Annotated[Value, Field("fixMultikey", ANY)] = False
+    check_bson: Annotated[Value, Field("checkBSONConformance", ANY)] = False
+
+
+class _Findings:
+    """What validate has found so far. Ids are those of records."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.corrupt: list[Value] = []
+        self.non_compliant = 0
+        self.missing: list[Value] = []
+        self.extra: list[Value] = []
+        self.keys: dict[str, int] = {}
+        self.broken_indexes: set[str] = set()
+
+    def note_broken(self, index: IndexEntry, rid: int, into: list[Value]) -> None:
+        self.broken_indexes.add(index.name)
+        if len(into) < _MAX_TOLD:
+            into.append({"indexName": index.name, "recordId": Int64(rid)})
+
+
+@command("validate", ValidateRequest, help="Checks a collection's documents and indexes.", strict=False)
+def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
+    """`{ns, nInvalidDocuments, nrecords, nIndexes, keysPerIndex, indexDetails, valid, …}`.
+
+    Every document is well formed and has its keys in every index, and no index has other entries. Others run in
+    between; each document is compared with the indexes at one instant. `full`, `background` and `checkBSONConformance`
+    ask for nothing that is not done anyhow. Documents that the collection's validator fails make a warning.
+    NamespaceNotFound (26); InvalidOptions (72) for options that contradict each other, and for repairs, which MongoDB
+    makes on a standalone server alone.
+    """
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    _check_options(request)
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is None:
+        raise CommandError(
+            ErrorCode.NamespaceNotFound,
+            f"Collection '{op.database}.{request.collection}' does not exist to validate.",
+        )
+    found = _Findings()
+    if not is_true(request.metadata):
+        yield from _check_records(op, collection, found)
+        for index in [index for index in collection.indexes if index.ready]:
+            yield from _check_entries(op, collection, index, found)
+    return _reply(collection, found)
+
+
+def _check_options(request: ValidateRequest) -> None:
+    def given(value: Value) -> bool:
+        return is_true(value)
+
+    repair = given(request.repair) or given(request.fix_multikey)
+    if given(request.metadata):
+        for value in (request.full, request.background, request.check_bson):
+            if given(value) or repair:
+                raise CommandError(
+                    ErrorCode.InvalidOptions,
+                    "Running the validate command with { metadata: true } is not supported with any other options",
+                )
+    if given(request.check_bson) and repair:
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "Cannot run the validate command with both { checkBSONConformance: true } and { repair: true }",
+        )
+    if given(request.background) and given(request.full):
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "Running the validate command with both { background: true } and { full: true } is not supported",
+        )
+    if repair:
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "Running the validate command with { repair: true } can only be performed in standalone mode",
+        )
+
+
+def _check_alive(op: OperationContext, collection: Collection) -> None:
+    op.check_interrupt()
+    if collection.dropped:
+        raise CommandError(ErrorCode.NamespaceNotFound, f"{collection.namespace} was dropped while it was validated")
+
+
+def _check_records(op: OperationContext, collection: Collection, found: _Findings) -> Steps[None]:
+    position = 0
+    while True:
+        records = collection.store.scan(position, _BATCH)
+        for rid, document, _, _ in records:
+            found.records += 1
+            try:
+                validate_document(document)
+            except CommandError:
+                found.corrupt.append(Int64(rid))
+                continue
+            if collection.validator is not None and not collection.validator.accepts(document, op.now_ms):
+                found.non_compliant += 1
+            for index in collection.indexes:
+                data = index.data
+                if data is None or not index.ready:
+                    continue
+                keys = list(dict.fromkeys(index.keys_of(document)))
+                held = {key for key, holder in data.find_exact(keys) if holder == rid} if keys else set()
+                if len(held) < len(keys):
+                    found.note_broken(index, rid, found.missing)
+        if len(records) < _BATCH:
+            return
+        position = records[-1][0]
+        yield None
+        _check_alive(op, collection)
+
+
+def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> Steps[None]:
+    data = index.data
+    found.keys[index.name] = 0
+    if data is None:
+        return
+    after: tuple[bytes, int] | None = None
+    while index in collection.indexes:
+        entries = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH)
+        found.keys[index.name] += len(entries)
+        for key, rid in entries:
+            record = collection.store.find_record(rid)
+            if record is None or key not in index.keys_of(record[1]):
+                found.note_broken(index, rid, found.extra)
+        if len(entries) < _BATCH:
+            return
+        after = entries[-1]
+        yield None
+        _check_alive(op, collection)
+
+
+def _reply(collection: Collection, found: _Findings) -> Reply:
+    details: dict[str, Value] = {}
+    keys: dict[str, Value] = {}
+    for index in collection.indexes:
+        if index.ready:
+            details[index.name] = {"valid": index.name not in found.broken_indexes}
+            keys[index.name] = Int64(found.keys.get(index.name, 0))
+    warnings: list[Value] = []
+    errors: list[Value] = []
+    if found.non_compliant:
+        warnings.append(
+            "Detected one or more documents not compliant with the collection's schema."
+            " See nNonCompliantDocuments for their number."
+        )
+    if found.corrupt:
+        errors.append("Detected one or more invalid documents. See corruptRecords.")
+    if found.missing:
+        errors.append("Detected one or more missing index entries. See missingIndexEntries.")
+    if found.extra:
+        errors.append("Detected one or more extra index entries. See extraIndexEntries.")
+    return {
+        "ns": collection.namespace,
+        "uuid": collection.uuid,
+        "nInvalidDocuments": Int64(len(found.corrupt)),
+        "nNonCompliantDocuments": Int64(found.non_compliant),
+        "nrecords": Int64(found.records),
+        "nIndexes": len(details),
+        "keysPerIndex": encode(keys),
+        "indexDetails": encode(details),
+        "valid": not errors,
+        "repaired": False,
+        "repairMode": "None",
+        "warnings": warnings,
+        "errors": errors,
+        "extraIndexEntries": found.extra,
+        "missingIndexEntries": found.missing,
+        "corruptRecords": found.corrupt,
+    }
+
+
+# Whether what there is keeps to the Stable API.
+
+# Not part of the Stable API, version 1. Source: MongoDB's "Stable API" page.
+_UNSTABLE_INDEX_OPTIONS: Final = ("background", "bucketSize", "sparse", "storageEngine")
+_UNSTABLE_STAGES: Final = frozenset(
+    """
+    $collStats $currentOp $indexStats $listLocalSessions $listSessions $planCacheStats $search $searchMeta
+    $vectorSearch
+    """.split()
+)
+
+
+class ValidateDBMetadataRequest(NamedTuple):
+    command: Annotated[Value, Field("validateDBMetadata", ONE)]
+    api: Annotated[bytes, Field("apiParameters", DOCUMENT_FIELD)]
+    database: Annotated[str | None, Field("db", TEXT)] = None
+    collection: Annotated[str | None, Field("collection", TEXT)] = None
+
+
+class ApiParameters(NamedTuple):
+    version: Annotated[str, Field("version", TEXT)]
+    strict: Annotated[bool, Field("strict", BOOL_FIELD)] = False
+    deprecation_errors: Annotated[bool, Field("deprecationErrors", BOOL_FIELD)] = False
+
+
+_API: Final[RequestParser] = parser_for("validateDBMetadata.apiParameters", ApiParameters)
+
+
+@command("validateDBMetadata", ValidateDBMetadataRequest, help="Names what does not keep to the Stable API.")
+def validate_db_metadata(op: OperationContext, request: ValidateDBMetadataRequest) -> Reply:
+    """`{apiVersionErrors: [{ns, code, codeName, errmsg}]}` of the indexes and views of a database, or of all.
+
+    Only `strict` asks for anything. APIVersionError (322) for another version than "1".
+    """
+    api = ApiParameters._make(_API.parse(request.api, [], None))
+    if api.version != "1":
+        raise CommandError(ErrorCode.APIVersionError, 'API version must be "1"')
+    if request.database is not None:
+        _check_database(request.database)
+    errors: list[Value] = []
+    if api.strict:
+        for database in op.catalog.database_names() if request.database is None else [request.database]:
+            for collection in op.catalog.collections(database):
+                if request.collection is None or request.collection == collection.name:
+                    _add_index_errors(collection, errors)
+            for view in op.catalog.views(database):
+                if request.collection is None or request.collection == view.name:
+                    _add_view_errors(view, errors)
+    return {"apiVersionErrors": errors}
+
+
+def _check_database(name: str) -> None:
+    """InvalidNamespace (73), 13280 or 28539 for what can be no database's name."""
+    if name == "":
+        raise CommandError(28539, "db name is empty")
+    if "." in name or "\0" in name or len(name.encode("utf-8")) > MAX_DATABASE_NAME_BYTES:
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid database name: '{name}'")
+    if any(character in name for character in '/\\ "'):
+        raise CommandError(13280, f"Invalid database name: '{name}'")
+
+
+def _api_error(namespace: str, message: str) -> Value:
+    return {
+        "ns": namespace,
+        "code": int(ErrorCode.APIStrictError),
+        "codeName": ErrorCode.APIStrictError.name,
+        "errmsg": message,
+    }
+
+
+def _add_index_errors(collection: Collection, errors: list[Value]) -> None:
+    for index in collection.indexes:
+        descriptor = index.descriptor
+        unstable = any(isinstance(direction, str) and direction == "text" for direction in descriptor.directions)
+        for option in _UNSTABLE_INDEX_OPTIONS:
+            if get_value(descriptor.spec, option) is not MISSING:
+                unstable = True
+        if unstable:
+            message = f"The index with name {index.name} is not allowed in API version 1."
+            errors.append(_api_error(collection.namespace, message))
+
+
+def _add_view_errors(view: View, errors: list[Value]) -> None:
+    for stage in view.pipeline:
+        assert isinstance(stage, bytes)
+        name = first_field_name(stage)
+        if name in _UNSTABLE_STAGES and not _is_plain_count(stage):
+            errors.append(_api_error(view.namespace, f"stage {name} is not allowed in API Version 1"))
+
+
+def _is_plain_count(stage: bytes) -> bool:
+    """Whether this is `{$collStats: {count: {}}}`."""
+    operand = get_value(stage, "$collStats")
+    return isinstance(operand, bytes) and [name for name, _ in fields(operand)] == ["count"]

@@ -1,0 +1,160 @@
+"""validate, validateDBMetadata, dataSize and compact."""
+
+from typing import Any
+
+import pytest
+from bson import Int64
+
+from tests.running import Running
+
+
+@pytest.fixture
+def running() -> Running:
+    made = Running()
+    made.insert(*({"_id": i, "a": i % 10, "b": [i, i + 1]} for i in range(600)))
+    made.index({"a": 1})
+    made.index({"b": 1})
+    return made
+
+
+def test_a_whole_collection(running: Running) -> None:
+    reply = running.run({"validate": "c", "full": True, "unknown": 1})
+    assert reply["ns"] == "test.c"
+    assert reply["valid"]
+    assert reply["nrecords"] == 600
+    assert reply["nIndexes"] == 3
+    assert reply["keysPerIndex"] == {"_id_": 600, "a_1": 600, "b_1": 1200}
+    assert reply["indexDetails"]["b_1"] == {"valid": True}
+    assert (reply["errors"], reply["warnings"], reply["repairMode"]) == ([], [], "None")
+
+
+def test_missing_and_extra_entries(running: Running) -> None:
+    index = running.collection().index_named("a_1")
+    assert index is not None
+    assert index.data is not None
+    [(key, rid), *_] = index.data.scan(b"", b"\xff", None, 1)
+    with running.engine.unit_of_work() as work:
+        index.data.remove([(key, rid)])
+        index.data.insert([(key, 2)])
+        work.commit()
+    reply = running.run({"validate": "c"})
+    assert not reply["valid"]
+    assert reply["missingIndexEntries"] == [{"indexName": "a_1", "recordId": rid}]
+    assert reply["extraIndexEntries"] == [{"indexName": "a_1", "recordId": 2}]
+    assert reply["indexDetails"] == {"_id_": {"valid": True}, "a_1": {"valid": False}, "b_1": {"valid": True}}
+    assert len(reply["errors"]) == 2
+
+
+def test_documents_that_fail_the_validator_are_a_warning(running: Running) -> None:
+    running.run({"collMod": "c", "validator": {"a": {"$lt": 9}}})
+    reply = running.run({"validate": "c"})
+    assert reply["valid"]
+    assert reply["nNonCompliantDocuments"] == 60
+    assert len(reply["warnings"]) == 1
+
+
+def test_writes_in_between_do_no_harm(running: Running) -> None:
+    steps = running.steps({"validate": "c"})
+    for i in range(1000, 1004):
+        next(steps)
+        running.insert({"_id": i, "a": i, "b": i})
+        running.run({"delete": "c", "deletes": [{"q": {"_id": i - 700}, "limit": 1}]})
+    with pytest.raises(StopIteration) as caught:
+        while True:
+            next(steps)
+    assert caught.value.value["valid"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"metadata": True, "full": True}, 72),
+        ({"metadata": 1, "checkBSONConformance": "x"}, 72),
+        ({"metadata": True, "background": True}, 72),
+        ({"checkBSONConformance": True, "repair": True}, 72),
+        ({"repair": True}, 72),
+        ({"fixMultikey": 1}, 72),
+    ],
+)
+def test_options_of_validate_that_are_refused(running: Running, options: dict[str, Any], code: int) -> None:
+    assert running.code({"validate": "c", **options}) == code
+
+
+def test_what_cannot_be_validated(running: Running) -> None:
+    running.run({"create": "v", "viewOn": "c", "pipeline": []})
+    assert running.code({"validate": "v"}) == 166
+    assert running.code({"validate": "none"}) == 26
+    assert running.code({"validate": 1}) == 73
+    assert running.run({"validate": "c", "metadata": True})["valid"]
+
+
+def metadata(database: str | None = None, **api: Any) -> dict[str, Any]:
+    return {"validateDBMetadata": 1, "apiParameters": {"version": "1", **api}, "db": database}
+
+
+def test_what_does_not_keep_to_the_stable_api(running: Running) -> None:
+    running.index({"z": 1}, "sparse", sparse=True)
+    running.run({"create": "v", "viewOn": "c", "pipeline": [{"$indexStats": {}}]})
+    expected = [
+        {
+            "ns": "test.c",
+            "code": 323,
+            "codeName": "APIStrictError",
+            "errmsg": "The index with name sparse is not allowed in API version 1.",
+        },
+        {
+            "ns": "test.v",
+            "code": 323,
+            "codeName": "APIStrictError",
+            "errmsg": "stage $indexStats is not allowed in API Version 1",
+        },
+    ]
+    assert running.run(metadata(strict=True)) == {"apiVersionErrors": expected}
+    assert running.run({**metadata("test", strict=True), "collection": "v"}) == {"apiVersionErrors": expected[1:]}
+    assert running.run(metadata("none", strict=True)) == {"apiVersionErrors": []}
+    assert running.run(metadata("test", strict=False)) == {"apiVersionErrors": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("", 28539), ("a.b", 73), ("a\0b", 73), ("x" * 64, 73), ("a b", 13280), ("a/b", 13280)]
+)
+def test_names_that_no_database_has(running: Running, name: str, code: int) -> None:
+    assert running.code(metadata(name)) == code
+
+
+def test_the_size_of_data(running: Running) -> None:
+    reply = running.run({"dataSize": "test.c"})
+    assert reply["numObjects"] == 600
+    assert isinstance(reply["size"], Int64)
+    assert reply["size"] == running.run({"collStats": "c"})["size"]
+    assert reply["estimate"] is False
+    part = running.run({"dataSize": "test.c", "keyPattern": {"a": 1}, "min": {"a": 2}, "max": {"a": 4}})
+    assert part["numObjects"] == 120
+    assert part["size"] == reply["size"] // 5
+    assert running.run({"dataSize": "test.c", "min": {"_id": 5}, "max": {"_id": 7}})["numObjects"] == 2
+    assert running.run({"dataSize": "test.none"})["size"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"dataSize": None}, 40414),
+        ({"dataSize": 1}, 14),
+        ({"dataSize": "c"}, 73),
+        ({"dataSize": "test.c", "keyPattern": 1}, 14),
+        ({"dataSize": "test.c", "estimate": "x"}, 14),
+        ({"dataSize": "test.c", "min": {"a": 1}}, 2),
+        ({"dataSize": "test.c", "min": {"z": 1}, "max": {"z": 2}}, 96),
+    ],
+)
+def test_data_sizes_that_are_refused(running: Running, options: dict[str, Any], code: int) -> None:
+    assert running.code(options) == code
+
+
+def test_compacting(running: Running) -> None:
+    assert running.run({"compact": "c", "force": True}) == {"bytesFreed": 0}
+    assert running.run({"compact": "c", "force": 1, "dryRun": True}) == {"estimatedBytesFreed": 0}
+    assert running.code({"compact": "c"}) == 20
+    assert running.code({"compact": "none", "force": True}) == 26
+    assert running.code({"compact": "c", "freeSpaceTargetMB": 0}) == 2
+    assert running.code({"compact": "c", "dryrun": True}) == 40415
