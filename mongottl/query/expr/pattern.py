@@ -15,11 +15,9 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.parser import check_string
-from mongottl.query.match.pcre import OPTIONS, REGEX_COMPILE_ERROR, CompiledRegex
+from mongottl.query.match.pcre import MAX_PATTERN_BYTES, OPTIONS, REGEX_COMPILE_ERROR, CompiledRegex
 
 _REGEX: Final = Syntax(51103, 31024, [("input", 31022), ("regex", 31023)], ["options"])
-
-MAX_PATTERN_BYTES: Final = 16 << 10  # mongod's limit in expressions
 
 FIND: Final = 0
 FIND_ALL: Final = 1

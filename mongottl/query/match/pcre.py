@@ -16,7 +16,7 @@ from mongottl.errors import CommandError
 REGEX_COMPILE_ERROR: Final = 51091
 REGEX_OPTION_ERROR: Final = 51108
 # mongod refuses longer patterns unread.
-MAX_PATTERN_BYTES: Final = 32764
+MAX_PATTERN_BYTES: Final = 16 * 1024
 OPTIONS: Final = "imsux"
 
 _SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")

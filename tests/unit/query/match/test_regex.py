@@ -49,7 +49,7 @@ def test_regex(matching: Matching, condition: Any, values: list[Any], found: lis
         ({"$options": "i"}, 2),
         ({"$regex": "a", "$options": 1}, 2),
         ({"$regex": "("}, 51091),
-        ({"$regex": "a" * 32765}, 51091),
+        ({"$regex": "a" * 16385}, 51091),
         ({"$regex": "a", "$options": "g"}, 51108),
         ({"$in": [Regex("(")]}, 51091),
         ({"$regex": Regex("a", "i"), "$options": "m"}, 51075),
@@ -91,3 +91,7 @@ def test_spans_are_byte_ranges_of_match_and_groups() -> None:
     assert regex.spans("aéb éb".encode(), 3) == [(5, 8), (5, 7), (-1, -1)]
     assert regex.spans(b"zz") is None
     assert CompiledRegex(b"b", "").spans(b"abb", 2) == [(2, 3)]
+
+
+def test_the_longest_pattern() -> None:
+    CompiledRegex(b"a" * 16384, "")
