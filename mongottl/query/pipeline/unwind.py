@@ -26,7 +26,8 @@ from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, stage
 
-MAX_OUTPUT: Final = 1024  # documents per call, besides those of the last document read
+MAX_OUTPUT: Final = 1024  # documents per call, at most twice as many
+MAX_OUTPUT_BYTES: Final = 4 << 20  # per call, before the last document
 
 
 class UnwindSpec(StageSpec):
@@ -57,6 +58,8 @@ class UnwindSpec(StageSpec):
 
 
 class UnwindSource(TransformSource):
+    """An array may be long, and each of its elements makes a whole document: they are handed out a few at a time."""
+
     def __init__(self, source: DocumentSource, spec: UnwindSpec, run: RunContext) -> None:
         super().__init__(source)
         self._path: Final = spec.path
@@ -65,6 +68,12 @@ class UnwindSource(TransformSource):
         self._carries: Final = bool(run.metadata)
         self._batch: list[bytes] = []
         self._position: i64 = 0
+        # The array that is being unwound, where the cursor stands on the next element; and for a root field what
+        # stands before its value and behind it.
+        self._cursor: ElementCursor | None = None
+        self._index = 0
+        self._before = b""
+        self._behind = b""
 
     def next_batch(self) -> list[bytes] | None:
         if self._position >= len(self._batch):
@@ -76,17 +85,24 @@ class UnwindSource(TransformSource):
         found: list[bytes] = []
         batch = self._batch
         position = self._position
-        while position < len(batch) and len(found) < MAX_OUTPUT:
+        room: i64 = MAX_OUTPUT_BYTES
+        while position < len(batch) and len(found) < MAX_OUTPUT and room > 0:
             first = len(found)
-            self._unwind(batch[position], found)
+            doc = batch[position]
+            if self._cursor is None:
+                self._begin(doc, found)
+            if self._cursor is not None:
+                room = self._continue(doc, self._cursor, found, room)
             if self._carries:
                 for i in range(first, len(found)):
-                    found[i] = carried(batch[position], found[i])
-            position += 1
+                    found[i] = carried(doc, found[i])
+            if self._cursor is None:
+                position += 1
         self._position = position
         return found
 
-    def _unwind(self, doc: bytes, into: list[bytes]) -> None:
+    def _begin(self, doc: bytes, into: list[bytes]) -> None:
+        """Unwinds a document without elements, or puts the cursor on the first."""
         path = self._path
         type_code: i64 = DOCUMENT
         pos: i64 = 0
@@ -96,48 +112,52 @@ class UnwindSource(TransformSource):
                 break
             type_code, pos = find_field_at(doc, pos, part)
         if type_code == ARRAY:
-            self._elements(doc, pos, into)
+            cursor = ElementCursor(doc, pos)
+            if cursor.next():
+                self._cursor = cursor
+                self._index = 0
+                if path.depth == 1:
+                    name = path.part_bytes[0]
+                    self._before = doc[4 : pos - len(name) - 2]
+                    self._behind = doc[pos + i64(read_i32_le(doc, pos)) :]
+            elif self._preserve:
+                into.append(with_index(set_path(doc, 0, path.part_bytes, 0, 0, b""), self._index_path, None))
         elif type_code == 0 or type_code == NULL or type_code == UNDEFINED:
             if self._preserve:
                 into.append(with_index(doc, self._index_path, None))
         else:
             into.append(with_index(doc, self._index_path, None))
 
-    def _elements(self, doc: bytes, array_at: i64, into: list[bytes]) -> None:
-        cursor = ElementCursor(doc, array_at)
-        if not cursor.next():
-            if self._preserve:
-                into.append(with_index(set_path(doc, 0, self._path.part_bytes, 0, 0, b""), self._index_path, None))
-            return
-        if self._path.depth == 1:
-            self._splice(doc, array_at, cursor, into)
-            return
-        index = 0
+    def _continue(self, doc: bytes, cursor: ElementCursor, into: list[bytes], room: i64) -> i64:
+        """Unwinds elements until there are enough documents; what is left of `room`."""
+        parts = self._path.part_bytes
+        by_root = self._path.depth == 1
+        named = parts[0] + b"\0"
+        before = self._before
+        behind = self._behind
+        index_path = self._index_path
+        left: i64 = MAX_OUTPUT
         more = True
-        while more:
-            raw = doc[cursor.value : cursor.end]
-            changed = set_path(doc, 0, self._path.part_bytes, 0, cursor.type_code, raw)
-            into.append(with_index(changed, self._index_path, index))
-            index += 1
-            more = cursor.next()
-
-    def _splice(self, doc: bytes, array_at: i64, cursor: ElementCursor, into: list[bytes]) -> None:
-        """The same for a root field: what stands before and behind it is cut out once."""
-        name = self._path.part_bytes[0]
-        before = doc[4 : array_at - len(name) - 2]
-        behind = doc[array_at + i64(read_i32_le(doc, array_at)) :]
-        named = name + b"\0"
-        index = 0
-        more = True
-        while more:
+        while more and left > 0 and room > 0:
             value = doc[cursor.value : cursor.end]
-            size = 4 + len(before) + 1 + len(named) + len(value) + len(behind)
-            changed = b"".join(
-                [size.to_bytes(4, "little"), before, _TYPE_BYTES[cursor.type_code], named, value, behind]
-            )
-            into.append(with_index(changed, self._index_path, index))
-            index += 1
+            if by_root:
+                size = 4 + len(before) + 1 + len(named) + len(value) + len(behind)
+                changed = b"".join(
+                    [size.to_bytes(4, "little"), before, _TYPE_BYTES[cursor.type_code], named, value, behind]
+                )
+            else:
+                changed = set_path(doc, 0, parts, 0, cursor.type_code, value)
+            if index_path is not None:
+                changed = with_index(changed, index_path, self._index)
+                self._index += 1
+            into.append(changed)
+            room -= i64(len(changed))
+            left -= 1
             more = cursor.next()
+        if not more:
+            self._cursor = None
+            self._before = self._behind = b""
+        return room
 
 
 def with_index(doc: bytes, path: FieldPath | None, index: int | None) -> bytes:

@@ -1,4 +1,6 @@
-"""$lookup and $graphLookup: how much one call does."""
+"""$lookup, $graphLookup and $unwind: how much one call does."""
+
+from typing import Any
 
 import bson
 import pytest
@@ -111,3 +113,28 @@ def test_a_graph_search_is_done_in_steps(indexed: bool) -> None:
     assert [len(bson.decode(document)["all"]) for document in found] == [300, 300]
     assert {node["_id"]: node["depth"] for node in bson.decode(found[0])["all"]}[299] == 150
     assert run.opened == run.closed > 300
+
+
+@pytest.mark.parametrize("path", ["a", "d.a"])
+def test_a_long_array_is_unwound_in_pieces(path: str) -> None:
+    array = list(range(5000))
+    documents: list[dict[str, Any]] = [
+        {"_id": 0, "a": array, "x": "y"},
+        {"_id": 1, "a": []},
+        {"_id": 2, "a": [7]},
+        {"_id": 3, "a": array[:1500], "x": "z" * 50_000},
+    ]
+    if path == "d.a":
+        documents = [{"_id": document["_id"], "d": {**document}} for document in documents]
+    stage = {"path": "$" + path, "includeArrayIndex": "at", "preserveNullAndEmptyArrays": True}
+    specs = parse_pipeline([bson.encode({"$unwind": stage})], ParseContext(namespace="db.c"))
+    opened = open_pipeline(specs, ListSource([bson.encode(document) for document in documents], 4), RunContext())
+    found: list[tuple[int, int]] = []
+    while (batch := opened.next_batch()) is not None:
+        assert len(batch) <= 2048
+        assert sum(len(document) for document in batch) < 9 << 20
+        for document in (bson.decode(raw) for raw in batch):
+            found.append((document["_id"], document["at"]))
+            if document["at"] is not None and document["_id"] != 2:
+                assert (document if path == "a" else document["d"])["a"] == document["at"]
+    assert found == [*((0, i) for i in array), (1, None), (2, 0), *((3, i) for i in range(1500))]
