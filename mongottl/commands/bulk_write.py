@@ -6,8 +6,10 @@ Source: MongoDB's "bulkWrite" command reference (8.0) and the driver specificati
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
+from mongottl.commands.collection_uuid import check_form, check_uuid_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
+    ANY,
     ARRAY_FIELD,
     BOOL_FIELD,
     DOCUMENT_FIELD,
@@ -63,7 +65,7 @@ class BulkWriteRequest(NamedTuple):
 
 class Namespace(NamedTuple):
     name: Annotated[str, Field("ns", TEXT)]
-    collection_uuid: Annotated[Value, Field("collectionUUID", UNSUPPORTED)] = MISSING
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
 
 
@@ -158,13 +160,17 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     check_batch(op, len(request.namespaces))
     check_statement_ids(request.statement_ids, len(request.operations))
     namespaces: list[tuple[str, str]] = []
+    uuids: list[Value] = []
     for described in request.namespaces:
-        database, name = split_namespace(Namespace._make(_NAMESPACE.parse(described, [], None)).name)
+        namespace = Namespace._make(_NAMESPACE.parse(described, [], None))
+        database, name = split_namespace(namespace.name)
         check_new_collection_name(database, name)
         namespaces.append((database, name))
+        uuids.append(namespace.collection_uuid)
+        check_form(_NAMESPACE.command, namespace.collection_uuid)
     operations = [_parsed(op, place, operation, namespaces) for place, operation in enumerate(request.operations)]
     options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
-    return _run(op, request, operations, namespaces, options.batch_size)
+    return _run(op, request, operations, namespaces, uuids, options.batch_size)
 
 
 def _parsed(op: OperationContext, place: int, operation: bytes, namespaces: list[tuple[str, str]]) -> Operation:
@@ -189,6 +195,7 @@ def _run(
     request: BulkWriteRequest,
     operations: list[Operation],
     namespaces: list[tuple[str, str]],
+    uuids: list[Value],
     batch_size: int,
 ) -> Steps[Reply]:
     outcome = Outcome(request.errors_only)
@@ -199,10 +206,12 @@ def _run(
         op.database, name = namespaces[operation.place]
         if isinstance(operation, InsertOperation):
             behind = _end_of_inserts(operations, place)
-            _insert(op, name, operations[place:behind], place, request.ordered, outcome)
+            uuid = uuids[operation.place]
+            _insert(op, name, uuid, operations[place:behind], place, request.ordered, outcome)
             place = behind
         else:
             try:
+                check_uuid_of(op, _NAMESPACE.command, uuids[operation.place], name)
                 if isinstance(operation, UpdateOperation):
                     yield from _update(op, name, operation, place, request.let, outcome)
                 else:
@@ -237,11 +246,20 @@ def _end_of_inserts(operations: list[Operation], start: int) -> int:
     return end
 
 
-def _insert(op: OperationContext, name: str, run: list[Operation], start: int, ordered: bool, outcome: Outcome) -> None:
+def _insert(
+    op: OperationContext,
+    name: str,
+    uuid: Value,
+    run: list[Operation],
+    start: int,
+    ordered: bool,
+    outcome: Outcome,
+) -> None:
     documents = [operation.document for operation in run if isinstance(operation, InsertOperation)]
     earlier = len(outcome.failures.entries)
     inserted = 0
     try:
+        check_uuid_of(op, _NAMESPACE.command, uuid, name)
         inserted = insert_chunk(op, collection_for_write(op, name), documents, start, ordered, outcome.failures)
     except CommandError as error:
         # A collection that cannot be written to takes none of the documents.

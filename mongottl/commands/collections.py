@@ -9,6 +9,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import id_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
 from mongottl.catalog.view import SYSTEM_VIEWS, View
+from mongottl.commands.collection_uuid import check_uuid
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -22,7 +23,7 @@ from mongottl.commands.request import (
     Field,
 )
 from mongottl.document.build import EMPTY_DOCUMENT, encode
-from mongottl.document.types import BinData, Value, type_code_of, type_name
+from mongottl.document.types import Value, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.statistics import describe_size, parse_scale
@@ -111,38 +112,6 @@ def check_strict_bool(field: str, value: Value) -> None:
         raise CommandError(
             ErrorCode.TypeMismatch,
             f"BSON field '{field}' is the wrong type '{type_name(type_code_of(value))}', expected type 'bool'",
-        )
-
-
-def check_uuid(
-    op: OperationContext, command: str, uuid: Value, database: str, name: str, collection: Collection | None
-) -> None:
-    """CollectionUUIDMismatch (361) unless the collection is the one that `collectionUUID` names.
-
-    TypeMismatch (14) or InvalidUUID (207) for what is no UUID.
-    """
-    if uuid is None:
-        return
-    if not isinstance(uuid, BinData) or uuid.subtype != 4:
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field '{command}.collectionUUID' is the wrong type '{type_name(type_code_of(uuid))}',"
-            " expected type 'UUID'",
-        )
-    if len(uuid.data) != 16:
-        raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
-    if collection is None or collection.uuid != uuid:
-        names = [other.name for other in op.catalog.collections(database) if other.uuid == uuid]
-        actual = names[0] if names else None
-        raise CommandError(
-            ErrorCode.CollectionUUIDMismatch,
-            "Collection UUID does not match that specified",
-            {
-                "db": database,
-                "collectionUUID": uuid,
-                "expectedCollection": name,
-                "actualCollection": actual,
-            },
         )
 
 

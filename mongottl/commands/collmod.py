@@ -20,6 +20,7 @@ from mongottl.commands.collection_options import (
     checked_capped_max,
     checked_expiry_s,
 )
+from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.collections import check_no_index_build
 from mongottl.commands.collmod_index import IndexChange, change_index
 from mongottl.commands.registry import Reply, command
@@ -60,6 +61,7 @@ class CollModRequest(NamedTuple):
     capped_size: Annotated[int | None, Field("cappedSize", INTEGER)] = None
     capped_max: Annotated[int | None, Field("cappedMax", INTEGER)] = None
     dry_run: Annotated[bool, Field("dryRun", BOOL_FIELD)] = False
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 class TimeSeriesChange(NamedTuple):
@@ -90,6 +92,7 @@ def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Rep
     options = _checked_options(op, request)
     if f"{op.database}.{request.collection}" == OPLOG:
         raise CommandError(ErrorCode.InvalidOptions, "the oplog cannot be changed by collMod")
+    check_uuid_of(op, "collMod", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if collection is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")

@@ -10,6 +10,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
@@ -31,6 +32,7 @@ class CreateIndexesRequest(NamedTuple):
     commit_quorum: Annotated[Value, Field("commitQuorum", ANY)] = None
     ignore_unknown: Annotated[bool, Field("ignoreUnknownIndexOptions", BOOL_FIELD)] = False
     return_on_start: Annotated[bool, Field("returnOnStart", BOOL_FIELD)] = False
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command("createIndexes", CreateIndexesRequest, help="Builds indexes, all or none of those named.", writes=True)
@@ -47,6 +49,7 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
     if not request.indexes:
         raise CommandError(ErrorCode.BadValue, "Must specify at least one index to create")
     _check_commit_quorum(request.commit_quorum)
+    check_uuid_of(op, "createIndexes", request.collection_uuid, name)
     wanted = [parse_index_spec(spec, request.ignore_unknown) for spec in request.indexes]
     refusal = op.service.dialect.date_ttl_refusal
     if refusal is not None and any(descriptor.expire_after_s is not None for descriptor in wanted):
@@ -211,6 +214,7 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
 class DropIndexesRequest(NamedTuple):
     collection: Annotated[str, Field("dropIndexes", COLLECTION)]
     what: Annotated[Value, Field("index", ANY)] = MISSING
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command(
@@ -228,6 +232,7 @@ def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Rep
     """
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
+    check_uuid_of(op, "dropIndexes", request.collection_uuid, request.collection)
     collection = op.catalog.lookup(op.database, request.collection)
     if request.what is MISSING:
         raise CommandError(40414, "BSON field 'dropIndexes.index' is missing but a required field")

@@ -5,9 +5,11 @@ from typing import Annotated, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.collation import check_collation
+from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.reads import checked_metadata, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
+    ANY,
     ARRAY_FIELD,
     BOOL_FIELD,
     COLLECTION,
@@ -51,6 +53,7 @@ class FindAndModifyRequest(NamedTuple):
     bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
     statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command(
@@ -65,6 +68,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     check_request(request)
     op.bypass_validation = request.bypass
     check_collation(request.collation)
+    check_uuid_of(op, "findAndModify", request.collection_uuid, request.collection)
     collection = op.catalog.lookup(op.database, request.collection)
     if collection is None:
         check_database_name(op.database)

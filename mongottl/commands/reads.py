@@ -9,9 +9,11 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.collation import check_collation
+from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.query_shape import check_settings
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
+    ANY,
     ARRAY_FIELD,
     BOOL_FIELD,
     COLLECTION,
@@ -88,6 +90,7 @@ class FindRequest(NamedTuple):
     show_record_id: Annotated[bool, Field("showRecordId", BOOL_FIELD)] = False
     min: Annotated[bytes, Field("min", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     max: Annotated[bytes, Field("max", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command("find", FindRequest, help="Returns the documents that match a filter.", counter="query")
@@ -95,6 +98,7 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     """A first batch of at most 101 documents, or `batchSize`; the rest through getMore."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
+    check_uuid_of(op, "find", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return find_on_view(op, collection, request)
@@ -386,6 +390,7 @@ class CountRequest(NamedTuple):
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     fields: Annotated[Value, Field("fields", IGNORED)] = None
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command("count", CountRequest, help="Counts the documents that match a filter.")
@@ -393,6 +398,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     check_collation(request.collation)
+    check_uuid_of(op, "count", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return (yield from count_on_view(op, collection, request))
@@ -409,6 +415,7 @@ class DistinctRequest(NamedTuple):
     query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command("distinct", DistinctRequest, help="Returns the different values of a field.")
@@ -419,6 +426,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     check_collation(request.collation)
     if "\0" in request.key:
         raise CommandError(NUL_IN_KEY, "The 'key' of a distinct command must not contain a null byte")
+    check_uuid_of(op, "distinct", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         source = distinct_documents(op, collection, request)
@@ -459,6 +467,7 @@ class AggregateRequest(NamedTuple):
     let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command("aggregate", AggregateRequest, help="Runs an aggregation pipeline.")
@@ -476,6 +485,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     check_collation(request.collation)
     name = collection_of(op, request.collection)
     context = context_of(op, name, request.let)
+    check_uuid_of(op, "aggregate", request.collection_uuid, name)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
         if not is_about_itself(request.pipeline):

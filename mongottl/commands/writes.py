@@ -9,9 +9,11 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.collation import check_collation
+from mongottl.commands.collection_uuid import mismatch_in_batch
 from mongottl.commands.reads import checked_metadata, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
+    ANY,
     ARRAY_FIELD,
     BOOL_FIELD,
     COLLECTION,
@@ -64,6 +66,7 @@ class InsertRequest(NamedTuple):
     statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
     statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 class WriteErrors:
@@ -89,6 +92,19 @@ class WriteErrors:
         if self.entries:
             reply["writeErrors"] = self.entries
         return reply
+
+
+def _refused_by_uuid(
+    op: OperationContext, command: str, uuid: Value, name: str, statements: int, ordered: bool
+) -> dict[str, Value] | None:
+    """The reply to a batch that is meant for another collection than the one of that name; None if it is not."""
+    error = mismatch_in_batch(op, command, uuid, name)
+    if error is None:
+        return None
+    errors = WriteErrors()
+    for place in range(1 if ordered else statements):
+        errors.add(place, error)
+    return errors.add_to({"n": 0})
 
 
 def check_batch(op: OperationContext, size: int) -> None:
@@ -119,6 +135,11 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
     op.bypass_validation = request.bypass
     if request.statement_ids is not None:
         check_statement_ids(request.statement_ids, len(documents))
+    refused = _refused_by_uuid(
+        op, "insert", request.collection_uuid, request.collection, len(documents), request.ordered
+    )
+    if refused is not None:
+        return refused
     collection = collection_for_write(op, request.collection)
     if len(documents) == 1:
         errors = WriteErrors()
@@ -198,6 +219,7 @@ class UpdateRequest(NamedTuple):
     statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
     statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStatement)
@@ -214,6 +236,11 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     op.bypass_validation = request.bypass
     check_statement_ids(request.statement_ids, len(request.updates))
     statements: list[UpdateStatement] = _parsed(UPDATE_STATEMENT, UpdateStatement, request.updates)
+    refused = _refused_by_uuid(
+        op, "update", request.collection_uuid, request.collection, len(statements), request.ordered
+    )
+    if refused is not None:
+        return {**refused, "nModified": 0}
     collection = op.catalog.lookup(op.database, request.collection)
     if collection is None:
         check_database_name(op.database)
@@ -384,6 +411,7 @@ class DeleteRequest(NamedTuple):
     statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
     statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
     encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 DELETE_STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
@@ -395,6 +423,11 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
     check_batch(op, len(request.deletes))
     check_statement_ids(request.statement_ids, len(request.deletes))
     statements: list[DeleteStatement] = _parsed(DELETE_STATEMENT, DeleteStatement, request.deletes)
+    refused = _refused_by_uuid(
+        op, "delete", request.collection_uuid, request.collection, len(statements), request.ordered
+    )
+    if refused is not None:
+        return refused
     collection = op.catalog.lookup(op.database, request.collection)
     if collection is None:
         check_database_name(op.database)

@@ -1,0 +1,67 @@
+"""`collectionUUID`: a command that is meant for one collection, whatever its name.
+
+Source: mongod's answers as its drivers' and tools' documentation tells them; error CollectionUUIDMismatch.
+"""
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import View
+from mongottl.document.types import BinData, Value, type_code_of, type_name
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+
+
+def check_form(command: str, uuid: Value) -> None:
+    """TypeMismatch (14) or InvalidUUID (207) for what is no UUID."""
+    if uuid is None:
+        return
+    if not isinstance(uuid, BinData) or uuid.subtype != 4:
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field '{command}.collectionUUID' is the wrong type '{type_name(type_code_of(uuid))}',"
+            " expected type 'UUID'",
+        )
+    if len(uuid.data) != 16:
+        raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
+
+
+def check_uuid(
+    op: OperationContext, command: str, uuid: Value, database: str, name: str, collection: Collection | None
+) -> None:
+    """CollectionUUIDMismatch (361) unless the collection is the one that `collectionUUID` names.
+
+    The errors of `check_form` for what is no UUID.
+    """
+    check_form(command, uuid)
+    if uuid is None:
+        return
+    if collection is None or collection.uuid != uuid:
+        names = [other.name for other in op.catalog.collections(database) if other.uuid == uuid]
+        actual = names[0] if names else None
+        raise CommandError(
+            ErrorCode.CollectionUUIDMismatch,
+            "Collection UUID does not match that specified",
+            {
+                "db": database,
+                "collectionUUID": uuid,
+                "expectedCollection": name,
+                "actualCollection": actual,
+            },
+        )
+
+
+def check_uuid_of(op: OperationContext, command: str, uuid: Value, name: str) -> None:
+    """The same for a collection of the command's database, by its name. A view has no UUID."""
+    if uuid is not None:
+        found = op.catalog.find(op.database, name)
+        check_uuid(op, command, uuid, op.database, name, None if isinstance(found, View) else found)
+
+
+def mismatch_in_batch(op: OperationContext, command: str, uuid: Value, name: str) -> CommandError | None:
+    """The same for a batch of writes, whose statements are told of it one by one."""
+    try:
+        check_uuid_of(op, command, uuid, name)
+    except CommandError as error:
+        if error.code != ErrorCode.CollectionUUIDMismatch:
+            raise
+        return error
+    return None
