@@ -11,7 +11,7 @@ from typing import Final
 
 from mongottl.catalog.array_paths import ARRAYS_SOMEWHERE, ArrayPaths
 from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
-from mongottl.catalog.index import IndexDescriptor, id_index_spec
+from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
@@ -218,7 +218,8 @@ class Catalog:
             store = self.engine.create_record_store(record_store_ident(number))
             collection = Collection(database, name, number, new_uuid(), options, store)
             data = self.engine.create_sorted_data(ident, True)
-            collection.set_indexes([IndexEntry(IndexDescriptor(id_index_spec()), ident, data, True)])
+            spec = id_index_spec() if options.clustered_index is None else clustered_index_spec(options)
+            collection.set_indexes([IndexEntry(IndexDescriptor(spec), ident, data, True)])
             self.engine.put_catalog_entry(str(number), collection.entry_document())
             work.commit()
         self._remember(collection)
@@ -311,8 +312,19 @@ class Catalog:
         collection.set_indexes(indexes)
 
     def set_options(self, collection: Collection, options: CollectionOptions) -> None:
-        """Gives a collection other options, as `collMod` does."""
-        self._save(collection, collection.entry_document(options=options))
+        """Gives a collection other options, as `collMod` does. The expiry of a clustered one is that of its index."""
+        clustering = collection.clustering
+        if clustering is None:
+            self._save(collection, collection.entry_document(options=options))
+        else:
+            before = clustering.descriptor
+            clustering.descriptor = IndexDescriptor(clustered_index_spec(options))
+            try:
+                self._save(collection, collection.entry_document(options=options))
+            except BaseException:
+                clustering.descriptor = before
+                raise
+            collection.set_indexes(collection.indexes)
         collection.set_options(options)
 
     def mark_multikey(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:

@@ -1,7 +1,7 @@
 """One collection as the server holds it: its records, its indexes, its TTL default."""
 
 from mongottl.catalog.array_paths import NO_ARRAYS, ArrayPaths
-from mongottl.catalog.index import ID_INDEX_NAME, IndexDescriptor
+from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
@@ -107,6 +107,7 @@ class Collection:
     writable_indexes: those with keys, ready or being built; a write maintains them all.
     evicted_through: the newest record that a capped collection has lost to newer ones since the server started.
     scans, tailable_scans: how many times it was read from end to end, and how many of these by tailable cursors.
+    clustering: the index on `_id` if that is the collection's natural order, else None.
     writes: changes each time that records were written, so that a long operation can tell whether any was.
     """
 
@@ -126,6 +127,7 @@ class Collection:
         self.date_ttl_indexes: list[IndexEntry] = []
         self.default_ttl_s: int = NO_TTL
         self.id_index: IndexEntry | None = None
+        self.clustering: IndexEntry | None = None
         self.dropped = False
         self.scans: int = 0
         self.tailable_scans: int = 0
@@ -141,12 +143,15 @@ class Collection:
         self.date_ttl_indexes = [index for index in indexes if index.descriptor.expire_after_s is not None]
         self.default_ttl_s = NO_TTL
         self.id_index = None
+        self.clustering = None
         self.generation += 1
         for index in indexes:
             if index.descriptor.is_ttl_setting and index.ready:
                 self.default_ttl_s = index.descriptor.default_ttl_s
-            if index.name == ID_INDEX_NAME:
+            if index.descriptor.is_id:
                 self.id_index = index
+                if index.descriptor.clustered:
+                    self.clustering = index
 
     def set_options(self, options: CollectionOptions) -> None:
         """Takes other options and everything that follows from them."""

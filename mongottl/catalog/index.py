@@ -7,11 +7,12 @@ from typing import Final
 
 from mongottl.catalog.index_kinds import BTREE, IndexKind, kind_of
 from mongottl.catalog.keys import KeyGenerator
+from mongottl.catalog.options import CollectionOptions
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath
-from mongottl.document.types import MISSING, Decimal128, Value
+from mongottl.document.types import MISSING, Decimal128, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
@@ -51,6 +52,7 @@ class IndexDescriptor:
         self.prepare_unique = False
         self.sparse = False
         self.hidden = False
+        self.clustered = False
         self.expire_after_s: int | None = None
         self.default_ttl_s: int = NO_TTL
         self.partial_filter: bytes | None = None
@@ -68,13 +70,15 @@ class IndexDescriptor:
                 self.sparse = bool(value)
             elif field == "hidden":
                 self.hidden = bool(value)
+            elif field == "clustered":
+                self.clustered = bool(value)
             elif field == "partialFilterExpression" and isinstance(value, bytes):
                 self.partial_filter = value
                 self.partial_match = parse_match(value, ParseContext())
             elif field == "expireAfterSeconds" and isinstance(value, (int, float)):
                 self.expire_after_s = int(value)
         pattern = fields(self.key)
-        self.is_id = self.name == ID_INDEX_NAME
+        self.is_id = self.clustered or self.name == ID_INDEX_NAME
         self.kind: IndexKind = BTREE if self.is_id else kind_of(pattern)
         self.paths: list[FieldPath] = [FieldPath(path) for path, _ in pattern]
         self.directions: list[Value] = [direction for _, direction in pattern]
@@ -140,3 +144,13 @@ def _is_descending(direction: Value) -> bool:
 
 def id_index_spec() -> bytes:
     return encode({"v": 2, "key": {"_id": 1}, "name": ID_INDEX_NAME})
+
+
+def clustered_index_spec(options: CollectionOptions) -> bytes:
+    """The `_id` index of a clustered collection, as listIndexes shows it."""
+    assert options.clustered_index is not None
+    name = get_value(options.clustered_index, "name")
+    spec: dict[str, Value] = {"v": 2, "key": {"_id": 1}, "name": name, "unique": True, "clustered": True}
+    if options.expire_after_seconds is not None:
+        spec["expireAfterSeconds"] = Int64(options.expire_after_seconds)
+    return encode(spec)

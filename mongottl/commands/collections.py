@@ -158,15 +158,15 @@ def describe_view(view: View, name_only: bool) -> bytes:
 def describe_collection(collection: Collection, name_only: bool) -> bytes:
     if name_only:
         return encode({"name": collection.name, "type": "collection"})
-    return encode(
-        {
-            "name": collection.name,
-            "type": "collection",
-            "options": collection.options.raw,
-            "info": {"readOnly": False, "uuid": collection.uuid},
-            "idIndex": id_index_spec(),
-        }
-    )
+    described: dict[str, Value] = {
+        "name": collection.name,
+        "type": "collection",
+        "options": collection.options.raw,
+        "info": {"readOnly": False, "uuid": collection.uuid},
+    }
+    if collection.clustering is None:
+        described["idIndex"] = id_index_spec()
+    return encode(described)
 
 
 class CollStatsRequest(NamedTuple):

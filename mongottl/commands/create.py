@@ -281,7 +281,7 @@ def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
 
 
 # What a collection cannot be so far.
-_UNSUPPORTED: Final = ("timeseries", "clusteredIndex")
+_UNSUPPORTED: Final = ("timeseries",)
 
 
 def _refuse_unsupported(options: dict[str, Value]) -> None:

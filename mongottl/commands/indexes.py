@@ -26,6 +26,9 @@ from mongottl.exec.index_build import build_indexes
 _BUILD_POLL_S: Final = 0.01
 
 
+_CLUSTERED_CANNOT_GO: Final = 5979800
+
+
 class CreateIndexesRequest(NamedTuple):
     collection: Annotated[str, Field("createIndexes", COLLECTION)]
     indexes: Annotated[list[bytes], Field("indexes", DOCUMENTS)]
@@ -277,6 +280,8 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[R
                 raise CommandError(ErrorCode.IndexNotFound, f"index not found with name [{name}]")
             if entry not in removed:
                 removed.append(entry)
+    if any(entry.descriptor.clustered for entry in removed):
+        raise CommandError(_CLUSTERED_CANNOT_GO, "Cannot drop the clustered index")
     if any(entry.descriptor.is_id for entry in removed):
         raise CommandError(ErrorCode.InvalidOptions, "cannot drop _id index")
     if removed:

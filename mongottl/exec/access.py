@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 
 from mongottl.catalog.collection import Collection
 from mongottl.exec.bounds import IndexBounds
+from mongottl.exec.clustered import ClusteredScan
 from mongottl.exec.index_scan import IndexScan, OrStage, PointLookup
 from mongottl.exec.stages import CollectionScan, PlanStage
 from mongottl.query.match import MatchExpression
@@ -52,6 +53,9 @@ class CollectionPath(AccessPath):
         self.forward = forward
 
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
+        clustering = self.collection.clustering
+        if clustering is not None:
+            return ClusteredScan(self.collection, clustering, self.match, self.forward, wanted)
         return CollectionScan(self.collection, self.match, self.forward, wanted)
 
     def count_entries(self, most: int) -> int:

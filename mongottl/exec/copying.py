@@ -8,6 +8,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
+from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.stages import living
@@ -27,6 +28,8 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
     database = source.database
     temporary = f"tmp.{op.service.object_ids.generate(op.now_s)}.convertToCapped"
     op.catalog.check_new_name(database, temporary)
+    # What a capped collection is ordered by is the order of insertion.
+    options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING})
     for attempt in range(_ATTEMPTS + 1):
         made = op.catalog.create_collection(database, temporary, options)
         published = False

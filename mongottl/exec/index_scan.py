@@ -23,6 +23,7 @@ from mongottl.exec.stages import (
     next_batch_size,
 )
 from mongottl.query.match import MatchExpression
+from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
@@ -117,6 +118,8 @@ class IndexStage(PlanStage):
     def node(self) -> PlanNode:
         index = self._index
         descriptor = index.descriptor
+        if descriptor.clustered:
+            return self._clustered_node()
         pattern: dict[str, Value] = {part.path.dotted: part.direction for part in self._bounds.components}
         paths: dict[str, Value] = {
             part.path.dotted: index.arrays.on(part.path.dotted) for part in self._bounds.components if part.named
@@ -148,6 +151,24 @@ class IndexStage(PlanStage):
         fetch_counters = self.counters(scan_counters.returned)
         fetch_counters.extra = {"docsExamined": scan_counters.returned, "alreadyHasObj": 0}
         return PlanNode("FETCH", fetch_details, [scan], fetch_counters)
+
+    def _clustered_node(self) -> PlanNode:
+        """Ranges of a clustered collection, which in mongod has no index beside its documents."""
+        details: dict[str, Value] = {}
+        if self._match is not None:
+            details["filter"] = self._match.describe()
+        details["direction"] = "forward" if self._forward else "backward"
+        if self._bounds.intervals:
+            intervals = self._bounds.intervals[0]
+            low = intervals[0].low
+            high = intervals[-1].high
+            if not isinstance(low, (BracketStart, BracketEnd)):
+                details["minRecord"] = low
+            if not isinstance(high, (BracketStart, BracketEnd)):
+                details["maxRecord"] = high
+        counters = self.counters(self.examined)
+        counters.extra = {"docsExamined": self.examined}
+        return PlanNode("CLUSTERED_IXSCAN", details, [], counters)
 
 
 class IndexScan(IndexStage):
@@ -270,6 +291,8 @@ class PointLookup(IndexStage):
             return super().node()
         counters = self.counters(self.examined)
         counters.extra = {"keysExamined": self.examined, "docsExamined": self.examined}
+        if self._index.descriptor.clustered:
+            return PlanNode("EXPRESS_CLUSTERED_IXSCAN", {"keyPattern": "{ _id: 1 }"}, [], counters)
         return PlanNode("EXPRESS_IXSCAN", {"keyPattern": "{ _id: 1 }", "indexName": "_id_"}, [], counters)
 
 

@@ -75,6 +75,8 @@ def describe_size(collection: Collection | None, now_s: int, scale: int) -> dict
     if options.capped:
         reply["max"] = integer(options.capped_max_documents)
         reply["maxSize"] = integer(options.capped_size_bytes // scale)
+    if collection.clustering is not None:
+        reply["clustered"] = True
     reply["nindexes"] = len(collection.indexes)
     reply["indexDetails"] = {index.name: {} for index in collection.indexes}
     reply["indexBuilds"] = [index.name for index in collection.indexes if not index.ready]

@@ -1,0 +1,60 @@
+"""Clustered collections: those whose natural order is that of `_id`.
+
+MongoDB keeps such a collection's documents in the tree of its `_id`. Here they lie in the order of insertion as ever,
+and the index on `_id` leads to them in the order that is asked for: what clients see is the same. Source: MongoDB's
+"Clustered Collections" page.
+"""
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
+from mongottl.document.types import Value
+from mongottl.exec.context import OperationContext
+from mongottl.exec.stages import PlanNode, PlanStage, check_alive, first_batch_size, living, next_batch_size
+from mongottl.query.match import MatchExpression
+from mongottl.storage.interface import Record
+
+
+class ClusteredScan(PlanStage):
+    """All records of a clustered collection, by `_id`. match: None if all of them pass."""
+
+    def __init__(
+        self, collection: Collection, index: IndexEntry, match: MatchExpression | None, forward: bool, wanted: int
+    ) -> None:
+        super().__init__()
+        assert index.data is not None
+        self._collection = collection
+        self._data = index.data
+        self._match = match
+        self._forward = forward
+        self._after: tuple[bytes, int] | None = None
+        self._size = first_batch_size(wanted, match is not None)
+        self._ended = False
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        if self._ended:
+            return None
+        collection = self._collection
+        check_alive(collection)
+        size = self._size
+        started_s = op.service.clock.monotonic_s()
+        rows = self._data.scan_fetch(collection.store, LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward)
+        self.examined += len(rows)
+        if len(rows) < size:
+            self._ended = True
+            if not rows:
+                return None
+        last = rows[-1]
+        self._after = (last[0], last[1])
+        match = self._match
+        records: list[Record] = [row[1:] for row in rows if match is None or match.matches(row[2])]
+        self._size = next_batch_size(op, size, started_s)
+        return living(collection, records, op.now_s)
+
+    def node(self) -> PlanNode:
+        details: dict[str, Value] = {}
+        if self._match is not None:
+            details["filter"] = self._match.describe()
+        details["direction"] = "forward" if self._forward else "backward"
+        counters = self.counters(self.examined)
+        counters.extra = {"docsExamined": self.examined}
+        return PlanNode("COLLSCAN", details, [], counters)
