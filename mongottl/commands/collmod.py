@@ -41,6 +41,7 @@ from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer, 
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.expiry import rearm_collection
 from mongottl.exec.views import define_view
 from mongottl.query.match.numbers import clamped_integer
 
@@ -116,6 +117,8 @@ def _change(
     if options:
         op.catalog.set_options(collection, collection.options.with_options(options))
         op.service.note_write()
+        if "expireAfterSeconds" in options:
+            yield from rearm_collection(op.service, collection.number)
     return reply
 
 

@@ -29,6 +29,7 @@ _TRUTH: Final = "[bool, long, int, decimal, double]"
 # Index entries looked at between two steps.
 _SCAN_BATCH: Final = 256
 _LOWEST_KEY: Final = b""
+_CLUSTERED_CANNOT_HIDE: Final = 6011800
 
 
 class IndexChange:
@@ -225,13 +226,14 @@ def _find_index(collection: Collection, change: IndexChange) -> IndexEntry:
         raise CommandError(ErrorCode.InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field")
     if change.name is not None:
         index = collection.index_named(change.name)
-        if index is None:
+        if index is None or _is_clustering(index, change):
             raise CommandError(
                 ErrorCode.IndexNotFound, f"cannot find index {change.name} for ns {collection.namespace}"
             )
         return index
     assert change.key is not None
-    found = [entry for entry in collection.indexes if entry.descriptor.has_key(change.key)]
+    key = change.key
+    found = [e for e in collection.indexes if e.descriptor.has_key(key) and not _is_clustering(e, change)]
     if not found:
         raise CommandError(
             ErrorCode.IndexNotFound,
@@ -245,6 +247,15 @@ def _find_index(collection: Collection, change: IndexChange) -> IndexEntry:
             f" Conflicting indexes: {conflicting}",
         )
     return found[0]
+
+
+def _is_clustering(index: IndexEntry, change: IndexChange) -> bool:
+    """Whether it orders a clustered collection, which is no index for collMod. 6011800 if it is to be hidden."""
+    if not index.descriptor.clustered:
+        return False
+    if change.hidden is not None:
+        raise CommandError(_CLUSTERED_CANNOT_HIDE, "The 'hidden' option is not supported for a clustered index")
+    return True
 
 
 def _checked_ttl(collection: Collection, index: IndexEntry, value: Value) -> int:

@@ -56,7 +56,6 @@ def test_options_that_ask_for_what_is_so_anyhow(running: Running, options: dict[
         ({"pipeline": []}, 72),
         ({"timeseries": {"timeField": "t"}}, 115),
         ({"expireAfterSeconds": 1}, 72),
-        ({"clusteredIndex": {"key": {"_id": 1}, "unique": True}}, 115),
         ({"encryptedFields": {}}, 115),
         ({"collation": {"locale": "de"}}, 115),
         ({"collation": {"strength": 1}}, 40414),

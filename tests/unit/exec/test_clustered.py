@@ -107,6 +107,25 @@ def test_expiry_by_the_id(server: Running) -> None:
     assert [document["_id"] for document in server.listed({"find": "d"})] == ["never"]
 
 
+def test_changing_the_expiry(server: Running) -> None:
+    now = datetime.fromtimestamp(START_MS / 1000, UTC)
+    server.insert({"_id": now}, {"_id": now + timedelta(seconds=100)})
+    assert server.run({"collMod": "c", "expireAfterSeconds": 60}) == {}
+    assert server.listed({"listIndexes": "c"})[0]["expireAfterSeconds"] == 60
+    server.advance(61)
+    assert server.reap() == 1
+    assert server.run({"collMod": "c", "expireAfterSeconds": "off"}) == {}
+    assert "expireAfterSeconds" not in server.listed({"listIndexes": "c"})[0]
+    server.advance(1000)
+    assert server.reap() == 0
+
+
+def test_the_index_is_none_for_coll_mod(server: Running) -> None:
+    assert server.code({"collMod": "c", "index": {"keyPattern": {"_id": 1}, "expireAfterSeconds": 10}}) == 27
+    assert server.code({"collMod": "c", "index": {"name": "_id_", "expireAfterSeconds": 10}}) == 27
+    assert server.code({"collMod": "c", "index": {"keyPattern": {"_id": 1}, "hidden": True}}) == 6011800
+
+
 def test_a_capped_copy_is_in_the_order_of_insertion_from_then_on(server: Running) -> None:
     server.insert({"_id": 2}, {"_id": 1})
     server.run({"convertToCapped": "c", "size": 1000})
