@@ -130,3 +130,10 @@ class VirtualClock(Clock):
         else:
             self._frozen_at_ms = now_ms
         return now_ms
+
+
+def iso_date(ms: int) -> str:
+    """`2026-05-04T12:00:00.123` in UTC."""
+    from datetime import UTC, datetime  # kept out of the start of the server
+
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}"

@@ -131,7 +131,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     createRole
     createSearchIndexes
     createUser
-    currentOp
     dropAllRolesFromDatabase
     dropAllUsersFromDatabase
     dropConnections
@@ -156,7 +155,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     isdbgrid
     killAllSessions
     killAllSessionsByPattern
-    killOp
     listSearchIndexes
     listShards
     logApplicationMessage

@@ -11,6 +11,7 @@ from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
 from mongottl.exec.context import OperationContext, check_level
+from mongottl.exec.operations import CurrentOpOptions, describe_operations
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
@@ -161,6 +162,15 @@ class OperationRun(RunContext):
                 entry["debugQueryShape"] = settings.shape
             found.append(encode(entry))
         return found
+
+    def operations(self, options: dict[str, Value]) -> list[bytes]:
+        asked = CurrentOpOptions(
+            idle_connections=options.get("idleConnections") is True,
+            idle_sessions=options.get("idleSessions", True) is True,
+            idle_cursors=options.get("idleCursors") is True,
+            truncate=options.get("truncateOps") is True,
+        )
+        return describe_operations(self._pull.op, asked)
 
     def sessions(self) -> list[bytes]:
         found: list[bytes] = []

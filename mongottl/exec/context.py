@@ -19,6 +19,7 @@ from mongottl.exec.cursors import CursorRegistry
 from mongottl.exec.failpoints import FailPoints
 from mongottl.exec.metrics import Metrics
 from mongottl.exec.object_ids import ObjectIdGenerator
+from mongottl.exec.operations import OperationRegistry
 from mongottl.exec.query_settings import QuerySettings
 from mongottl.exec.sessions import SessionRegistry
 from mongottl.exec.signal import Signal
@@ -86,6 +87,9 @@ class ServiceContext:
         self.sessions = SessionRegistry()
         self.metrics = Metrics()
         self.fail_points = FailPoints()
+        self.operations = OperationRegistry()
+        # Those who are connected, by connection.
+        self.clients: dict[int, ClientInfo] = {}
         self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
         self.object_ids = ObjectIdGenerator()
         # By queryShapeHash.
@@ -153,6 +157,8 @@ class OperationContext:
         # Further fields, of commands that take any (getParameter, setParameter).
         self.extra_fields: dict[str, Value] = {}
         self.killed = False
+        # What the operation waits for now, if anything: killing it ends the waiting.
+        self.waits_for: Signal | None = None
         # "database.collection" of a command that names one, and the elapsed time when it began.
         self.used_namespace = ""
         self._used_since_s = 0.0
@@ -171,6 +177,12 @@ class OperationContext:
         """The collection was dropped: one that is made in its place begins anew."""
         self.service.metrics.usage.forget(namespace)
         self.used_namespace = ""
+
+    def kill(self) -> None:
+        """Ends the operation with Interrupted (11601), at its next step or now if it waits."""
+        self.killed = True
+        if self.waits_for is not None:
+            self.waits_for.notify()
 
     def set_max_time_ms(self, max_time_ms: int) -> None:
         """0 is no limit, but was given all the same."""

@@ -176,6 +176,10 @@ class CursorRegistry:
         self.opened_total += 1
         return cursor_id
 
+    def all(self) -> list[ClientCursor]:
+        """Those that have something to give."""
+        return list(self._cursors.values())
+
     def get(self, cursor_id: int) -> ClientCursor:
         """The cursor, dead or alive. CursorNotFound (43) if there is none of this id."""
         cursor = self.find(cursor_id)

@@ -104,11 +104,13 @@ def await_page(
     until_s = clock.monotonic_s() + seconds
     signal = Signal()
     cursor.signal = signal
+    op.waits_for = signal
     registry.add_waiting(number, signal)
     try:
         while (left_s := until_s - clock.monotonic_s()) > 0:
             yield Wait(left_s, signal)
             cursor.check_alive()
+            op.check_interrupt()
             if not signal.notified:
                 break  # time is up, the client has something else to say, or the server stops
             signal.clear()
@@ -118,5 +120,6 @@ def await_page(
                 return page
     finally:
         cursor.signal = None
+        op.waits_for = None
         registry.remove_waiting(number, signal)
     return []

@@ -22,6 +22,7 @@ from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps
 from mongottl.exec.failpoints import FailCommand
 from mongottl.exec.metrics import UNKNOWN_COMMAND
 from mongottl.exec.sessions import retried_reply
+from mongottl.exec.signal import Signal
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
 from mongottl.wire.messages import OpMsg, OpQuery
@@ -73,7 +74,7 @@ class Dispatcher:
             for _, documents in sequences:
                 for document in documents:
                     validate_document(document)
-            return self._run(spec, values, generic, client)
+            return self._run(spec, values, generic, client, body)
         except Exception as error:
             return self._failed(name, error)
 
@@ -120,7 +121,7 @@ class Dispatcher:
         raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
 
     def _run(
-        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, client: ClientInfo
+        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, client: ClientInfo, body: bytes
     ) -> bytes | Steps[bytes]:
         service = self.service
         metrics = service.metrics
@@ -149,7 +150,7 @@ class Dispatcher:
                 concern = None
         if generic.lsid is not None:
             if self._is_under_way(generic):
-                return self._await_first_attempt(spec, values, generic, client)
+                return self._await_first_attempt(spec, values, generic, client, body)
             retried = self._enter_session(spec, generic, op)
             if retried is not None:
                 return retried
@@ -162,17 +163,21 @@ class Dispatcher:
         if spec.names_collection and isinstance(request.collection, str):
             op.uses(request.collection)
         if fail_point is not None or concern is not None:
-            return self._in_session(op, self._with_extras(spec, op, request, fail_point, concern))
+            return self._under_way(spec, op, body, self._with_extras(spec, op, request, fail_point, concern))
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):
-            return self._in_session(op, self._finish_steps(spec, op, outcome))
+            return self._under_way(spec, op, body, self._finish_steps(spec, op, outcome))
         return self._reply(spec, op, outcome)
 
-    def _in_session(self, op: OperationContext, steps: Steps[bytes]) -> Steps[bytes]:
-        """The same steps; while they last, a session knows that it is busy with this write."""
-        if op.txn_number is None or op.session_key is None:
-            return steps
-        return self._keep_busy(op.session_key, op.txn_number, steps)
+    def _under_way(self, spec: CommandSpec, op: OperationContext, body: bytes, steps: Steps[bytes]) -> Steps[bytes]:
+        """The same steps; while they last, others see the operation, and a session that it is busy with this write."""
+        if op.txn_number is not None and op.session_key is not None:
+            steps = self._keep_busy(op.session_key, op.txn_number, steps)
+        running = self.service.operations.begin(op, body, spec.counter)
+        try:
+            return (yield from steps)
+        finally:
+            self.service.operations.end(running)
 
     def _keep_busy(self, key: bytes, txn_number: int, steps: Steps[bytes]) -> Steps[bytes]:
         session = self.service.sessions.find(key)
@@ -193,12 +198,12 @@ class Dispatcher:
         return session is not None and session.busy_with == generic.txn_number
 
     def _await_first_attempt(
-        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, client: ClientInfo
+        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, client: ClientInfo, body: bytes
     ) -> Steps[bytes]:
         try:
             while self._is_under_way(generic):
                 yield Wait(_RETRY_POLL_S)
-            outcome = self._run(spec, values, generic, client)
+            outcome = self._run(spec, values, generic, client, body)
             return (yield from outcome) if isinstance(outcome, Generator) else outcome
         except Exception as error:
             return self._failed(spec.name, error)
@@ -234,7 +239,10 @@ class Dispatcher:
         try:
             if fail_point is not None:
                 if fail_point.block_s > 0:
-                    yield Wait(fail_point.block_s)
+                    op.waits_for = Signal()
+                    yield Wait(fail_point.block_s, op.waits_for)
+                    op.waits_for = None
+                    op.check_interrupt()
                 fail_point.fail()
             outcome = spec.function(op, request)
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome

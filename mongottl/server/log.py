@@ -14,7 +14,7 @@ import traceback
 from collections import deque
 from typing import Final, TextIO
 
-from mongottl.clock import Clock, SystemClock
+from mongottl.clock import Clock, SystemClock, iso_date
 
 _RECENT_LINES: Final = 1024
 _INFO: Final = "I"
@@ -40,13 +40,6 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "A purge failed; it will be tried again": 9900040,
     "Document would fail validation": 20294,
 }
-
-
-def iso_date(ms: int) -> str:
-    """`2026-05-04T12:00:00.123` in UTC."""
-    from datetime import UTC, datetime  # kept out of the start of the server
-
-    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}"
 
 
 class Log:

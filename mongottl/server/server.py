@@ -241,6 +241,7 @@ class Server:
         client = ClientInfo(self._last_connection_id, _host_port(local), _host_port(address))
         connection = Connection(self, sock, client)
         self._connections.add(connection)
+        self.service.clients[client.connection_id] = client
         metrics.connections_current += 1
         metrics.connections_created += 1
         self.log.info("network", "Connection accepted", name, remote=client.remote)
@@ -252,6 +253,7 @@ class Server:
             sock.close()
             self._connections.discard(connection)
             self._accepted -= 1
+            del self.service.clients[client.connection_id]
             metrics.connections_current -= 1
             self.log.info("network", "Connection ended", name, remote=client.remote)
 

@@ -1,6 +1,6 @@
 """What the server knows, in place of documents.
 
-`$indexStats $planCacheStats $querySettings $listSessions $listLocalSessions`
+`$currentOp $indexStats $planCacheStats $querySettings $listSessions $listLocalSessions`
 """
 
 from typing import Final
@@ -17,6 +17,15 @@ from mongottl.query.pipeline.stage import StageSpec, stage
 _SESSIONS: Final = "config.system.sessions"
 # What is known on this server alone, and is not a matter of replication.
 _LOCAL_ALONE: Final = frozenset(("$planCacheStats", "$listLocalSessions"))
+_CURRENT_OP_OPTIONS: Final = (
+    "allUsers",
+    "idleConnections",
+    "idleCursors",
+    "idleSessions",
+    "localOps",
+    "targetAllNodes",
+    "truncateOps",
+)
 
 
 class FactsSpec(StageSpec):
@@ -35,6 +44,8 @@ class FactsSpec(StageSpec):
         source.close()
         if self.name == "$indexStats":
             return ListSource(run.index_statistics(self.namespace))
+        if self.name == "$currentOp":
+            return ListSource(run.operations(dict(fields(self.argument))))
         if self.name == "$planCacheStats":
             return ListSource(run.plan_cache(self.namespace))
         if self.name == "$querySettings":
@@ -55,6 +66,34 @@ def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if not isinstance(argument, bytes) or len(argument) != 5:
         raise CommandError(28803, "The $indexStats stage specification must be an empty object")
     return [FactsSpec("$indexStats", ctx.namespace, argument)]
+
+
+@stage("$currentOp")
+def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{allUsers, idleConnections, idleCursors, idleSessions, localOps, targetAllNodes, truncateOps}`, all booleans.
+
+    FailedToParse (9) for anything else, InvalidNamespace (73) anywhere but on `admin` with {aggregate: 1}. Everybody
+    sees all operations, with or without `allUsers`.
+    """
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.FailedToParse,
+            f"$currentOp options must be specified in an object, but found: {type_of(argument)}",
+        )
+    for name, value in fields(argument):
+        if name not in _CURRENT_OP_OPTIONS:
+            raise CommandError(ErrorCode.FailedToParse, f"Unrecognized option '{name}' in $currentOp stage.")
+        if not isinstance(value, bool):
+            raise CommandError(
+                ErrorCode.FailedToParse,
+                f"The '{name}' parameter of the $currentOp stage must be a boolean value, but found: {type_of(value)}",
+            )
+    if ctx.namespace != "admin.$cmd.aggregate":
+        raise CommandError(
+            ErrorCode.InvalidNamespace,
+            "$currentOp must be run against the 'admin' database with {aggregate: 1}",
+        )
+    return [FactsSpec("$currentOp", ctx.namespace, argument)]
 
 
 @stage("$planCacheStats")

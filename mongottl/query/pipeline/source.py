@@ -156,6 +156,10 @@ class RunContext:
         """A document per index, for `$indexStats`; none without collection."""
         raise NotImplementedError
 
+    def operations(self, options: dict[str, Value]) -> list[bytes]:
+        """What runs now, for `$currentOp`; with `idleConnections` and the like what does not, too."""
+        raise NotImplementedError
+
     def plan_cache(self, namespace: str) -> list[bytes]:
         """The plans that are remembered. 50933 without collection."""
         raise NotImplementedError

@@ -159,7 +159,6 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
 for _name, _reason in (
     ("$changeStream", "change streams are not there yet"),
     ("$changeStreamSplitLargeEvent", "change streams are not there yet"),
-    ("$currentOp", "it is not there yet"),
     ("$geoNear", "there are no geospatial indexes yet"),
     ("$listClusterCatalog", "it is not there yet"),
     ("$listMqlEntities", "it is an internal stage"),

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from mongottl.server.log import MESSAGE_IDS, Log, iso_date
+from mongottl.clock import iso_date
+from mongottl.server.log import MESSAGE_IDS, Log
 
 
 def text_of(stream: io.StringIO) -> list[str]:

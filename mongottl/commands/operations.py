@@ -1,0 +1,74 @@
+"""currentOp and killOp: what runs now, and ending it.
+
+Source: MongoDB's reference of the two commands.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, ONE, Field
+from mongottl.document.build import encode_fields
+from mongottl.document.types import MISSING, Value, is_number
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.exec.operations import CurrentOpOptions, describe_operations
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.parser import type_of
+from mongottl.query.match import parse_match
+from mongottl.query.match.numbers import is_true, whole
+
+OPID_OUT_OF_RANGE: Final = 26823
+_MAX_INT32: Final = 2**31 - 1
+
+
+class CurrentOpRequest(NamedTuple):
+    command: Annotated[Value, Field("currentOp", ONE)]
+
+
+@command("currentOp", CurrentOpRequest, help="The operations that run now.", admin_only=True, strict=False)
+def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
+    """`{inprog: [operation]}`, of those that match the command's further fields.
+
+    `$all`: idle connections and sessions too. `$ownOps`: means nothing here, for all users are the same one.
+    """
+    everything = False
+    filter: list[tuple[str, Value]] = []
+    for name, value in op.extra_fields.items():
+        if name == "$all":
+            everything = is_true(value)
+        elif name not in ("$ownOps", "$truncateOps"):
+            filter.append((name, value))
+    options = CurrentOpOptions(
+        idle_connections=everything,
+        idle_sessions=everything,
+        idle_cursors=False,
+        truncate=is_true(op.extra_fields.get("$truncateOps", False)),
+    )
+    match = parse_match(encode_fields(filter), ParseContext(op.now_ms))
+    return {"inprog": [shown for shown in describe_operations(op, options) if match.matches(shown)]}
+
+
+class KillOpRequest(NamedTuple):
+    command: Annotated[Value, Field("killOp", ONE)]
+    op: Annotated[Value, Field("op", ANY)] = MISSING
+
+
+@command("killOp", KillOpRequest, help="Ends an operation.", admin_only=True, strict=False)
+def kill_op(op: OperationContext, request: KillOpRequest) -> Reply:
+    """op: its `opid`. It ends with Interrupted (11601) as soon as it can; one that is over by now is no error.
+
+    NoSuchKey (4) without `op`, TypeMismatch (14) for no number, BadValue (2) for a fraction, 26823 for no int32.
+    """
+    if request.op is MISSING:
+        raise CommandError(ErrorCode.NoSuchKey, 'Missing expected field "op"')
+    if not is_number(request.op):
+        raise CommandError(
+            ErrorCode.TypeMismatch, f'Expected field "op" to have numeric type, but found {type_of(request.op)}'
+        )
+    opid = whole(request.op)
+    if opid is None:
+        raise CommandError(ErrorCode.BadValue, 'Expected field "op" to be representable as an integer')
+    if not -_MAX_INT32 - 1 <= opid <= _MAX_INT32:
+        raise CommandError(OPID_OUT_OF_RANGE, f"invalid op : {opid}. Op ID cannot be represented with 32 bits")
+    op.service.operations.kill(opid)
+    return {"info": "attempting to kill op"}
