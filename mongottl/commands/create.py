@@ -23,6 +23,7 @@ from mongottl.commands.collection_options import (
     checked_storage_engine,
     checked_time_series,
 )
+from mongottl.commands.encrypted_fields import check_encrypted_fields
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -277,7 +278,15 @@ def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
                 raise _contradiction("changeStreamPreAndPostImages", other)
             options["changeStreamPreAndPostImages"] = encode({"enabled": True})
     if request.encrypted_fields is not None:
-        raise CommandError(ErrorCode.CommandNotSupported, "The option 'create.encryptedFields' is not supported yet")
+        _check_encryptable(request)
+        check_encrypted_fields(request.encrypted_fields)
+
+
+def _check_encryptable(request: CreateRequest) -> None:
+    if request.view_on is not None or request.time_series is not None:
+        raise CommandError(6346401, "Encrypted fields cannot be used with views or time series collections")
+    if request.capped:
+        raise CommandError(6367301, "Encrypted fields cannot be used with capped collections")
 
 
 # What a collection cannot be so far.

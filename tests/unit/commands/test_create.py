@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from bson import Decimal128, Int64
+from bson import Binary, Decimal128, Int64
 
 from tests.running import START_MS, Running
 
@@ -185,3 +185,65 @@ def test_options_survive_in_the_catalogue(running: Running) -> None:
     again = Running(engine=running.engine)
     assert shown(again) == {"validator": {"a": {"$gt": 1}}}
     assert again.run({"insert": "c", "documents": [{"a": 1}]})["writeErrors"][0]["code"] == 121
+
+
+KEY_ID = Binary(b"k" * 16, 4)
+TEXT_QUERY: dict[str, Any] = {
+    "queryType": "suffixPreview",
+    "strMinQueryLength": 1,
+    "strMaxQueryLength": 9,
+    "caseSensitive": True,
+    "diacriticSensitive": False,
+}
+
+
+def without(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("field", "code"),
+    [
+        ({}, 115),
+        ({"bsonType": "string", "queries": {"queryType": "equality"}}, 115),
+        ({"bsonType": "string", "queries": [TEXT_QUERY, {**TEXT_QUERY, "queryType": "prefixPreview"}]}, 115),
+        ({"keyId": "k"}, 14),
+        ({"path": None}, 40414),
+        ({"path": ""}, 6316402),
+        ({"path": "_id"}, 6316403),
+        ({"bsonType": "null"}, 6338406),
+        ({"unknown": 1}, 40415),
+        ({"queries": None}, 14),
+        ({"queries": 1}, 14),
+        ({"queries": []}, 9783412),
+        ({"queries": {}}, 40414),
+        ({"bsonType": "string", "queries": {"queryType": "like"}}, 2),
+        ({"bsonType": "int", "queries": TEXT_QUERY}, 9783400),
+        ({"bsonType": "string", "queries": without(TEXT_QUERY, "strMinQueryLength")}, 9783402),
+        ({"bsonType": "string", "queries": without(TEXT_QUERY, "strMaxQueryLength")}, 9783403),
+        ({"bsonType": "string", "queries": without(TEXT_QUERY, "caseSensitive")}, 9783404),
+        ({"bsonType": "string", "queries": without(TEXT_QUERY, "diacriticSensitive")}, 9783405),
+        ({"bsonType": "string", "queries": {**TEXT_QUERY, "strMinQueryLength": 10}}, 9783406),
+        ({"bsonType": "string", "queries": {**TEXT_QUERY, "strMinQueryLength": 0}}, 2),
+        ({"bsonType": "string", "queries": {**TEXT_QUERY, "caseSensitive": 1}}, 14),
+        ({"bsonType": "string", "queries": [TEXT_QUERY, {"queryType": "equality"}]}, 9783414),
+        ({"bsonType": "string", "queries": [TEXT_QUERY, TEXT_QUERY, TEXT_QUERY]}, 9783413),
+        ({"bsonType": "string", "queries": {"queryType": "range"}}, 6775201),
+        ({"bsonType": "int", "queries": {"queryType": "range", "min": 5, "max": 5}}, 6720005),
+        ({"bsonType": "int", "queries": {"queryType": "range", "min": Int64(1)}}, 7018200),
+        ({"bsonType": "int", "queries": {"queryType": "range", "sparsity": 0}}, 2),
+        ({"bsonType": "int", "queries": {"queryType": "range", "contention": 0.5}}, 9),
+        ({"bsonType": "int", "queries": {"queryType": "range", "trimFactor": 32}}, 8574000),
+    ],
+)
+def test_encrypted_fields(running: Running, field: dict[str, Any], code: int) -> None:
+    described = {"path": "a", "keyId": KEY_ID, **field}
+    assert running.code({"create": "c", "encryptedFields": {"fields": [described]}}) == code
+
+
+def test_what_does_not_go_with_encrypted_fields(running: Running) -> None:
+    fields = [{"path": path, "keyId": KEY_ID} for path in ("a.b", "a")]
+    assert running.code({"create": "c", "encryptedFields": {"fields": fields}}) == 6338402
+    assert running.code({"create": "c", "encryptedFields": {}}) == 40414
+    assert running.code({"create": "c", "encryptedFields": {"fields": []}, "capped": True, "size": 1}) == 6367301
+    assert running.code({"create": "c", "encryptedFields": {"fields": []}, "viewOn": "d"}) == 6346401
