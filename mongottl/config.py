@@ -159,6 +159,7 @@ class MemoryLimits:
     sort_bytes: int = 100 << 20
     group_bytes: int = 100 << 20
     bucket_auto_bytes: int = 100 << 20
+    window_bytes: int = 100 << 20
     graph_lookup_bytes: int = 100 << 20
     lookup_document_bytes: int = 100 << 20
     push_bytes: int = 100 << 20
@@ -192,6 +193,11 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     ),
     Parameter("internalDocumentSourceGroupMaxMemoryBytes", "group_bytes", "The same for `$group`."),
     Parameter("internalDocumentSourceBucketAutoMaxMemoryBytes", "bucket_auto_bytes", "The same for `$bucketAuto`."),
+    Parameter(
+        "internalDocumentSourceSetWindowFieldsMaxMemoryBytes",
+        "window_bytes",
+        "The same for a partition of `$setWindowFields`.",
+    ),
     Parameter(
         "internalDocumentSourceGraphLookupMaxMemoryBytes",
         "graph_lookup_bytes",

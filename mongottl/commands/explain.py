@@ -175,7 +175,7 @@ _SERVER_PARAMETERS: Final[dict[str, Value]] = {
     "internalQueryMaxBlockingSortMemoryUsageBytes": None,
     "internalQueryProhibitBlockingMergeOnMongoS": 0,
     "internalQueryMaxAddToSetBytes": None,
-    "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": 104857600,
+    "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": None,
     "internalQueryFrameworkControl": "forceClassicEngine",
     "internalQueryPlannerIgnoreIndexWithCollationForRegex": 1,
 }

@@ -86,7 +86,7 @@ class Covariance(WindowFunction):
         return self._result()
 
     def _change(self, partition: Partition, place: int, sign: int, ev: EvaluationContext) -> None:
-        ev.root = partition.documents[place]
+        ev.root = partition.document(place)
         pair = self.argument.evaluate(ev)
         if not isinstance(pair, list) or len(pair) != 2 or width(pair[0]) == 0 or width(pair[1]) == 0:
             return

@@ -37,14 +37,8 @@ class Partitions:
 
     def put(self, key: bytes, document: bytes) -> None:
         part = part_of(key, self.level)
-        metadata = encoded_metadata(document)
         writer = self._writers[part]
-        write_i32_le(writer, i32(len(key)))
-        write_i32_le(writer, i32(len(document)))
-        write_i32_le(writer, i32(len(metadata)))
-        writer.write(key)
-        writer.write(document)
-        writer.write(metadata)
+        write_keyed(writer, key, document)
         self._statistics.records += 1
         if len(writer) >= _CHUNK_BYTES:
             self._write(part)
@@ -61,6 +55,17 @@ class Partitions:
         self._writers[part] = BytesWriter()
         self._statistics.bytes += len(data)
         self._chunks[part].append((self._file.append(data), len(data)))
+
+
+def write_keyed(writer: BytesWriter, key: bytes, document: bytes) -> None:
+    """One key and document of a chunk."""
+    metadata = encoded_metadata(document)
+    write_i32_le(writer, i32(len(key)))
+    write_i32_le(writer, i32(len(document)))
+    write_i32_le(writer, i32(len(metadata)))
+    writer.write(key)
+    writer.write(document)
+    writer.write(metadata)
 
 
 def read_chunk(data: bytes) -> list[tuple[bytes, bytes]]:

@@ -89,7 +89,7 @@ class WindowSource(DocumentSource):
         self._reading = True
         self._sorted: list[SortEntry] = []  # the next entries, from `_position` on
         self._position = 0
-        self._partition = Partition(spec.pattern)
+        self._partition = self._new_partition()
         self._key = b""
         self._given = -1  # documents of the partition that are given out; -1 while it is being gathered
 
@@ -110,15 +110,19 @@ class WindowSource(DocumentSource):
             if self._position >= len(self._sorted):
                 self._sorted = sorter.take(BATCH_SIZE)
                 self._position = 0
-                if not self._sorted and not self._partition.documents:
+                if not self._sorted and self._partition.count == 0:
                     return None
             self._gather()
             return []
         return self._compute()
 
     def close(self) -> None:
+        self._partition.close()
         self._sorter.close()
         self.source.close()
+
+    def _new_partition(self) -> Partition:
+        return Partition(self._spec.pattern, self._run.limits.window_bytes, self._run.space)
 
     def _absorb(self, batch: list[bytes]) -> None:
         partition_by = self._spec.partition_by
@@ -147,7 +151,7 @@ class WindowSource(DocumentSource):
         while place < len(entries):
             sorted_key, _, document, key_length, _, _ = entries[place]
             key = sorted_key[:key_length]
-            if not partition.documents:
+            if partition.count == 0:
                 self._key = key
             elif key != self._key:
                 break
@@ -165,8 +169,8 @@ class WindowSource(DocumentSource):
         found: list[bytes] = []
         steps = 0
         place = self._given
-        while place < len(partition.documents) and len(found) < BATCH_SIZE and steps < STEPS:
-            doc = partition.documents[place]
+        while place < partition.count and len(found) < BATCH_SIZE and steps < STEPS:
+            doc = partition.document(place)
             for i in range(len(self._functions)):
                 function = self._functions[i]
                 value = function.value(partition, place, self._ev)
@@ -175,8 +179,9 @@ class WindowSource(DocumentSource):
             found.append(doc)
             place += 1
         self._given = place
-        if place >= len(partition.documents):
-            self._partition = Partition(spec.pattern)
+        if place >= partition.count:
+            partition.close()
+            self._partition = self._new_partition()
             self._given = -1
         return found
 

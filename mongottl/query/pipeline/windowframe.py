@@ -3,7 +3,11 @@
 {documents: [-1, 1]}    by their places        {range: [-10, "current"], unit: "day"}    by their `sortBy` values
 """
 
+from bisect import bisect_right
 from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
 
 from mongottl.document.compare import compare_values
 from mongottl.document.path import FieldPath
@@ -16,35 +20,133 @@ from mongottl.query.expr.numbers import fits_long, whole, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
 from mongottl.query.pipeline.join import read_fields
+from mongottl.query.pipeline.partition import read_chunk, write_keyed
 from mongottl.query.sort import SortPattern
+from mongottl.query.spill import SpillFile, SpillSpace
 
 _DOCUMENT_TYPE: Final = 3
 _NO_END: Final = 1 << 62
+PAGE: Final = 128  # documents at most
+PAGE_BYTES: Final = 256 << 10  # and bytes, before the last document
+_MOST_USED_PAGES: Final = 4  # that stay in memory: where a frame begins and ends, and where its document is
+_ENTRY_BYTES: Final = 160  # that a document takes in memory beside its bytes and key, roughly
 
 
 class Partition:
-    """The documents of one partition, in order. sort_path: of the first `sortBy` field, None without one."""
+    """The documents of one partition, in order, with their sort keys. sort_path: of the first `sortBy` field, None
+    without one.
 
-    def __init__(self, pattern: SortPattern | None) -> None:
-        self.documents: Final[list[bytes]] = []
-        self.sort_keys: Final[list[bytes]] = []
-        self._sort_values: Final[list[Value]] = []
+    They lie in pages. Beyond the memory limit the pages that have been in memory longest go to a temporary file, and
+    come back when one of their documents is asked for: frames move through a partition in a few places.
+    """
+
+    def __init__(self, pattern: SortPattern | None, memory_limit_bytes: int, space: SpillSpace | None) -> None:
+        self.count = 0
         self._sort_path: Final[FieldPath | None] = None if pattern is None else pattern.paths[0]
+        self._memory_limit_bytes: Final[i64] = memory_limit_bytes
+        self._space: Final = space
+        self._pages: Final[list[list[tuple[bytes, bytes]] | None]] = []  # None for those that are in the file alone
+        self._starts: Final[list[int]] = []  # the place of each page's first document
+        self._sizes: Final[list[int]] = []
+        self._in_file: Final[dict[int, tuple[int, int]]] = {}  # by the page's number: place and size
+        self._in_memory: Final[dict[int, bool]] = {}  # their numbers, the longest there first
+        self._held_bytes: i64 = 0
+        self._found = 0  # the page of the document that was asked for last
+        self._file: SpillFile | None = None
 
     def add(self, document: bytes, sort_key: bytes) -> None:
-        self.documents.append(document)
-        self.sort_keys.append(sort_key)
+        """Error 292 beyond the memory limit, where the disk may not be used."""
+        number = len(self._pages) - 1
+        page = self._pages[number] if number >= 0 else None
+        if page is None or len(page) >= PAGE or self._sizes[number] >= PAGE_BYTES:
+            number += 1
+            page = []
+            self._pages.append(page)
+            self._starts.append(self.count)
+            self._sizes.append(0)
+            self._in_memory[number] = True
+        page.append((document, sort_key))
+        size = len(document) + len(sort_key) + _ENTRY_BYTES
+        self._sizes[number] += size
+        self._held_bytes += size
+        self.count += 1
+        if self._held_bytes > self._memory_limit_bytes:
+            self._evict()
+
+    def document(self, place: int) -> bytes:
+        page = self._page(place)
+        return page[place - self._starts[self._found]][0]
+
+    def sort_key(self, place: int) -> bytes:
+        page = self._page(place)
+        return page[place - self._starts[self._found]][1]
 
     def sort_value(self, place: int) -> Value:
         """The value of the first `sortBy` field; null if it has none."""
         path = self._sort_path
-        values = self._sort_values
-        while len(values) <= place:
-            value: Value = None
-            if path is not None:
-                value = value_at(self.documents[len(values)], _DOCUMENT_TYPE, 0, path.part_bytes, 0)
-            values.append(None if isinstance(value, Missing) else value)
-        return values[place]
+        if path is None:
+            return None
+        value = value_at(self.document(place), _DOCUMENT_TYPE, 0, path.part_bytes, 0)
+        return None if isinstance(value, Missing) else value
+
+    def close(self) -> None:
+        """Lets go of the file. May be called more than once."""
+        file = self._file
+        self._file = None
+        if file is not None:
+            file.close()
+
+    def _page(self, place: int) -> list[tuple[bytes, bytes]]:
+        number = self._found
+        starts = self._starts
+        if place < starts[number] or (number + 1 < len(starts) and place >= starts[number + 1]):
+            number = bisect_right(starts, place) - 1
+            self._found = number
+        page = self._pages[number]
+        if page is None:
+            file = self._file
+            if file is None:
+                raise AssertionError("a page is gone, and there is no file")
+            at, size = self._in_file[number]
+            page = [(document, key) for key, document in read_chunk(file.read(at, size))]
+            self._pages[number] = page
+            self._in_memory[number] = True
+            self._held_bytes += self._sizes[number]
+            self._evict()
+        return page
+
+    def _evict(self) -> None:
+        """Sends pages away until the rest fits, but the latest ones stay."""
+        while self._held_bytes > self._memory_limit_bytes and len(self._in_memory) > _MOST_USED_PAGES:
+            number = next(iter(self._in_memory))
+            if number not in self._in_file and number < len(self._pages) - 1:
+                self._write(number)
+            del self._in_memory[number]
+            if number not in self._in_file:
+                self._in_memory[number] = True  # the last page, which is not full yet
+                continue
+            self._pages[number] = None
+            self._held_bytes -= self._sizes[number]
+
+    def _write(self, number: int) -> None:
+        page = self._pages[number]
+        file = self._file
+        if page is None:
+            raise AssertionError("a page is written once")
+        if file is None:
+            if self._space is None:
+                raise CommandError(
+                    ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
+                    f"Exceeded max memory. Current memory: {self._held_bytes} bytes. Max allowed memory:"
+                    f" {self._memory_limit_bytes} bytes. Set 'allowDiskUse: true' to spill to disk",
+                )
+            file = self._space.create()
+            self._file = file
+        writer = BytesWriter()
+        for document, key in page:
+            write_keyed(writer, key, document)
+        data = writer.getvalue()
+        self._in_file[number] = (file.append(data), len(data))
 
 
 class Frame:
@@ -58,7 +160,7 @@ class Frame:
 
     def bounds(self, partition: Partition, place: int) -> tuple[int, int]:
         """The places of the first document in the frame and of the first behind it."""
-        return 0, len(partition.documents)
+        return 0, partition.count
 
 
 class DocumentsFrame(Frame):
@@ -70,7 +172,7 @@ class DocumentsFrame(Frame):
         self.upper: Final = upper
 
     def bounds(self, partition: Partition, place: int) -> tuple[int, int]:
-        count = len(partition.documents)
+        count = partition.count
         first = 0 if self.lower is None else min(max(place + self.lower, 0), count)
         behind = count if self.upper is None else min(max(place + self.upper + 1, 0), count)
         return first, max(first, behind)
@@ -105,7 +207,7 @@ class RangeFrame(Frame):
             raise CommandError(
                 5429414, f"Invalid range: Expected the sortBy field to be a number, but it was {type_of(base)}"
             )
-        count = len(partition.documents)
+        count = partition.count
         if self.lower is not None:
             lowest = self._moved(base, self.lower)
             while self._first < count and compare_values(partition.sort_value(self._first), lowest) < 0:

@@ -78,7 +78,7 @@ class WindowAccumulator(WindowFunction):
         self.steps = 1
         argument = self.spec.argument
         while self._behind < behind:
-            ev.root = partition.documents[self._behind]
+            ev.root = partition.document(self._behind)
             self._state.add(argument.evaluate(ev))
             self._behind += 1
             self.steps += 1
@@ -127,8 +127,7 @@ class RankFunction(WindowFunction):
     def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
         if self.name == "$documentNumber":
             return integer(place + 1)
-        keys = partition.sort_keys
-        if place == 0 or keys[place] != keys[place - 1]:
+        if place == 0 or partition.sort_key(place) != partition.sort_key(place - 1):
             self._rank = place + 1 if self.name == "$rank" else self._rank + 1
         return integer(self._rank)
 
@@ -142,9 +141,9 @@ class ShiftFunction(WindowFunction):
 
     def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
         at = place + self.by
-        if at < 0 or at >= len(partition.documents):
+        if at < 0 or at >= partition.count:
             return self.default
-        ev.root = partition.documents[at]
+        ev.root = partition.document(at)
         return self.output.evaluate(ev)
 
 
@@ -161,7 +160,7 @@ class MovingAverage(WindowFunction):
         self._average = None
 
     def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.documents[place]
+        ev.root = partition.document(place)
         value = self.argument.evaluate(ev)
         if width(value) == 0:
             return None
@@ -189,7 +188,7 @@ class CarriedForward(WindowFunction):
         self._last = None
 
     def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.documents[place]
+        ev.root = partition.document(place)
         value = self.argument.evaluate(ev)
         if not is_nullish(value):
             self._last = value
@@ -228,7 +227,7 @@ class LinearFill(WindowFunction):
         if self._right <= place:
             self._right = place + 1
             self._right_value = None
-            while self._right < len(partition.documents):
+            while self._right < partition.count:
                 self._right_value = self._known(partition, self._right, ev)
                 self.steps += 1
                 if self._right_value is not None:
@@ -244,7 +243,7 @@ class LinearFill(WindowFunction):
         return add_values([self._left_value, divide([rise, subtract([right, left])])])
 
     def _known(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.documents[place]
+        ev.root = partition.document(place)
         value = self.argument.evaluate(ev)
         if is_nullish(value):
             return None
@@ -279,7 +278,7 @@ class Slope(WindowFunction):
         return self._area(partition, first, behind, ev)
 
     def _y(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.documents[place]
+        ev.root = partition.document(place)
         return self.argument.evaluate(ev)
 
     def _check_x(self, x: Value) -> None:
@@ -367,7 +366,7 @@ class MinMaxScaler(WindowFunction):
         return add_values([multiply([share, subtract([self.high, self.low])]), self.low])
 
     def _number(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.documents[place]
+        ev.root = partition.document(place)
         value = self.argument.evaluate(ev)
         if width(value) == 0:
             raise CommandError(10487001, f"$minMaxScaler expects its input to be numeric, and found {type_of(value)}")

@@ -22,6 +22,7 @@ def limits_of(limit_bytes: int) -> MemoryLimits:
         sort_bytes=limit_bytes,
         group_bytes=limit_bytes,
         bucket_auto_bytes=limit_bytes,
+        window_bytes=limit_bytes,
         push_bytes=1 << 20,
         add_to_set_bytes=1 << 20,
     )
@@ -131,4 +132,24 @@ def test_others(tmp_path: Path, stages: list[Document]) -> None:
     assert run(documents, stages, spilling) == run(documents, stages, RunContext())
     with pytest.raises(CommandError) as refused:
         run(documents, stages, RunContext(limits=limits_of(5_000)))
+    assert refused.value.code == ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed
+
+
+@pytest.mark.parametrize("size", [20, 3000])
+def test_one_large_partition(tmp_path: Path, size: int) -> None:
+    """Frames that reach far ahead and far back, over documents that are not all in memory."""
+    documents = [bson.encode({"_id": i, "v": i * 7919 % 997, "s": "x" * size}) for i in range(2000)]
+    output = {
+        "wide": {"$sum": "$v", "window": {"documents": [-700, 900]}},
+        "near": {"$avg": "$v", "window": {"range": [-5, 5]}},
+        "rank": {"$denseRank": {}},
+        "far": {"$shift": {"output": "$_id", "by": 1500, "default": -1}},
+        "all": {"$max": "$_id"},
+    }
+    stages: list[Document] = [{"$setWindowFields": {"sortBy": {"v": 1}, "output": output}}, {"$unset": "s"}]
+    limits = MemoryLimits(window_bytes=100_000)
+    spilling = RunContext(limits=limits, space=TemporaryFiles(str(tmp_path)))
+    assert run(documents, stages, spilling) == run(documents, stages, RunContext())
+    with pytest.raises(CommandError) as refused:
+        run(documents, stages, RunContext(limits=limits))
     assert refused.value.code == ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed
