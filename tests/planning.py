@@ -30,7 +30,7 @@ NATURAL: Value = bson_encode({"$natural": 1})
 
 
 def match_of(filter: dict[str, Any]) -> MatchExpression:
-    return parse_match(bson_encode(filter), ParseContext())
+    return parse_match(bson_encode(filter), ParseContext(), near=True)
 
 
 def sort_of(pattern: Pattern | None) -> SortPattern | None:

@@ -111,7 +111,7 @@ class Explained(NamedTuple):
 def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
     check_collation(query.collation)
     context = context_of(op, query.collection, query.let)
-    match = parse_match(query.filter, context)
+    match = parse_match(query.filter, context, near=True)
     natural = natural_order(query.sort)
     pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort)
     wrappers = query.wrappers

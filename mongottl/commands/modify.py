@@ -86,7 +86,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
             reply = _modify_by_id(op, collection, request, record, driver, projection)
             if reply is not None:
                 return reply
-    match = parse_match(request.query, context)
+    match = parse_match(request.query, context, near=True)
     natural = natural_order(request.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):

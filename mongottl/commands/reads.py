@@ -210,7 +210,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     if request.tailable:
         _check_tailable(collection, request)
     context = context_of(op, request.collection, request.let)
-    match = parse_match(request.filter, context)
+    match = parse_match(request.filter, context, near=True)
     projection = None if is_empty(request.projection) else parse_projection(request.projection, context, for_find=True)
     natural = natural_order(request.sort)
     sort: SortPattern | None = None
@@ -402,7 +402,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return (yield from count_on_view(op, collection, request))
-    match = parse_match(request.query, timeless_context_of(op, request.collection))
+    match = parse_match(request.query, timeless_context_of(op, request.collection), near=True)
     n = yield from count_documents(
         op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint
     )
@@ -431,7 +431,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     if isinstance(collection, View):
         source = distinct_documents(op, collection, request)
     else:
-        match = parse_match(request.query, timeless_context_of(op, request.collection))
+        match = parse_match(request.query, timeless_context_of(op, request.collection), near=True)
         shape = QueryShape(collation=request.collation)
         shape.allowed = check_settings(op, "distinct", request, request.collection)
         stage = plan_query(op, collection, match, hint=request.hint, shape=shape).open()

@@ -319,7 +319,7 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
             raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with multi=true")
         if not is_empty(statement.sort):
             raise CommandError(ErrorCode.FailedToParse, "Cannot specify sort with multi=true")
-    match = parse_match(statement.query, context)
+    match = parse_match(statement.query, context, near=True)
     natural = natural_order(statement.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(statement.sort):
@@ -480,7 +480,7 @@ def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let:
         )
     if statement.limit == 0 and op.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
-    match = parse_match(statement.query, context_of(op, name, let))
+    match = parse_match(statement.query, context_of(op, name, let), near=True)
     selection = Selection(op.catalog.lookup(op.database, name), match, None, statement.hint)
     if statement.limit == 1:
         return 0 if (yield from delete_one(op, selection)) is None else 1

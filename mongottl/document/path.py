@@ -67,40 +67,41 @@ def check_field_path(dotted: str) -> None:
         raise CommandError(ErrorCode.Overflow, f"FieldPath is too long: more than {MAX_DEPTH} components")
 
 
-def values_at(document: bytes, path: FieldPath) -> list[Value]:
+def values_at(document: bytes, path: FieldPath, whole: bool = False) -> list[Value]:
     """Every value that a path reaches, as `distinct` sees them: arrays on the way and at the end by their elements.
 
     A numeric component names an element of an array, where the array has one of that number, besides a field.
+    whole: an array at the end is one value.
     """
     found: list[Value] = []
-    _collect(document, 0, DOCUMENT, path, 0, found)
+    _collect(document, 0, DOCUMENT, path, 0, whole, found)
     return found
 
 
-def _collect(buf: bytes, start: i64, kind: i64, path: FieldPath, depth: i64, found: list[Value]) -> None:
+def _collect(buf: bytes, start: i64, kind: i64, path: FieldPath, depth: i64, whole: bool, found: list[Value]) -> None:
     """kind: whether a document or an array stands at `start`."""
     if kind == ARRAY:
         if path.indexes[depth] >= 0:
             type_code, pos = find_field_at(buf, start, path.part_bytes[depth])
             if type_code != 0:
-                _take(buf, type_code, pos, path, depth + 1, found)
+                _take(buf, type_code, pos, path, depth + 1, whole, found)
                 return
         cursor = ElementCursor(buf, start)
         while cursor.next():
             if cursor.type_code == DOCUMENT:
-                _collect(buf, cursor.value, DOCUMENT, path, depth, found)
+                _collect(buf, cursor.value, DOCUMENT, path, depth, whole, found)
         return
     type_code, pos = find_field_at(buf, start, path.part_bytes[depth])
     if type_code != 0:
-        _take(buf, type_code, pos, path, depth + 1, found)
+        _take(buf, type_code, pos, path, depth + 1, whole, found)
 
 
-def _take(buf: bytes, type_code: i64, pos: i64, path: FieldPath, depth: i64, found: list[Value]) -> None:
+def _take(buf: bytes, type_code: i64, pos: i64, path: FieldPath, depth: i64, whole: bool, found: list[Value]) -> None:
     if depth < path.depth:
         if type_code == DOCUMENT or type_code == ARRAY:
-            _collect(buf, pos, type_code, path, depth, found)
+            _collect(buf, pos, type_code, path, depth, whole, found)
         return
-    if type_code != ARRAY:
+    if whole or type_code != ARRAY:
         found.append(decode_value(buf, type_code, pos))
         return
     cursor = ElementCursor(buf, pos)

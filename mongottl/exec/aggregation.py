@@ -11,6 +11,7 @@ from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
 from mongottl.exec.context import OperationContext, check_level
+from mongottl.exec.geo_near import near_match
 from mongottl.exec.operations import CurrentOpOptions, describe_operations
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
@@ -22,6 +23,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
+from mongottl.query.pipeline.near import GeoNearFieldsSpec, GeoNearSpec
 from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import requested_by
@@ -30,8 +32,8 @@ from mongottl.query.sort import SortPattern
 # Stages that hand documents on as they come, so that no more need be read than a page lacks.
 _STREAMING: Final = frozenset(
     """
-    $addFields $graphLookup $limit $lookup $match $project $redact $replaceRoot $replaceWith $set $skip $unionWith
-    $unset $unwind
+    $addFields $geoNear $graphLookup $limit $lookup $match $project $redact $replaceRoot $replaceWith $set $skip
+    $unionWith $unset $unwind
     """.split()
 )
 
@@ -82,6 +84,12 @@ class OperationRun(RunContext):
         head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
         run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run))
+
+    def open_near(self, near: GeoNearSpec) -> DocumentSource:
+        op = self._pull.op
+        collection = self._find(near.namespace)
+        plan = plan_query(op, collection, near_match(collection, near), metadata=self.metadata | near.requested)
+        return PlanDocuments(plan.open(), collection, self._pull, self._handed_on)
 
     def has_index(self, database: str, collection: str, path: str) -> bool:
         found = self._pull.op.catalog.find(database, collection)
@@ -276,6 +284,10 @@ def plan_aggregation(
     sort: SortPattern | None = None
     skip = limit = 0
     taken = 0
+    if specs and isinstance(near := specs[0], GeoNearSpec):
+        # The fields are set by what is left of the stage.
+        match = near_match(collection, near)
+        specs = [GeoNearFieldsSpec(near), *specs[1:]]
     if taken < len(specs) and isinstance(spec := specs[taken], MatchSpec):
         match = spec.expression
         taken += 1

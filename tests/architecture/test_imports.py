@@ -17,6 +17,7 @@ PACKAGE = ROOT / "mongottl"
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors", "clock", "config"),
     ("document", "build_info"),
+    ("geometry",),
     ("wire", "query", "ttl", "dialect", "storage.interface"),
     ("catalog", "storage"),
     ("exec",),

@@ -8,6 +8,7 @@ the table there. Nothing else knows the kinds by name.
 from typing import Final
 
 from mongottl.catalog.index_kinds.btree import BtreeKind
+from mongottl.catalog.index_kinds.geospatial import PlaneKind, SphereKind
 from mongottl.catalog.index_kinds.hashed import HashedKind
 from mongottl.catalog.index_kinds.kind import IndexKind as IndexKind
 from mongottl.catalog.index_kinds.kind import Pattern
@@ -19,15 +20,11 @@ BTREE: Final = BtreeKind()
 WILDCARD: Final = WildcardKind()
 
 # Every kind that there is.
-INDEX_KINDS: Final[tuple[IndexKind, ...]] = (BTREE, HashedKind(), WILDCARD, TextKind())
-
-# The types of indexes that MongoDB has besides: they are refused by name.
-UNSUPPORTED_PLUGINS: Final = ("2dsphere", "2d")
+INDEX_KINDS: Final[tuple[IndexKind, ...]] = (BTREE, HashedKind(), SphereKind(), PlaneKind(), WILDCARD, TextKind())
 
 
 def kind_of(pattern: Pattern) -> IndexKind:
-    """The kind that a key pattern asks for. CannotCreateIndex (67) for two kinds at once, or for one that is unknown;
-    CommandNotSupported (115) for one that we lack."""
+    """The kind that a key pattern asks for. CannotCreateIndex (67) for two kinds at once, or for an unknown one."""
     found: IndexKind | None = None
     for path, direction in pattern:
         if not isinstance(direction, str):
@@ -47,6 +44,4 @@ def _kind_of_plugin(plugin: str) -> IndexKind:
     for kind in INDEX_KINDS:
         if kind.plugin and kind.plugin == plugin:
             return kind
-    if plugin in UNSUPPORTED_PLUGINS:
-        raise CommandError(ErrorCode.CommandNotSupported, f"Indexes of type '{plugin}' are not supported yet")
     raise CommandError(ErrorCode.CannotCreateIndex, f"Unknown index plugin '{plugin}'")

@@ -8,6 +8,7 @@ from typing import Final
 from mongottl.catalog.collection import IndexEntry
 from mongottl.exec.index_access.access import IndexAccess as IndexAccess
 from mongottl.exec.index_access.btree import BtreeAccess
+from mongottl.exec.index_access.geospatial import PlaneAccess, SphereAccess
 from mongottl.exec.index_access.hashed import HashedAccess
 from mongottl.exec.index_access.text import TextAccess
 from mongottl.exec.index_access.wildcard import WildcardAccess
@@ -18,6 +19,8 @@ INDEX_ACCESS: Final[dict[str, IndexAccess]] = {
     "hashed": HashedAccess(),
     "wildcard": WildcardAccess(),
     "text": TextAccess(),
+    "2dsphere": SphereAccess(),
+    "2d": PlaneAccess(),
 }
 
 

@@ -10,6 +10,7 @@
     arrays      $size $elemMatch $all
     bits        $bitsAllSet and its three siblings
     text        $text
+    geo, near   $geoWithin $geoIntersects; $near $nearSphere, which only an index answers
     special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse; the unsupported names
     schema, schema_parser  $jsonSchema
     equality    what an upsert takes over from its filter
@@ -18,7 +19,19 @@
 To add an operator: a function with `@match_operator("$x")` or `@root_operator("$x")` in its family's module.
 """
 
-from mongottl.query.match import arrays, bits, comparison, elements, logical, regex, schema_parser, special, text
+from mongottl.query.match import (
+    arrays,
+    bits,
+    comparison,
+    elements,
+    geo,
+    logical,
+    near,
+    regex,
+    schema_parser,
+    special,
+    text,
+)
 from mongottl.query.match.equality import equality_fields
 from mongottl.query.match.parser import (
     id_equality,
@@ -39,9 +52,11 @@ __all__ = [
     "comparison",
     "elements",
     "equality_fields",
+    "geo",
     "id_equality",
     "logical",
     "match_operators",
+    "near",
     "parse_condition",
     "parse_match",
     "parse_value_operators",

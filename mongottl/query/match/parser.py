@@ -27,7 +27,7 @@ from mongottl.document.walk import cstring_end, decode_value, fields, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.tree import AndExpression, MatchExpression
-from mongottl.query.metadata import TEXT_SCORE, MetadataUse
+from mongottl.query.metadata import GEO_NEAR_DISTANCE, TEXT_SCORE, MetadataUse
 from mongottl.query.registry import Registry
 
 FieldParser: TypeAlias = Callable[[FieldPath, Value, ParseContext], MatchExpression]
@@ -39,6 +39,9 @@ root_operators: Final[Registry[RootParser]] = Registry("top-level query operator
 # Levels of a filter's tree that mongod accepts.
 MAX_TREE_DEPTH: Final = 100
 _DBREF_FIELDS: Final = ("$ref", "$id", "$db")
+# Their parsers get all that stands behind the field, {$near: [0, 0], $maxDistance: 5}: what else is there is an
+# argument of theirs, or wrong.
+_GEOSPATIAL: Final = ("$geoWithin", "$within", "$geoIntersects", "$near", "$nearSphere", "$geoNear")
 
 
 def match_operator(name: str) -> Callable[[FieldParser], FieldParser]:
@@ -65,9 +68,10 @@ def bad_value(message: str) -> CommandError:
     return CommandError(ErrorCode.BadValue, message)
 
 
-def parse_match(filter: bytes, ctx: ParseContext) -> MatchExpression:
+def parse_match(filter: bytes, ctx: ParseContext, near: bool = False) -> MatchExpression:
     """The tree of a filter, simplified. {} matches everything.
 
+    near: whether `$near` may give the documents their order; 5626500 for it where it may not.
     Raises CommandError: BadValue (2) for unknown operators and malformed operands, other codes as the operators say.
     """
     tree = parse_document(filter, ctx)
@@ -77,7 +81,12 @@ def parse_match(filter: bytes, ctx: ParseContext) -> MatchExpression:
         from mongottl.query.match.text import check_text_parts
 
         check_text_parts(tree)
-    return tree.simplify()
+    simple = tree.simplify()
+    if GEO_NEAR_DISTANCE in ctx.metadata.provided:
+        from mongottl.query.match.near import check_near
+
+        check_near(simple, near)
+    return simple
 
 
 def parse_condition(filter: bytes, ctx: ParseContext) -> MatchExpression:
@@ -151,10 +160,13 @@ def is_operator_document(doc: bytes, incomplete_dbref: bool = False) -> bool:
 def parse_operators(path: FieldPath, operators: bytes, into: list[MatchExpression], ctx: ParseContext) -> None:
     """Appends the expressions of an operator document, as it stands behind a path: {$gt: 1, $lt: 5}.
 
-    `$regex` and `$options` are one operator in two fields, in either order.
+    `$regex` and `$options` are one operator in two fields, in either order; a geospatial operator takes up all fields.
     """
     pairs = fields(operators)
     for name, operand in pairs:
+        if name in _GEOSPATIAL:
+            into.append(_parse_field(name, path, operators, ctx))
+            return
         if name == "$regex":
             into.append(_parse_regex_pair(path, operand, pairs, ctx))
         elif name == "$options":

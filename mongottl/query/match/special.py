@@ -13,7 +13,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.match.numbers import is_true, whole
-from mongottl.query.match.parser import bad_value, match_operators, root_operator, root_operators
+from mongottl.query.match.parser import bad_value, root_operator, root_operators
 from mongottl.query.match.tree import (
     AlwaysFalse,
     AlwaysTrue,
@@ -109,14 +109,3 @@ def parse_sample_rate(operand: Value, ctx: ParseContext) -> MatchExpression:
 
 for _name in ("$where",):
     root_operators.add_unsupported(_name, "there is no JavaScript engine")
-for _name in (
-    "$geoIntersects",
-    "$geoWithin",
-    "$near",
-    "$nearSphere",
-    "$geoNear",
-    "$within",
-    "$maxDistance",
-    "$minDistance",
-):
-    match_operators.add_unsupported(_name, "there are no geospatial queries yet")

@@ -16,6 +16,7 @@ from mongottl.query.expr import EvaluationContext
 from mongottl.query.spill import SpillSpace
 
 if TYPE_CHECKING:
+    from mongottl.query.pipeline.near import GeoNearSpec
     from mongottl.query.pipeline.output import MergeRequest
 
 BATCH_SIZE: Final = 256  # documents; architecture decision 4
@@ -126,6 +127,10 @@ class RunContext:
 
         ctx: what the filter was written in; its variables are known to it.
         """
+        raise NotImplementedError
+
+    def open_near(self, near: "GeoNearSpec") -> DocumentSource:
+        """What a `$geoNear` finds, with distance and place as metadata. Errors: see `exec.geo_near`."""
         raise NotImplementedError
 
     def has_index(self, database: str, collection: str, path: str) -> bool:

@@ -18,7 +18,8 @@ MAX_STAGES: Final = 1000  # mongod's internalPipelineLengthLimit
 class StageSpec:
     """One stage as parsed. Immutable: it may be opened any number of times.
 
-    Positions: `first_only`, `last_only`, and `in_facet` say where in a pipeline the stage may stand.
+    Positions: `first_only`, `last_only`, and `in_facet` say where in a pipeline the stage may stand; `first_only_code`
+    is that of the error.
     keeps_metadata: whether documents come out with the metadata of those they were made of.
     requested: keywords that it reads by `{$meta: …}`.
     one_to_one: whether it makes one document of each, in their order, whatever the others are.
@@ -27,6 +28,7 @@ class StageSpec:
 
     name: str = ""
     first_only: bool = False
+    first_only_code: int = 40602
     last_only: bool = False
     in_facet: bool = True
     keeps_metadata: bool = True
@@ -146,7 +148,7 @@ def check_positions(specs: list[StageSpec]) -> None:
         if spec.last_only and i < len(specs) - 1:
             raise CommandError(40601, f"{spec.name} can only be the final stage in the pipeline")
         if spec.first_only and i > 0:
-            raise CommandError(40602, f"{spec.name} is only valid as the first stage in a pipeline")
+            raise CommandError(spec.first_only_code, f"{spec.name} is only valid as the first stage in a pipeline")
 
 
 def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContext) -> DocumentSource:
@@ -159,7 +161,6 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
 for _name, _reason in (
     ("$changeStream", "change streams are not there yet"),
     ("$changeStreamSplitLargeEvent", "change streams are not there yet"),
-    ("$geoNear", "there are no geospatial indexes yet"),
     ("$listClusterCatalog", "it is not there yet"),
     ("$listMqlEntities", "it is an internal stage"),
     ("$listSampledQueries", "there is no sharding"),

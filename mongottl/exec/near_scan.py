@@ -1,0 +1,301 @@
+"""GEO_NEAR_2DSPHERE and GEO_NEAR_2D: documents in the order of their distance from a point.
+
+    ring 1 ring 2 ring 3        Keys that may belong to the next ring are read, and their documents measured. What turns
+    o------|------|-----        out to lie within the rings so far comes out in order; the rest waits for its ring.
+
+The first ring is as wide as it must be to have keys in it; a ring that gives little is followed by a wider one. A
+document with several keys or several places counts once, by its nearest place. What waits is looked at again when it
+comes out: it may have expired.
+"""
+
+import math
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.annotated import annotated
+from mongottl.document.path import FieldPath, values_at
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.bounds import KeyRange
+from mongottl.exec.context import OperationContext
+from mongottl.exec.stages import BATCH, MAX_RANGES_PER_CALL, PlanNode, PlanStage, check_alive, living
+from mongottl.geometry.geojson import GeometryError, stored_geometry
+from mongottl.geometry.nearness import Nearness, joined, without
+from mongottl.geometry.region import CellRange
+from mongottl.query.match import MatchExpression
+from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
+from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
+
+# Documents of a ring below and above which the next is made wider and narrower.
+FEW: Final = 300
+MANY: Final = 600
+# The first ring is the whole reach halved so many times at most.
+MAX_HALVINGS: Final = 40
+
+
+class KeyedNearness:
+    """How an index keeps places: ranges of cells as ranges of its keys.
+
+    whole: the index cannot be read by cells (a component before the place is not bound); then all of it is one ring.
+    """
+
+    def __init__(self, nearness: Nearness, prefixes: list[bytes]) -> None:
+        self.nearness = nearness
+        self.prefixes = prefixes
+        self.whole = not prefixes
+
+    def key_range(self, low: int, high: int) -> KeyRange:
+        """The keys of a place's component within these cells, ends included."""
+        raise NotImplementedError
+
+
+class _Found:
+    """A document that waits for its ring."""
+
+    def __init__(self, distance: float, record: Record, point: Value) -> None:
+        self.distance = distance
+        self.record = record
+        self.point = point
+
+
+class NearStage(PlanStage):
+    """match: the whole filter, None if there is nothing but the place. path: of the place.
+
+    metadata: what the documents are to carry of distance and point. nearest, farthest: distances, both included.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        places: KeyedNearness,
+        path: FieldPath,
+        nearest: float,
+        farthest: float,
+        match: MatchExpression | None,
+        metadata: set[str],
+        stage: str,
+    ) -> None:
+        super().__init__()
+        data = index.data
+        assert data is not None
+        self._collection = collection
+        self._index = index
+        self._data: SortedDataInterface = data
+        self._places = places
+        self._path = path
+        self._nearest = nearest
+        self._farthest = farthest
+        self._match = match
+        self._metadata = metadata
+        self._stage = stage
+        self._used = False
+        self._inner = nearest  # where the current ring begins and ends
+        self._outer = nearest
+        self._width = 0.0
+        self._last = False
+        self._read: list[CellRange] = []
+        self._ranges: list[KeyRange] = []
+        self._place = 0
+        self._after: tuple[bytes, int] | None = None
+        self._seen: set[int] = set()
+        self._waiting: list[_Found] = []
+        self._ready: list[_Found] = []
+        self._emitted = 0
+        self._measured_documents = 0
+        self._ring_results = 0
+        self._rings: list[Value] = []
+        self._ended = nearest > farthest
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        collection = self._collection
+        if collection.dropped:
+            check_alive(collection)
+        if self._index not in collection.indexes:
+            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
+        if self._emitted < len(self._ready):
+            return self._emit(op)
+        if self._ended:
+            return None
+        if not self._used:
+            self._used = True
+            self._index.accesses += 1
+            self._width = self._first_width()
+            self._next_ring()
+        elif self._place < len(self._ranges):
+            self._read_some(op)
+        else:
+            self._close_ring()
+        return []
+
+    def _emit(self, op: OperationContext) -> list[Record]:
+        part = self._ready[self._emitted : self._emitted + BATCH]
+        self._emitted += len(part)
+        return living(self._collection, [self._annotated(found) for found in part], op.now_s)
+
+    def _annotated(self, found: _Found) -> Record:
+        if not self._metadata:
+            return found.record
+        record_id, document, ts_s, ttl_s = found.record
+        if GEO_NEAR_DISTANCE in self._metadata:
+            document = annotated(document, GEO_NEAR_DISTANCE, found.distance)
+        if GEO_NEAR_POINT in self._metadata:
+            document = annotated(document, GEO_NEAR_POINT, found.point)
+        return record_id, document, ts_s, ttl_s
+
+    def _reach(self) -> float:
+        return min(self._farthest, self._places.nearness.farthest)
+
+    def _first_width(self) -> float:
+        """The width of the first ring: the smallest of some that reach a key at all."""
+        whole = self._reach() - self._nearest
+        if self._places.whole or whole <= 0:
+            return max(whole, 0.0)
+        few, many = 0, MAX_HALVINGS  # halvings that reach a key, and those that do not
+        while few + 1 < many:
+            halvings = (few + many) // 2
+            if self._has_keys(self._nearest + whole * 0.5**halvings):
+                few = halvings
+            else:
+                many = halvings
+        return whole * 0.5 ** max(few - 1, 0)
+
+    def _has_keys(self, reach: float) -> bool:
+        ranges = self._key_ranges(self._places.nearness.ranges(reach))
+        return any(self._data.scan(low, high, None, 1) for low, high in ranges)
+
+    def _key_ranges(self, cells: list[CellRange]) -> list[KeyRange]:
+        places = self._places
+        parts = [places.key_range(low, high) for low, high in cells]
+        return [(prefix + low, prefix + high) for prefix in places.prefixes for low, high in parts]
+
+    def _next_ring(self) -> None:
+        places = self._places
+        reach = self._reach()
+        self._inner = self._outer
+        self._outer = min(self._inner + self._width, reach)
+        self._last = places.whole or self._outer >= reach
+        self._ring_results = 0
+        self._place = 0
+        self._after = None
+        if places.whole:
+            self._ranges = [(b"", b"\xff")]
+        else:
+            cells = places.nearness.ranges(self._outer)
+            self._ranges = self._key_ranges(without(cells, self._read))
+            self._read = joined(self._read, cells)
+
+    def _read_some(self, op: OperationContext) -> None:
+        store = self._collection.store
+        room = BATCH
+        visits = 0
+        while self._place < len(self._ranges) and room > 0 and visits < MAX_RANGES_PER_CALL:
+            low, high = self._ranges[self._place]
+            rows = self._data.scan_fetch(store, low, high, self._after, room, True)
+            visits += 1
+            self.examined += len(rows)
+            if len(rows) < room:
+                self._place += 1
+                self._after = None
+            else:
+                self._after = (rows[-1][0], rows[-1][1])
+            room -= len(rows)
+            self._take(op, rows)
+
+    def _take(self, op: OperationContext, rows: list[FetchedEntry]) -> None:
+        fresh: list[Record] = []
+        for row in rows:
+            if row[1] not in self._seen:
+                self._seen.add(row[1])
+                fresh.append(row[1:])
+        self._measured_documents += len(fresh)
+        match = self._match
+        for record in living(self._collection, fresh, op.now_s):
+            if match is not None and not match.matches(record[1]):
+                continue
+            distance, point = self._measured(record[1])
+            if self._nearest <= distance <= self._farthest:
+                self._waiting.append(_Found(distance, record, point))
+
+    def _measured(self, document: bytes) -> tuple[float, Value]:
+        """The distance of a document's nearest place, and that place; infinity for none."""
+        nearness = self._places.nearness
+        best = math.inf
+        place: Value = None
+        for value in _places_at(document, self._path):
+            try:
+                distance = nearness.distance(stored_geometry(value))
+            except GeometryError:
+                continue
+            if distance < best:
+                best = distance
+                place = value
+        return best, place
+
+    def _close_ring(self) -> None:
+        """The ring has been read: what lies within it, and could not be nearer, may come out."""
+        waiting = self._waiting
+        waiting.sort(key=_order)
+        place = len(waiting)
+        if not self._last:
+            place = 0
+            while place < len(waiting) and waiting[place].distance <= self._outer:
+                place += 1
+        self._ready = waiting[:place]
+        self._waiting = waiting[place:]
+        self._emitted = 0
+        self._ring_results = len(self._ready)
+        self._rings.append(
+            {
+                "minDistance": self._inner,
+                "maxDistance": self._outer,
+                "maxInclusive": self._last,
+                "nBuffered": self._ring_results,
+                "nReturned": self._ring_results,
+            }
+        )
+        if self._last:
+            self._ended = True
+            return
+        if self._ring_results < FEW:
+            self._width *= 2
+        elif self._ring_results > MANY:
+            self._width /= 2
+        self._next_ring()
+
+    def close(self) -> None:
+        self._ready = []
+        self._waiting = []
+        self._seen = set()
+        self._emitted = 0
+        self._ended = True
+
+    def node(self) -> PlanNode:
+        details: dict[str, Value] = {
+            "keyPattern": self._index.descriptor.key,
+            "indexName": self._index.name,
+            "indexVersion": 2,
+        }
+        counters = self.counters(self.examined)
+        counters.extra = {
+            "keysExamined": self.examined,
+            "docsExamined": self._measured_documents,
+            "searchIntervals": list(self._rings),
+        }
+        return PlanNode(self._stage, details, [], counters)
+
+
+def _order(found: _Found) -> tuple[float, int]:
+    """By distance; the elder first of those that are equally far."""
+    return found.distance, found.record[0]
+
+
+def _places_at(document: bytes, path: FieldPath) -> list[Value]:
+    """The places that a document has at a path: an array of pairs is several."""
+    found: list[Value] = []
+    for value in values_at(document, path, whole=True):
+        if isinstance(value, list) and value and isinstance(value[0], (list, bytes)):
+            found.extend(value)
+        else:
+            found.append(value)
+    return found

@@ -1,0 +1,115 @@
+"""Shapes as S2 cells: what a 2dsphere index keeps of a geometry, and which of its keys a query reads.
+
+A cell is a quadrilateral of one of 31 levels, each divided into four of the next. Its id, a 64-bit number, lies in the
+middle of the ids of all that it contains, so that "everything within this cell" is one range of ids:
+
+    stored      a point: its leaf cell; anything else: some cells that cover it, of the levels COARSEST to FINEST
+    a query     some cells that cover its region; for each the range of what lies within, and the ids of the cells
+                above, since a large stored cell contains a small one of the query
+
+Ids are kept as signed numbers; no range crosses the sign, as the cube's faces (the top level) do not.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import s2rst
+
+from mongottl.geometry.region import CellRange
+from mongottl.geometry.sphere import TOUCHING_RAD, SphereShape
+
+# Cells that cover a stored line or polygon, at most; MongoDB takes as many for the latter.
+MAX_STORED_CELLS: Final = 20
+# About 300 km and about 0.3 km wide.
+COARSEST_LEVEL: Final = 5
+FINEST_LEVEL: Final = 15
+# Cells that cover the region of a query: more are more exact, and each costs a seek.
+MAX_QUERY_CELLS: Final = 20
+MAX_QUERY_LEVEL: Final = 23
+
+_TOUCHING: Final = s2rst.ChordAngle.from_radians(2 * TOUCHING_RAD)
+
+
+def signed(cell_id: int) -> int:
+    return cell_id - (1 << 64) if cell_id >= 1 << 63 else cell_id
+
+
+def stored_cells(shape: SphereShape) -> list[int]:
+    """The keys of a geometry in a 2dsphere index: each a signed cell id, once."""
+    cells = {signed(s2rst.CellId.from_point(point).id) for point in shape.points}
+    if shape.lines or shape.polygons:
+        for cell in _covering(shape, MAX_STORED_CELLS, COARSEST_LEVEL, FINEST_LEVEL):
+            cells.add(signed(cell.id))
+    return sorted(cells)
+
+
+def query_ranges(shape: SphereShape) -> list[CellRange]:
+    """The ranges of keys that geometries which have anything in common with the shape are under."""
+    return ranges_of_cells(_covering(shape, MAX_QUERY_CELLS, 0, MAX_QUERY_LEVEL))
+
+
+def cap_ranges(cap: s2rst.Cap) -> list[CellRange]:
+    return ranges_of_cells(cap_cells(cap))
+
+
+def cap_cells(cap: s2rst.Cap) -> list[s2rst.CellId]:
+    """Cells that cover a cap."""
+    if cap.is_full():
+        return s2rst.CellUnion.whole_sphere().cell_ids()
+    return s2rst.RegionCoverer(max_cells=MAX_QUERY_CELLS, max_level=MAX_QUERY_LEVEL).covering(cap).cell_ids()
+
+
+def ranges_of_cells(cells: list[s2rst.CellId]) -> list[CellRange]:
+    """The ranges of all keys that have anything to do with the cells, ascending and disjoint."""
+    ranges: set[CellRange] = set()
+    for cell in cells:
+        ranges.add((signed(cell.range_min().id), signed(cell.range_max().id)))
+        for level in range(min(cell.level(), FINEST_LEVEL + 1)):
+            above = signed(cell.parent_at_level(level).id)
+            ranges.add((above, above))
+    merged: list[CellRange] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def _covering(shape: SphereShape, most: int, coarsest: int, finest: int) -> list[s2rst.CellId]:
+    """Cells of the levels from `coarsest` to `finest` that cover the shape and whatever touches it.
+
+    More than `most` only where the coarsest are as many. S2's own coverer does not take lines.
+    """
+    query = shape.query()
+
+    def touched(cell: s2rst.CellId) -> bool:
+        return query.is_distance_less(s2rst.Cell(cell), _TOUCHING)
+
+    cells = [face for face in map(s2rst.CellId.from_face, range(6)) if touched(face)]
+    done: list[s2rst.CellId] = []
+    while cells:
+        # The largest first: the order of ids does not matter, that of levels does.
+        level = cells[0].level()
+        if level >= finest:
+            break
+        divided = [child for cell in cells for child in _touched_children(cell, touched)]
+        if level >= coarsest and len(divided) + len(done) > most:
+            # Divides those that this does not make more, and leaves the others.
+            rest: list[s2rst.CellId] = []
+            room = most - len(cells) - len(done)
+            for cell in cells:
+                children = _touched_children(cell, touched)
+                if len(children) - 1 <= room:
+                    room -= len(children) - 1
+                    rest.extend(children)
+                else:
+                    done.append(cell)
+            cells = rest
+            continue
+        cells = divided
+    return done + cells
+
+
+def _touched_children(cell: s2rst.CellId, touched: Callable[[s2rst.CellId], bool]) -> list[s2rst.CellId]:
+    return [child for child in cell.children() if touched(child)]

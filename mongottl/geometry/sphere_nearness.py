@@ -1,0 +1,47 @@
+"""What lies how far from a point on the sphere, by the keys of either kind of index."""
+
+import math
+
+from mongottl.geometry.coverings import cap_ranges
+from mongottl.geometry.geohash import Geohash
+from mongottl.geometry.geojson import Geometry, GeometryError, Position
+from mongottl.geometry.nearness import Nearness
+from mongottl.geometry.region import CellRange
+from mongottl.geometry.sphere import EARTH_RADIUS_M, SphereCap, s2_point, shape_of
+
+
+class SphereNearness(Nearness):
+    """By S2 cells. metres: whether distances are in metres, else in radians."""
+
+    def __init__(self, center: Position, metres: bool) -> None:
+        self._unit = EARTH_RADIUS_M if metres else 1.0
+        # A hair more than half around, since distances are rounded.
+        super().__init__(math.pi * 1.000001 * self._unit)
+        self._center = center
+        self._point = s2_point(center)
+
+    def distance(self, geometry: Geometry) -> float:
+        try:
+            return shape_of(geometry).distance_rad(self._point) * self._unit
+        except GeometryError:
+            return math.inf
+
+    def cap(self, reach: float) -> SphereCap:
+        return SphereCap(self._center, min(reach / self._unit, math.pi))
+
+    def ranges(self, reach: float) -> list[CellRange]:
+        return cap_ranges(self.cap(reach).region())
+
+
+class SphereNearnessOnPlane(SphereNearness):
+    """By the geohashes of a 2d index, whose points are longitudes and latitudes then."""
+
+    def __init__(self, center: Position, metres: bool, geohash: Geohash) -> None:
+        super().__init__(center, metres)
+        self._geohash = geohash
+
+    def distance(self, geometry: Geometry) -> float:
+        return math.inf if geometry.point is None else super().distance(geometry)
+
+    def ranges(self, reach: float) -> list[CellRange]:
+        return self._geohash.ranges(self.cap(reach).bounds())

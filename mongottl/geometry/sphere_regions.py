@@ -1,0 +1,54 @@
+"""The regions on the sphere that queries ask about."""
+
+from mongottl.geometry.coverings import cap_ranges, query_ranges
+from mongottl.geometry.geojson import Geometry, GeometryError, Position, is_within_bounds
+from mongottl.geometry.plane import Bounds
+from mongottl.geometry.region import CellRange, GeoRegion
+from mongottl.geometry.sphere import SphereCap, shape_of
+
+
+class WithinShape(GeoRegion):
+    """`$geoWithin: {$geometry: …}`: all of the geometry lies in the polygon, or in one of several."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self._shape = shape_of(geometry)
+
+    def matches(self, geometry: Geometry) -> bool:
+        try:
+            return self._shape.contains(shape_of(geometry))
+        except GeometryError:
+            return False
+
+    def cell_ranges(self) -> list[CellRange]:
+        return query_ranges(self._shape)
+
+
+class IntersectsShape(WithinShape):
+    """`$geoIntersects`: the two have something in common."""
+
+    def matches(self, geometry: Geometry) -> bool:
+        try:
+            return self._shape.intersects(shape_of(geometry))
+        except GeometryError:
+            return False
+
+
+class WithinCap(GeoRegion):
+    """`$centerSphere`."""
+
+    def __init__(self, center: Position, radius_rad: float) -> None:
+        if not is_within_bounds(center):
+            raise GeometryError(f"Legacy point is out of bounds for spherical query: {list(center)}")
+        self._cap = SphereCap(center, radius_rad)
+
+    def matches(self, geometry: Geometry) -> bool:
+        try:
+            return self._cap.contains(shape_of(geometry))
+        except GeometryError:
+            return False
+
+    def bounds(self) -> Bounds:
+        return self._cap.bounds()
+
+    def cell_ranges(self) -> list[CellRange]:
+        return cap_ranges(self._cap.region())

@@ -1,0 +1,193 @@
+"""`$geoWithin` (and `$within`, its old name) and `$geoIntersects`.
+
+A geometry matches, not a path's values one by one: an array at the path's end is a pair of numbers, or one of several
+geometries. Values that are no geometry do not match. Source: MongoDB's "Geospatial Query Operators" pages.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.path import FieldPath
+from mongottl.document.render import render_value
+from mongottl.document.types import ARRAY, DOCUMENT, Value, is_number
+from mongottl.document.walk import decode_value, fields
+from mongottl.geometry.geojson import (
+    MULTI_POLYGON,
+    POLYGON,
+    Geometry,
+    GeometryError,
+    Position,
+    pair,
+    query_geometry,
+    stored_geometry,
+)
+from mongottl.geometry.library import require_sphere
+from mongottl.geometry.plane import Box, Circle, PlanePolygon
+from mongottl.geometry.region import GeoRegion, WithinPlaneShape
+from mongottl.query.context import ParseContext
+from mongottl.query.match.interval import Interval
+from mongottl.query.match.parser import bad_value, match_operator
+from mongottl.query.match.tree import MatchExpression, PathExpression
+
+WITHIN: Final = "$geoWithin"
+INTERSECTS: Final = "$geoIntersects"
+
+
+class GeoExpression(PathExpression):
+    """Both operators. operand: as it was written. region: what it asks about."""
+
+    def __init__(self, path: FieldPath, name: str, operand: Value, region: GeoRegion) -> None:
+        super().__init__(path)
+        self.operator = name
+        self.operand = operand
+        self.region = region
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        if type_code != DOCUMENT and type_code != ARRAY:
+            return False
+        try:
+            geometry = stored_geometry(decode_value(buf, type_code, pos))
+        except GeometryError:
+            return False
+        return self.region.matches(geometry)
+
+    def describe_operand(self) -> dict[str, Value]:
+        return {self.operator: self.operand}
+
+    def intervals(self) -> list[Interval] | None:
+        """Nothing in the order of values; see `exec.index_access` for the kinds of index that can tell places."""
+        return None
+
+
+def only_operand(operators: bytes) -> Value:
+    """What stands behind a geospatial operator, which must be alone. BadValue (2) if it is not."""
+    pairs = fields(operators)
+    if len(pairs) > 1:
+        other, value = pairs[1] if pairs[0][0].startswith("$geo") or pairs[0][0] == "$within" else pairs[0]
+        raise bad_value(f"can't parse extra field: {other}: {render_value(value)}")
+    return pairs[0][1]
+
+
+@match_operator("$geoWithin")
+@match_operator("$within")
+def parse_geo_within(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
+    """`{field: {$geoWithin: {$geometry: polygon}}}`, or one of `$box $center $centerSphere $polygon`.
+
+    operators: the whole document behind the field. BadValue (2) for everything else.
+    """
+    assert isinstance(operators, bytes)
+    operand = only_operand(operators)
+    region: GeoRegion | None = None
+    for name, value in _shapes(operand, WITHIN):
+        if name == "$uniqueDocs":  # without effect since MongoDB 2.6
+            continue
+        if region is not None:
+            raise bad_value(f"can't parse extra field: {name}: {render_value(value)}")
+        try:
+            if name == "$geometry":
+                region = _within_geometry(value)
+            else:
+                parser = _SHAPES.get(name)
+                if parser is None:
+                    raise bad_value(f"unknown geo specifier: {name}: {render_value(value)}")
+                region = parser(value)
+        except GeometryError as error:
+            raise bad_value(f"{error}") from None
+    if region is None:
+        raise bad_value(f"{WITHIN} not supported with provided geometry: {render_value(operand)}")
+    return GeoExpression(path, WITHIN, operand, region)
+
+
+@match_operator("$geoIntersects")
+def parse_geo_intersects(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
+    """`{field: {$geoIntersects: {$geometry: geometry}}}`. BadValue (2) for everything else."""
+    assert isinstance(operators, bytes)
+    operand = only_operand(operators)
+    shapes = _shapes(operand, INTERSECTS)
+    if len(shapes) != 1 or shapes[0][0] != "$geometry":
+        raise bad_value(f"{INTERSECTS} not supported with provided geometry: {render_value(operand)}")
+    try:
+        region = _intersects_geometry(query_geometry(shapes[0][1]))
+    except GeometryError as error:
+        raise bad_value(f"{error}") from None
+    return GeoExpression(path, INTERSECTS, operand, region)
+
+
+def _shapes(operand: Value, name: str) -> list[tuple[str, Value]]:
+    if not isinstance(operand, bytes):
+        raise bad_value(f"{name} requires an object, instead got {render_value(operand)}")
+    return fields(operand)
+
+
+def _within_geometry(value: Value) -> GeoRegion:
+    geometry = query_geometry(value)
+    if geometry.kind not in (POLYGON, MULTI_POLYGON):
+        raise GeometryError(f"{WITHIN} not supported with provided geometry: {render_value(value)}")
+    require_sphere()
+    from mongottl.geometry.sphere_regions import WithinShape
+
+    return WithinShape(geometry)
+
+
+def _intersects_geometry(geometry: Geometry) -> GeoRegion:
+    require_sphere()
+    from mongottl.geometry.sphere_regions import IntersectsShape
+
+    return IntersectsShape(geometry)
+
+
+def _parts(value: Value, name: str) -> list[Value]:
+    """The elements of a shape: an array, or the values of a document."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, bytes):
+        return [part for _, part in fields(value)]
+    raise GeometryError(f"{name} requires an array, instead got {render_value(value)}")
+
+
+def _box(value: Value) -> GeoRegion:
+    corners = _parts(value, "$box")
+    if len(corners) < 2:
+        raise GeometryError(f"$box needs two corners: {render_value(value)}")
+    return WithinPlaneShape(Box(pair(corners[0], exact=True), pair(corners[1], exact=True)))
+
+
+def _polygon(value: Value) -> GeoRegion:
+    corners = [pair(corner, exact=True) for corner in _parts(value, "$polygon")]
+    if len(corners) < 3:
+        raise GeometryError("Polygon must have at least 3 points")
+    return WithinPlaneShape(PlanePolygon(corners))
+
+
+def _center_and_radius(value: Value, name: str) -> tuple[Position, float]:
+    parts = _parts(value, name)
+    if len(parts) != 2:
+        raise GeometryError(f"{name} needs a center and a radius: {render_value(value)}")
+    center = pair(parts[0], exact=True)
+    radius = float(str(parts[1])) if is_number(parts[1]) else -1.0
+    if not radius >= 0:
+        raise GeometryError("radius must be a non-negative number")
+    return center, radius
+
+
+def _center(value: Value) -> GeoRegion:
+    center, radius = _center_and_radius(value, "$center")
+    return WithinPlaneShape(Circle(center, radius))
+
+
+def _center_sphere(value: Value) -> GeoRegion:
+    center, radius = _center_and_radius(value, "$centerSphere")
+    require_sphere()
+    from mongottl.geometry.sphere_regions import WithinCap
+
+    return WithinCap(center, radius)
+
+
+_SHAPES: Final[dict[str, Callable[[Value], GeoRegion]]] = {
+    "$box": _box,
+    "$center": _center,
+    "$centerSphere": _center_sphere,
+    "$polygon": _polygon,
+}

@@ -1,0 +1,246 @@
+from collections.abc import Callable
+from typing import Any
+
+import bson
+import pytest
+from bson import Decimal128, Int64
+
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+
+Matching = Callable[[dict[str, Any], list[Any]], list[Any]]
+Refusal = Callable[[dict[str, Any]], tuple[int, str]]
+
+STRICT = {"type": "name", "properties": {"name": "urn:x-mongodb:crs:strictwinding:EPSG:4326"}}
+SQUARE = [[[-10, -10], [10, -10], [10, 10], [-10, 10], [-10, -10]]]
+HOLE = [[-2, -2], [2, -2], [2, 2], [-2, 2], [-2, -2]]
+BOW_TIE = [[[0, 0], [2, 2], [2, 0], [0, 2], [0, 0]]]
+
+
+def geojson(kind: str, coordinates: Any, **others: Any) -> dict[str, Any]:
+    return {"type": kind, "coordinates": coordinates, **others}
+
+
+def point(longitude: Any, latitude: Any, *others: Any) -> dict[str, Any]:
+    return geojson("Point", [longitude, latitude, *others])
+
+
+def within(shape: str, operand: Any) -> dict[str, Any]:
+    return {"a": {"$geoWithin": {shape: operand}}}
+
+
+def intersects(geometry: Any) -> dict[str, Any]:
+    return {"a": {"$geoIntersects": {"$geometry": geometry}}}
+
+
+IN = point(1, 1)
+OUT = point(50, 50)
+
+
+@pytest.mark.parametrize(
+    ("filter", "values", "found"),
+    [
+        # Values that are no geometry, and the forms of those that are.
+        (
+            within("$geometry", geojson("Polygon", SQUARE)),
+            [IN, OUT, [1, 1], [1, 1, 99], {"x": 1, "y": 1}, {"lng": 1, "lat": 50}, point(1, 1, 7)],
+            [IN, [1, 1], [1, 1, 99], {"x": 1, "y": 1}, point(1, 1, 7)],
+        ),
+        (
+            within("$geometry", geojson("Polygon", SQUARE)),
+            [..., None, 5, "x", [], {}, [1], ["a", 1], geojson("Nothing", [1, 1]), [500, 1], {"type": "Point"}],
+            [],
+        ),
+        (
+            within("$geometry", geojson("Polygon", SQUARE)),
+            [[[50, 50], [1, 1]], [OUT, IN], [OUT], point(Decimal128("1.5"), Int64(1))],
+            [[[50, 50], [1, 1]], [OUT, IN], point(Decimal128("1.5"), Int64(1))],
+        ),
+        # Borders, holes, several polygons.
+        (within("$geometry", geojson("Polygon", SQUARE)), [point(10, 10), point(10, 0), point(10.001, 0)], [
+            point(10, 10), point(10, 0),
+        ]),
+        (within("$geometry", geojson("Polygon", [*SQUARE, HOLE])), [point(0, 0), point(5, 5)], [point(5, 5)]),
+        (
+            within("$geometry", geojson("MultiPolygon", [SQUARE, [[[40, 40], [60, 40], [60, 60], [40, 40]]]])),
+            [IN, point(55, 50), point(30, 30)],
+            [IN, point(55, 50)],
+        ),
+        (
+            within("$geometry", geojson("Polygon", SQUARE)),
+            [
+                geojson("LineString", [[0, 0], [5, 5]]),
+                geojson("LineString", [[0, 0], [50, 5]]),
+                geojson("Polygon", [HOLE]),
+                geojson("Polygon", SQUARE),
+                geojson("MultiPoint", [[0, 0], [1, 1]]),
+                geojson("MultiPoint", [[0, 0], [50, 1]]),
+            ],
+            [
+                geojson("LineString", [[0, 0], [5, 5]]),
+                geojson("Polygon", [HOLE]),
+                geojson("Polygon", SQUARE),
+                geojson("MultiPoint", [[0, 0], [1, 1]]),
+            ],
+        ),
+        # Sides are shortest ways: between two points of equal latitude they bend towards the pole.
+        (
+            within("$geometry", geojson("Polygon", [[[0, 0], [90, 0], [90, 50], [0, 50], [0, 0]]])),
+            [point(45, 55), point(45, 65)],
+            [point(45, 55)],
+        ),
+        # The smaller part of the sphere, or what is to the left.
+        (intersects(geojson("Polygon", [SQUARE[0][::-1]])), [IN, OUT], [IN]),
+        (intersects(geojson("Polygon", SQUARE, crs=STRICT)), [IN, OUT], [IN]),
+        (intersects(geojson("Polygon", [SQUARE[0][::-1]], crs=STRICT)), [IN, OUT], [OUT]),
+        (
+            intersects(geojson("Polygon", [[[179, -1], [-179, -1], [-179, 1], [179, 1], [179, -1]]])),
+            [point(179.5, 0), point(-179.5, 0), point(180, 0), point(0, 0)],
+            [point(179.5, 0), point(-179.5, 0), point(180, 0)],
+        ),
+        # $geoIntersects with each kind.
+        (intersects(IN), [IN, OUT, geojson("LineString", [[1, 0], [1, 2]])], [
+            IN, geojson("LineString", [[1, 0], [1, 2]]),
+        ]),
+        (intersects([1, 1]), [IN, OUT], [IN]),
+        (intersects(geojson("LineString", [[0, 0], [0, 0], [2, 2]])), [point(2, 2), point(1, 0)], [point(2, 2)]),
+        (
+            intersects(geojson("LineString", [[0, 0], [20, 0]])),
+            [
+                geojson("LineString", [[5, -5], [5, 5]]),
+                geojson("LineString", [[5, 1], [5, 5]]),
+                geojson("Polygon", SQUARE),
+                point(7, 0),
+            ],
+            [geojson("LineString", [[5, -5], [5, 5]]), geojson("Polygon", SQUARE), point(7, 0)],
+        ),
+        (
+            intersects({"type": "GeometryCollection", "geometries": [IN, geojson("LineString", [[5, 5], [6, 6]])]}),
+            [IN, OUT, point(5, 5), {"type": "GeometryCollection", "geometries": [OUT, IN]}],
+            [IN, point(5, 5), {"type": "GeometryCollection", "geometries": [OUT, IN]}],
+        ),
+        ({"a": {"$not": {"$geoIntersects": {"$geometry": geojson("Polygon", SQUARE)}}}}, [IN, OUT, 5], [OUT, 5]),
+        # $centerSphere: radians.
+        (
+            within("$centerSphere", [[0, 0], 0.02]),
+            [[1, 0], [2, 0], point(0, 1), geojson("LineString", [[0, 0], [1, 0]])],
+            [[1, 0], point(0, 1), geojson("LineString", [[0, 0], [1, 0]])],
+        ),
+        (within("$centerSphere", [[0, 0], 2]), [geojson("LineString", [[90, 0], [0, 89]]), point(115, 0)], [
+            geojson("LineString", [[90, 0], [0, 89]]),
+        ]),
+        (within("$centerSphere", [[0, 0], float("inf")]), [point(180, 0), geojson("Polygon", SQUARE)], [
+            point(180, 0), geojson("Polygon", SQUARE),
+        ]),
+        # The plane: points alone, in either form.
+        (
+            within("$box", [[0, 0], [10, 10]]),
+            [[0, 10], [5, 5], [10.1, 5], point(5, 5), geojson("LineString", [[1, 1], [2, 2]])],
+            [[0, 10], [5, 5], point(5, 5)],
+        ),
+        (within("$box", [[10, 0], [0, 10]]), [[5, 5], [11, 5]], [[5, 5]]),
+        (within("$box", {"a": {"x": 0, "y": 0}, "b": [10, 10]}), [[5, 5], [300, 5]], [[5, 5]]),
+        (within("$center", [[0, 0], 1.5]), [[1, 1], [1.5, 0], [1.1, 1.1]], [[1, 1], [1.5, 0]]),
+        ({"a": {"$within": {"$center": [[0, 0], 0]}}}, [[0, 0], [0, 1e-9]], [[0, 0]]),
+        # The polygon's border: corners, level sides, and slanting sides to the right of the interior.
+        (within("$polygon", [[0, 0], [0, 10], [10, 10], [10, 0]]), [[5, 0], [0, 5], [10, 10], [5, 5], [11, 5]], [
+            [5, 0], [0, 5], [10, 10], [5, 5],
+        ]),
+        (within("$polygon", [[0, 0], [10, 10], [10, 0]]), [[5, 5], [5, 1], [0, 0]], [[5, 1], [0, 0]]),
+        (within("$polygon", [[0, 0], [0, 10], [10, 0]]), [[5, 5], [1, 1]], [[5, 5], [1, 1]]),
+        (within("$polygon", [[0, 0], [10, 10], [10, 0], [0, 10]]), [[1, 5], [9, 5], [5, 1]], [[1, 5], [9, 5]]),
+        (within("$polygon", [[1, 1], [1, 1], [1, 1]]), [[1, 1], [2, 2]], [[1, 1]]),
+    ],
+)  # fmt: skip
+def test_geometries(matching: Matching, filter: dict[str, Any], values: list[Any], found: list[Any]) -> None:
+    assert matching(filter, values) == found
+
+
+@pytest.mark.parametrize(
+    "operand",
+    [
+        {"$geoWithin": None},
+        {"$geoWithin": {}},
+        {"$geoWithin": geojson("Polygon", SQUARE)},
+        {"$geoWithin": {"$geometry": geojson("Polygon", BOW_TIE)}},
+        {"$geoWithin": {"$geometry": geojson("Polygon", [[[0, 0], [1, 0], [1, 1], [0, 1]]])}},
+        {"$geoWithin": {"$geometry": geojson("Polygon", [[[0, 0], [1, 0], [0, 0]]])}},
+        {"$geoWithin": {"$geometry": geojson("Polygon", [*SQUARE, [[20, 20], [30, 20], [30, 30], [20, 20]]])}},
+        {"$geoWithin": {"$geometry": geojson("Polygon", [*SQUARE, [[5, 5], [15, 5], [15, 6], [5, 5]]])}},
+        {"$geoWithin": {"$geometry": geojson("Polygon", [])}},
+        {"$geoWithin": {"$geometry": geojson("Polygon", SQUARE, crs={"type": "name"})}},
+        {"$geoWithin": {"$geometry": geojson("Polygon", SQUARE, crs={"type": "name", "properties": {"name": "x"}})}},
+        {"$geoWithin": {"$geometry": IN}},
+        {"$geoWithin": {"$geometry": geojson("LineString", [[0, 0], [1, 1]])}},
+        {"$geoWithin": {"$box": [[0, 0], [1, 1]], "$center": [[0, 0], 1]}},
+        {"$geoWithin": {"$box": [[0, 0], [1, 1]]}, "$exists": True},
+        {"$exists": True, "$geoWithin": {"$box": [[0, 0], [1, 1]]}},
+        {"$geoWithin": {"$sphere": [[0, 0], 1]}},
+        {"$geoWithin": {"$polygon": [[0, 0], [1, 1]]}},
+        {"$geoWithin": {"$center": [[0, 0]]}},
+        {"$geoWithin": {"$center": [[0, 0], -1]}},
+        {"$geoWithin": {"$centerSphere": [[0, 0, 0], 1]}},
+        {"$geoWithin": {"$centerSphere": [[0, 0], float("nan")]}},
+        {"$geoWithin": {"$centerSphere": [[0, 91], 1]}},
+        {"$geoIntersects": {}},
+        {"$geoIntersects": {"$box": [[0, 0], [1, 1]]}},
+        {"$geoIntersects": {"$geometry": {"x": 0, "y": 0, "z": 0}}},
+        {"$geoIntersects": {"$geometry": {"type": "Point"}}},
+        {"$geoIntersects": {"$geometry": geojson("point", [0, 0])}},
+        {"$geoIntersects": {"$geometry": point(float("nan"), 0)}},
+        {"$geoIntersects": {"$geometry": point(0, float("inf"))}},
+        {"$geoIntersects": {"$geometry": point(181, 0)}},
+        {"$geoIntersects": {"$geometry": geojson("LineString", [[0, 0]])}},
+        {"$geoIntersects": {"$geometry": geojson("Point", [0, 0], crs=STRICT)}},
+        {"$geoIntersects": {"$geometry": {"type": "GeometryCollection", "geometries": []}}},
+        {"$geoIntersects": {"$geometry": IN}, "$near": [0, 0]},
+        {"$box": [[0, 0], [1, 1]]},
+        {"$maxDistance": 5},
+        {"$near": []},
+        {"$near": [1]},
+        {"$near": [1, 2, 3, 4]},
+        {"$near": [1, 2], "$eq": 5},
+        {"$near": {"$maxDistance": 5}},
+        {"$near": {"$geometry": [0, 0]}},
+        {"$near": {"$geometry": geojson("LineString", [[0, 0], [1, 1]])}},
+        {"$near": {"$geometry": IN}, "$maxDistance": 5},
+        {"$near": {"$geometry": IN, "$maxDistance": -1}},
+        {"$near": {"$geometry": IN, "$maxDistance": float("inf")}},
+        {"$near": {"$geometry": IN, "$minDistance": "1"}},
+        {"$nearSphere": [200, 0]},
+        {"$not": {"$near": [0, 0]}},
+        {"$elemMatch": {"$near": [0, 0]}},
+    ],
+)
+def test_what_is_no_question(refusal: Refusal, operand: dict[str, Any]) -> None:
+    # $near is refused as a whole, with another code, where it is not allowed; here it would be.
+    with pytest.raises(CommandError) as caught:
+        parse_match(bson.encode({"a": operand}), ParseContext(), near=True)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("operand", "code"),
+    [
+        ({"$near": [0, 0], "$minDistance": "1"}, 16893),
+        ({"$near": [0, 0], "$minDistance": -1}, 16894),
+        ({"$near": [0, 0], "$minDistance": float("nan")}, 16894),
+        ({"$nearSphere": [0, 0], "$maxDistance": None}, 16895),
+        ({"$nearSphere": [0, 0], "$maxDistance": -0.5}, 16896),
+    ],
+)
+def test_distances_beside_a_legacy_point(operand: dict[str, Any], code: int) -> None:
+    with pytest.raises(CommandError) as caught:
+        parse_match(bson.encode({"a": operand}), ParseContext(), near=True)
+    assert caught.value.code == code
+
+
+def test_near_gives_an_order_only_once_and_at_the_top(refusal: Refusal) -> None:
+    near = {"a": {"$near": [0, 0]}}
+    parse_match(bson.encode({"$and": [near, {"b": 1}]}), ParseContext(), near=True)
+    for filter in ({"$or": [near, {"b": 1}]}, {"$nor": [near]}, {"$and": [near, near]}):
+        with pytest.raises(CommandError) as caught:
+            parse_match(bson.encode(filter), ParseContext(), near=True)
+        assert caught.value.code == 2
+    assert refusal(near)[0] == 5626500
