@@ -113,6 +113,8 @@ class ErrorCode(IntEnum):
     CursorKilled = 237
     CollectionUUIDMismatch = 361
     CannotConvertIndexToUnique = 359
+    UnsatisfiableCommitQuorum = 278
+    UnknownReplWriteConcern = 79
     QueryRejectedBySettings = 411
     AmbiguousIndexKeyPattern = 181
     IndexBuildAborted = 276

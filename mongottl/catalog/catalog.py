@@ -15,6 +15,7 @@ from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_ind
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
+from mongottl.clock import Clock
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields
@@ -48,8 +49,9 @@ def _stored_arrays(index: dict[str, Value]) -> ArrayPaths:
 class Catalog:
     """Databases and collections by name. Names are checked by the callers (`catalog.namespace`)."""
 
-    def __init__(self, engine: StorageEngine) -> None:
+    def __init__(self, engine: StorageEngine, clock: Clock | None = None) -> None:
         self.engine = engine
+        self._clock = clock
         self._databases: dict[str, dict[str, Collection]] = {}
         self._by_number: dict[int, Collection] = {}
         self._last_number = 0
@@ -120,6 +122,10 @@ class Catalog:
         del self._by_number[collection.number]
         if not collections:
             del self._databases[collection.database]
+
+    def _now_ms(self) -> int:
+        """When it is; 0 without a clock."""
+        return 0 if self._clock is None else self._clock.now_ms()
 
     def _next_number(self) -> int:
         self._last_number += 1
@@ -219,7 +225,9 @@ class Catalog:
             collection = Collection(database, name, number, new_uuid(), options, store)
             data = self.engine.create_sorted_data(ident, True)
             spec = id_index_spec() if options.clustered_index is None else clustered_index_spec(options)
-            collection.set_indexes([IndexEntry(IndexDescriptor(spec), ident, data, True)])
+            index = IndexEntry(IndexDescriptor(spec), ident, data, True)
+            index.since_ms = self._now_ms()
+            collection.set_indexes([index])
             self.engine.put_catalog_entry(str(number), collection.entry_document())
             work.commit()
         self._remember(collection)
@@ -255,6 +263,8 @@ class Catalog:
                 data = self.engine.create_sorted_data(ident, descriptor.unique)
                 work.commit()
         index = IndexEntry(descriptor, ident, data, False)
+        index.since_ms = self._now_ms()
+        index.build_uuid = BinData(new_uuid(), 4)
         collection.set_indexes([*collection.indexes, index])
         return index
 

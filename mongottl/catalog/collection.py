@@ -2,6 +2,7 @@
 
 from mongottl.catalog.array_paths import NO_ARRAYS, ArrayPaths
 from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
@@ -36,10 +37,13 @@ class IndexEntry:
         self.data = data
         self.arrays = arrays
         self.ready = ready
+        # Names the build, where there is one.
+        self.build_uuid: Value = None
         self.built_through: int = 0
         self.build_end: int = MAX_RECORD_ID
         self.keys: KeyGenerator = descriptor.key_generator()
         self.accesses: int = 0
+        # When it was made, hidden or shown again: when the count of accesses began. 0: before the server was started.
         self.since_ms: int = 0
 
     @property
@@ -140,7 +144,12 @@ class Collection:
         """Takes a new list of indexes and everything that follows from it."""
         self.indexes = indexes
         self.writable_indexes = [index for index in indexes if index.data is not None]
-        self.date_ttl_indexes = [index for index in indexes if index.descriptor.expire_after_s is not None]
+        self.date_ttl_indexes = [
+            index
+            for index in indexes
+            # MongoDB takes other kinds too, and never deletes by them: they have no dates in order.
+            if index.descriptor.expire_after_s is not None and index.descriptor.kind is BTREE
+        ]
         self.default_ttl_s = NO_TTL
         self.id_index = None
         self.clustering = None

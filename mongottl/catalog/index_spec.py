@@ -6,6 +6,7 @@ Source: MongoDB's createIndexes reference, with the error codes that MongoDB 8.2
 
 from typing import Final
 
+from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index import ID_INDEX_NAME, TS_FIELD, IndexDescriptor, id_index_spec
 from mongottl.catalog.index_kinds import INDEX_KINDS, IndexKind, kind_of
 from mongottl.catalog.index_kinds.wildcard import is_wildcard
@@ -40,8 +41,8 @@ _REFUSED_OPTIONS: Final = {
     "clustered": ("", "clustered indexes"),
     "columnstoreProjection": ("object", "column store indexes"),
 }
-# Left over from old versions; MongoDB takes and drops them too, save the last, which concerns its own engine.
-_IGNORED_OPTIONS: Final = ("ns", "dropDups", "storageEngine")
+# Left over from old versions; MongoDB takes and drops them too.
+_IGNORED_OPTIONS: Final = ("ns", "dropDups")
 # What an `_id` index may have said of it.
 _ID_INDEX_OPTIONS: Final = ("key", "name", "v", "ns", "collation")
 _PARTIAL_OPERATORS: Final = ("$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists")
@@ -119,6 +120,8 @@ def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
             if not isinstance(value, bytes):
                 raise _wrong_type(option, value, "object")
             options.append((option, value))
+        elif option == "storageEngine":
+            options.append((option, _checked_engine_options(value)))
         elif (owner := _owner_of(option)) is not None:
             expected = owner.options[option]
             if expected and not _is_of_type(value, expected):
@@ -141,7 +144,7 @@ def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
         raise _missing("name")
     if refused:
         raise _refusal(refused, key)
-    _check_key(key, any(option == "expireAfterSeconds" for option, _ in options))
+    _check_key(key, version, any(option == "expireAfterSeconds" for option, _ in options))
     _check_name(name)
     if _is_id_key(key):
         return _id_index(spec)
@@ -209,6 +212,19 @@ def _check_name(name: str) -> None:
         raise CommandError(ErrorCode.BadValue, "The index name '*' is not valid.")
 
 
+def _checked_engine_options(value: Value) -> bytes:
+    """`storageEngine`: TypeMismatch (14), CannotCreateIndex (67) if it is empty, else as `checked_storage_engine`."""
+    if not isinstance(value, bytes):
+        raise _wrong_type("storageEngine", value, "object")
+    checked = checked_storage_engine("storageEngine", value)
+    if checked is None:
+        raise CommandError(
+            ErrorCode.CannotCreateIndex,
+            "Empty 'storageEngine' options are invalid. Please remove the field or include valid options.",
+        )
+    return checked
+
+
 def _is_of_type(value: Value, expected: str) -> bool:
     if expected == "object":
         return isinstance(value, bytes)
@@ -268,7 +284,7 @@ def _id_index(spec: bytes) -> IndexDescriptor:
     return IndexDescriptor(id_index_spec())
 
 
-def _check_key(key: bytes, has_ttl: bool) -> None:
+def _check_key(key: bytes, version: int, has_ttl: bool) -> None:
     pattern = fields(key)
     if not pattern:
         raise CommandError(ErrorCode.CannotCreateIndex, "Index keys cannot be an empty object.")
@@ -279,7 +295,7 @@ def _check_key(key: bytes, has_ttl: bool) -> None:
             ErrorCode.CannotCreateIndex, "TTL indexes are single-field indexes, compound indexes do not support TTL"
         )
     for path, direction in pattern:
-        _check_direction(direction)
+        _check_direction(direction, version)
         _check_path(path)
     for path, direction in pattern:
         if isinstance(direction, str) and has_ttl and path == TS_FIELD:
@@ -287,23 +303,32 @@ def _check_key(key: bytes, has_ttl: bool) -> None:
                 ErrorCode.CannotCreateIndex, f"An index on '{TS_FIELD}' with TTL cannot be of type '{direction}'"
             )
     kind = kind_of(pattern)
+    if version < kind.least_version:
+        raise CommandError(
+            ErrorCode.CannotCreateIndex,
+            f"'{kind.name}' index plugin is not allowed with index version v:{version}",
+        )
     for path, _ in pattern:
         if is_wildcard(path) and not kind.takes_everything(path):
             raise _illegal_name()
+        if path == "_fts" and kind.plugin != "text":
+            raise CommandError(ErrorCode.CannotCreateIndex, "Index key contains an illegal field name: '_fts'")
     kind.check_pattern(pattern)
 
 
-def _check_direction(direction: Value) -> None:
+def _check_direction(direction: Value, version: int) -> None:
     if isinstance(direction, str):
         if direction == "":
             raise CommandError(ErrorCode.CannotCreateIndex, "Values in the index key pattern cannot be empty strings")
         if direction == "wildcard":
             raise CommandError(7246202, "The index type 'wildcard' is for internal use: name the path '$**' instead")
         return
+    if version < 2 and not isinstance(direction, (bytes, list)):
+        return  # as the old versions had it; what is no number is ascending
     if not is_number(direction):
         raise CommandError(
             ErrorCode.CannotCreateIndex,
-            "Values in v:2 index key pattern cannot be of type"
+            f"Values in v:{version} index key pattern cannot be of type"
             f" {type_name(type_code_of(direction))}. Only numbers > 0, numbers < 0, and strings are allowed.",
         )
     number = direction.to_decimal() if isinstance(direction, Decimal128) else direction

@@ -6,6 +6,7 @@ Source: MongoDB's create reference; the codes are those that MongoDB 8.2 gives.
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.options import CollectionOptions, options_document
 from mongottl.catalog.view import View
@@ -20,7 +21,6 @@ from mongottl.commands.collection_options import (
     checked_capped_max,
     checked_clustered_index,
     checked_expiry_s,
-    checked_storage_engine,
     checked_time_series,
 )
 from mongottl.commands.encrypted_fields import check_encrypted_fields

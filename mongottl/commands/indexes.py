@@ -13,7 +13,7 @@ from mongottl.catalog.namespace import check_collection_name, check_database_nam
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import ANY, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
+from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
@@ -21,7 +21,11 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps, Wait
 from mongottl.exec.expiry import rearm_collection
 from mongottl.exec.index_build import build_indexes
+from mongottl.query.match.numbers import truncated
 
+# Members that a replica set may have.
+_MOST_MEMBERS: Final = 50
+_QUORUM_MODES: Final = ("majority", "votingMembers")
 # How often a createIndexes looks whether the same index, which another one is building, is ready.
 _BUILD_POLL_S: Final = 0.01
 
@@ -51,7 +55,7 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
     check_collection_name(op.database, name)
     if not request.indexes:
         raise CommandError(ErrorCode.BadValue, "Must specify at least one index to create")
-    _check_commit_quorum(request.commit_quorum)
+    check_commit_quorum(request.commit_quorum)
     check_uuid_of(op, "createIndexes", request.collection_uuid, name)
     wanted = [parse_index_spec(spec, request.ignore_unknown) for spec in request.indexes]
     refusal = op.service.dialect.date_ttl_refusal
@@ -60,14 +64,36 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
     return _create(op, name, wanted)
 
 
-def _check_commit_quorum(quorum: Value) -> None:
-    """TypeMismatch (14) for what is no number of members and no mode; with one member all of them mean the same."""
-    if quorum is not None and not isinstance(quorum, str) and not is_number(quorum):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field 'createIndexes.commitQuorum' is the wrong type '{type_name(type_code_of(quorum))}',"
-            " expected types '[string, int]'",
-        )
+def check_commit_quorum(quorum: Value) -> None:
+    """How many members must have built an index: a number, or a mode. We are one, so all that can be met are alike.
+
+    FailedToParse (9) for anything else, UnsatisfiableCommitQuorum (278) for more members than one,
+    UnknownReplWriteConcern (79) for a mode of which no tags tell.
+    """
+    if quorum is None:
+        return
+    if is_number(quorum):
+        members = truncated(quorum)
+        if members is None or not 0 <= members <= _MOST_MEMBERS:
+            raise CommandError(
+                ErrorCode.FailedToParse,
+                f"commitQuorum has to be a non-negative number and not greater than {_MOST_MEMBERS}",
+            )
+        if members > 1:
+            raise CommandError(
+                ErrorCode.UnsatisfiableCommitQuorum,
+                f"Commit quorum cannot be satisfied with the current replica set configuration: {members} of 1 member",
+            )
+    elif isinstance(quorum, str):
+        if quorum == "":
+            raise CommandError(ErrorCode.FailedToParse, "commitQuorum can't be an empty string")
+        if quorum not in _QUORUM_MODES:
+            raise CommandError(
+                ErrorCode.UnknownReplWriteConcern,
+                f"No write concern mode named '{quorum}' found in replica set configuration",
+            )
+    else:
+        raise CommandError(ErrorCode.FailedToParse, "commitQuorum has to be a number or a string")
 
 
 def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor]) -> Steps[Reply]:
@@ -204,14 +230,24 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
     collection = op.catalog.lookup(op.database, request.collection)
     if collection is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")
-    specs = [index.descriptor.spec for index in collection.indexes]
-    if request.include_index_build_info:
-        if request.include_build_uuids:
-            raise CommandError(
-                ErrorCode.InvalidOptions, "The options includeBuildUUIDs and includeIndexBuildInfo cannot both be set"
-            )
-        specs = [encode({"spec": spec}) for spec in specs]
+    if request.include_index_build_info and request.include_build_uuids:
+        raise CommandError(
+            ErrorCode.InvalidOptions, "The options includeBuildUUIDs and includeIndexBuildInfo cannot both be set"
+        )
+    specs = [_listed(index, request) for index in collection.indexes]
     return listing_reply(op, "listIndexes", collection.namespace, specs, request.cursor)
+
+
+def _listed(index: IndexEntry, request: ListIndexesRequest) -> bytes:
+    """An index as the options of the request want it."""
+    spec = index.descriptor.spec
+    if request.include_index_build_info:
+        if index.ready:
+            return encode({"spec": spec})
+        return encode({"spec": spec, "indexBuildInfo": {"buildUUID": index.build_uuid}})
+    if request.include_build_uuids and not index.ready:
+        return encode({"spec": spec, "buildUUID": index.build_uuid})
+    return spec
 
 
 class DropIndexesRequest(NamedTuple):
@@ -304,3 +340,53 @@ def _by_key(collection: Collection, key: bytes) -> IndexEntry:
             f" Conflicting indexes: {conflicting}",
         )
     return found[0]
+
+
+class SetIndexCommitQuorumRequest(NamedTuple):
+    collection: Annotated[str, Field("setIndexCommitQuorum", COLLECTION)]
+    index_names: Annotated[list[Value], Field("indexNames", ARRAY_FIELD)]
+    commit_quorum: Annotated[Value, Field("commitQuorum", ANY)]
+
+
+@command(
+    "setIndexCommitQuorum",
+    SetIndexCommitQuorumRequest,
+    help="Changes how many members must finish an index build; here there is one.",
+)
+def set_index_commit_quorum(op: OperationContext, request: SetIndexCommitQuorumRequest) -> Reply:
+    """`{indexNames, commitQuorum}`. IndexNotFound (27) if none of these indexes is being built, else the errors of
+    `check_commit_quorum`."""
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    for place, name in enumerate(request.index_names):
+        if not isinstance(name, str):
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"BSON field 'setIndexCommitQuorum.indexNames.{place}' is the wrong type"
+                f" '{type_name(type_code_of(name))}', expected type 'string'",
+            )
+    check_commit_quorum(request.commit_quorum)
+    collection = op.catalog.lookup(op.database, request.collection)
+    namespace = f"{op.database}.{request.collection}"
+    if collection is None:
+        raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {namespace}")
+    building = [index.name for index in collection.indexes if not index.ready]
+    if not request.index_names or any(name not in building for name in request.index_names):
+        raise CommandError(
+            ErrorCode.IndexNotFound,
+            f"Cannot find an index build on collection '{namespace}' with the provided index names",
+        )
+    return {}
+
+
+class ReIndexRequest(NamedTuple):
+    collection: Annotated[str, Field("reIndex", COLLECTION)]
+
+
+@command("reIndex", ReIndexRequest, help="Refused, as by every member of a replica set.")
+def re_index(op: OperationContext, request: ReIndexRequest) -> Reply:
+    """IllegalOperation (20): MongoDB rebuilds indexes so on standalone servers only, and we are a replica set's member.
+    (Drop and create the index instead.)"""
+    check_database_name(op.database)
+    check_collection_name(op.database, request.collection)
+    raise CommandError(ErrorCode.IllegalOperation, "reIndex is only allowed on a standalone mongod instance")

@@ -171,7 +171,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     prepareTransaction
     profile
     refineCollectionShardKey
-    reIndex
     removeShard
     removeShardFromZone
     repairDatabase
@@ -198,7 +197,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     setAllowMigrations
     setClusterParameter
     setFeatureCompatibilityVersion
-    setIndexCommitQuorum
     setShardVersion
     setUserWriteBlockMode
     shardCollection

@@ -82,7 +82,7 @@ class ServiceContext:
         self.engine = engine
         self.started_ms = clock.now_ms()
         self.started_monotonic_s = clock.monotonic_s()
-        self.catalog = Catalog(engine)
+        self.catalog = Catalog(engine, clock)
         self.cursors = CursorRegistry()
         self.sessions = SessionRegistry()
         self.metrics = Metrics()

@@ -18,13 +18,15 @@ class IndexKind(ABC):
 
     name: how the access table of `exec` knows it. plugin: the string that makes a component of a key pattern one of
     this kind, "" if it is told otherwise. options: those that only this kind takes, with the type that each must have:
-    "object", "string", "number", or "" where the kind checks it itself. at_most_one: whether a collection has no two.
+    "object", "string", "number", or "" where the kind checks it itself. least_version: of the index, `v`.
+    at_most_one: whether a collection has no two.
     """
 
-    def __init__(self, name: str, plugin: str, options: dict[str, str]) -> None:
+    def __init__(self, name: str, plugin: str, options: dict[str, str], least_version: int = 1) -> None:
         self.name = name
         self.plugin = plugin
         self.options = options
+        self.least_version = least_version
         self.at_most_one = False
 
     def check_pattern(self, pattern: Pattern) -> None:  # noqa: B027 (most kinds have nothing to add)

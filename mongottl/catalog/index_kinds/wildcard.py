@@ -49,7 +49,7 @@ class WildcardKind(IndexKind):
     TTL; FailedToParse (9) for a projection where the path is not "$**"; BadValue (2) for one in another index."""
 
     def __init__(self) -> None:
-        super().__init__("wildcard", "", {PROJECTION: ""})
+        super().__init__("wildcard", "", {PROJECTION: ""}, least_version=2)
 
     def takes_everything(self, path: str) -> bool:
         return True

@@ -9,8 +9,8 @@
 from typing import Final
 
 from mongottl.document.build import encode_fields
-from mongottl.document.types import Value
-from mongottl.document.walk import fields, is_empty
+from mongottl.document.types import Value, is_number
+from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.projection.nodes import EXCLUDE, INCLUDE, NODE, ProjectionNode
@@ -105,18 +105,25 @@ def parse_wildcard_projection(spec: bytes) -> PathNode:
     if is_empty(spec):
         raise CommandError(ErrorCode.FailedToParse, "The 'wildcardProjection' field cannot be an empty object")
     parser = ProjectionParser(ParseContext(), for_find=False)
+    _check_nothing_computed(spec)
     for name, value in fields(spec):
         parser.add(name, value)
-        if parser.has_computed:
-            raise CommandError(
-                COMPUTED_IN_WILDCARD_PROJECTION,
-                f"Bad projection specification, a wildcardProjection cannot have computed fields: {name}",
-            )
     inclusive = parser.id_included if parser.inclusive is None else parser.inclusive
     root = _path_node(parser.root, inclusive)
     if b"_id" not in root.named:
         root.put(b"_id", NOTHING)
     return root
+
+
+def _check_nothing_computed(spec: bytes) -> None:
+    for name, value in fields(spec):
+        if isinstance(value, bytes) and not first_field_name(value).startswith("$"):
+            _check_nothing_computed(value)
+        elif not isinstance(value, bool) and not is_number(value):
+            raise CommandError(
+                COMPUTED_IN_WILDCARD_PROJECTION,
+                f"Bad projection specification, a wildcardProjection cannot have computed fields: {name}",
+            )
 
 
 def _path_node(projected: ProjectionNode, inclusive: bool) -> PathNode:

@@ -129,13 +129,75 @@ def test_at_most_64_indexes(running: Running) -> None:
         (create(spec(unknown=1)), 197),
         (create(spec(), spec("b", key={})), 67),
         (create(spec(), unknown=1), 40415),
-        (create(spec(), commitQuorum={}), 14),
+        (create(spec(), commitQuorum={}), 9),
+        (create(spec(), commitQuorum=True), 9),
+        (create(spec(), commitQuorum=""), 9),
+        (create(spec(), commitQuorum=-1), 9),
+        (create(spec(), commitQuorum=51), 9),
+        (create(spec(), commitQuorum=2), 278),
+        (create(spec(), commitQuorum="dc"), 79),
+        (create(spec(storageEngine=1)), 14),
+        (create(spec(storageEngine={})), 67),
+        (create(spec(storageEngine={"wiredTiger": 1})), 2),
+        (create(spec(storageEngine={"other": {}})), 72),
     ],
 )
 def test_bad_requests_change_nothing(running: Running, command: dict[str, Any], expected: int) -> None:
     assert running.code(command) == expected
     assert running.listed({"listCollections": 1}) == []
     assert running.engine.idents() == []
+
+
+@pytest.mark.parametrize("quorum", [None, 0, 1, 1.0, "majority", "votingMembers"])
+def test_commit_quorums_that_one_member_can_meet(running: Running, quorum: Any) -> None:
+    running.run(create(spec(), commitQuorum=quorum))
+    assert running.index_names() == ["_id_", "a_1"]
+
+
+def test_indexes_that_are_being_built(running: Running) -> None:
+    running.insert(*[{"_id": number, "a": number} for number in range(600)])
+    steps = running.steps(create(spec()))
+    next(steps)
+    [_, building] = running.listed({"listIndexes": "c", "includeBuildUUIDs": True})
+    assert building["spec"]["name"] == "a_1"
+    uuid = building["buildUUID"]
+    [ready, building] = running.listed({"listIndexes": "c", "includeIndexBuildInfo": True})
+    assert ready == {"spec": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
+    assert building["indexBuildInfo"] == {"buildUUID": uuid}
+    change = {"setIndexCommitQuorum": "c", "indexNames": ["a_1"], "commitQuorum": "majority"}
+    assert running.run(change) == {}
+    assert running.code({**change, "indexNames": ["a_1", "b_1"]}) == 27
+    for _ in steps:
+        pass
+    assert running.code(change) == 27
+    assert running.code({**change, "commitQuorum": 3}) == 278
+    assert running.code({**change, "indexNames": [1]}) == 14
+    assert running.code({**change, "setIndexCommitQuorum": "none"}) == 26
+    both = {"listIndexes": "c", "includeBuildUUIDs": True, "includeIndexBuildInfo": True}
+    assert running.code(both) == 72
+
+
+def test_reindex_is_for_standalone_servers(running: Running) -> None:
+    assert running.code({"reIndex": "c"}) == 20
+
+
+def test_when_the_count_of_accesses_began(running: Running) -> None:
+    running.advance(5)
+    made_ms = running.clock.now_ms()
+    running.insert({"_id": 1, "a": 1})
+    running.advance(5)
+    running.run(create(spec()))
+    pipeline = [{"$indexStats": {}}, {"$sort": {"name": 1}}]
+    since = [
+        found["accesses"]["since"] for found in running.listed({"aggregate": "c", "pipeline": pipeline, "cursor": {}})
+    ]
+    assert [int(when.timestamp() * 1000) for when in since] == [made_ms, made_ms + 5000]
+
+
+def test_an_index_of_version_1_may_have_odd_values(running: Running) -> None:
+    running.run(create(spec("odd", key={"a": True}, v=1)))
+    assert running.code(create(spec("worse", key={"a": {}}, v=1))) == 67
+    assert running.code(create(spec("wild", key={"$**": 1}, v=1))) == 67
 
 
 def test_options_of_the_command(running: Running) -> None:
