@@ -46,7 +46,7 @@ STOP_WORDS: Final[dict[str, str]] = {
         tätä vaan vai vaikka yli
     """,
     "french": """
-        à ai aie aient aies ait as au aura aurai auraient aurais aurait auras aurez auriez aurions aurons auront aux
+        a à ai aie aient aies ait as au aura aurai auraient aurais aurait auras aurez auriez aurions aurons auront aux
         avaient avais avait avec avez aviez avions avons ayant c ce ces cet cette d dans de des du elle elles en es
         est et étaient étais était étant été étés étée étées êtes étiez étions eu eue eues eurent eus eut eux fûmes
         furent fus fut il ils j je l la le les leur leurs lui m ma mais me même mes moi mon n ne nos notre nous on ont

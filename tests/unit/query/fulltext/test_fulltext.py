@@ -1,0 +1,149 @@
+"""Words, stems, languages and search strings."""
+
+import pytest
+
+from mongottl.document.build import encode
+from mongottl.document.types import Value
+from mongottl.errors import CommandError
+from mongottl.query.fulltext.fields import TextFields
+from mongottl.query.fulltext.languages import ENGLISH, LANGUAGES, NONE, Language, language_named
+from mongottl.query.fulltext.search import SearchString, TextSearch
+from mongottl.query.fulltext.stopwords import STOP_WORDS
+from mongottl.query.fulltext.tokenizer import Tokenizer
+
+
+def named(name: str) -> Language:
+    language = language_named(name)
+    assert language is not None
+    return language
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "terms"),
+    [
+        ("", "english", []),
+        ("the quick brown foxes", "english", ["quick", "brown", "fox"]),
+        ("Running, ran; RUNS!", "english", ["run", "ran", "run"]),
+        ("blueberries blueberry", "english", ["blueberri", "blueberri"]),
+        ("well-known e-mail@example.com #tag $price", "english", "well known e mail exampl com tag price".split()),
+        ("don't the dog's 'quoted'", "english", ["dog", "quot"]),
+        ("snake_case stays", "english", ["snake_cas", "stay"]),
+        ("hello\0world\ttab\nline\x1fend", "none", ["hello", "world", "tab", "line", "end"]),
+        ("Café ÉTÉ naïve Ångström", "none", ["cafe", "ete", "naive", "angstrom"]),
+        ("数据库系统 こんにちは世界", "english", ["数据库系统", "こんにちは世界"]),
+        ("数据库，系统。", "none", ["数据库", "系统"]),
+        ("it«est»là—bas…", "none", ["it", "est", "la", "bas"]),
+        ("Il a dit qu'il «était le meilleur joueur du monde»", "french", ["dit", "meilleur", "joueur", "mond"]),
+        ("les chevaux courant", "fr", ["cheval", "cour"]),
+        ("me gusta corriendo", "spanish", ["gust", "corr"]),
+        ("Die Häuser und die Bäume", "german", ["haus", "baum"]),
+        ("Кошка кошки и кошку", "russian", ["кошк", "кошк", "кошк"]),
+        ("сы́рники", "none", ["сырники"]),
+        ("IRMAK İzmir", "turkish", ["ırmak", "izmir"]),
+        ("STRASSE straße ẞ", "none", ["strasse", "straße", "ß"]),
+        ("ΣΊΣΥΦΟΣ σίσυφος", "none", ["σισυφοσ", "σισυφοσ"]),
+    ],
+)
+def test_terms(text: str, language: str, terms: list[str]) -> None:
+    assert Tokenizer(3).terms(text, named(language)) == terms
+
+
+@pytest.mark.parametrize(
+    ("case_sensitive", "diacritic_sensitive", "terms"),
+    [
+        (False, False, ["cafe", "open"]),
+        (True, False, ["Cafe", "OPEN"]),
+        (False, True, ["café", "open"]),
+        (True, True, ["Café", "OPEN"]),
+    ],
+)
+def test_sensitivity(case_sensitive: bool, diacritic_sensitive: bool, terms: list[str]) -> None:
+    assert Tokenizer(3, case_sensitive, diacritic_sensitive).terms("The Café is OPEN", ENGLISH) == terms
+
+
+def test_every_language_has_a_stemmer_and_stop_words() -> None:
+    assert len(LANGUAGES) == 16
+    for language in LANGUAGES:
+        assert named(language.name.upper()) is language
+        assert named(language.code) is language
+        assert Tokenizer(3).terms("internationalisation", language)
+        if language is not NONE:
+            words = STOP_WORDS[language.name].split()
+            assert len(words) > 50
+            assert len(set(words)) == len(words)
+            assert all(word == word.lower() for word in words)
+            assert Tokenizer(3).terms(words[0], language) == []
+    assert language_named("klingon") is None
+    assert language_named("") is None
+    assert Tokenizer(3).terms("The the", NONE) == ["the", "the"]
+
+
+@pytest.mark.parametrize(
+    ("search", "positive", "negated", "phrases", "negated_phrases"),
+    [
+        ("coffee cake", ["coffee", "cake"], [], [], []),
+        ("coffee -cake", ["coffee"], ["cake"], [], []),
+        ("-coffee-cake tea", ["tea"], ["coffee-cake"], [], []),
+        ("coffee-cake", ["coffee-cake"], [], [], []),
+        ("coffee - cake", ["coffee", "cake"], [], [], []),
+        ("--cake", [], ["-cake"], [], []),
+        ('"brown fox" quick', ["brown fox", "quick"], [], ["brown fox"], []),
+        ('quick -"brown fox" red', ["quick", "red"], [], [], ["brown fox"]),
+        ('quick - "brown fox"', ["quick", "brown fox"], [], ["brown fox"], []),
+        ('a"b c"d', ["a", "b c", "d"], [], ["b c"], []),
+        ('"no -negation here"', ["no -negation here"], [], ["no -negation here"], []),
+        ('open "phrase ends', ["open", "phrase ends"], [], [], []),
+        ('open -"phrase ends', ["open"], [], [], []),
+        ('""', [""], [], [""], []),
+        ("  ", [], [], [], []),
+    ],
+)
+def test_search_strings(
+    search: str, positive: list[str], negated: list[str], phrases: list[str], negated_phrases: list[str]
+) -> None:
+    parts = SearchString(search)
+    assert (parts.positive, parts.negated) == (positive, negated)
+    assert (parts.phrases, parts.negated_phrases) == (phrases, negated_phrases)
+
+
+FIELDS = TextFields({"a": 1, "b.c": 2}, ENGLISH, "language", 3)
+
+
+@pytest.mark.parametrize(
+    ("search", "document", "matches"),
+    [
+        ("cake", {"a": "cakes"}, True),
+        ("cake", {"a": "pie", "b": encode({"c": "Cake!"})}, True),
+        ("cake", {"a": "pie", "c": "cake"}, False),
+        ("cake", {"a": encode({"x": "cake"})}, False),
+        ("cake", {"a": [1, ["cake"]]}, True),
+        ("cake", {"b": [encode({"c": "pie"}), encode({"c": ["cake"]})]}, True),
+        ("cake -pie", {"a": "cake", "b": encode({"c": "pies"})}, False),
+        ('"brown fox"', {"a": "The Brown Foxes"}, True),
+        ('"brown fox"', {"a": "brown", "b": encode({"c": "fox"})}, False),
+        ('"brown fox" "red dog"', {"a": "brown fox", "b": encode({"c": "red dog"})}, True),
+        ('fox -"brown fox"', {"a": "brown fox"}, False),
+        ('fox -"brown fox"', {"a": "brown red fox"}, True),
+        ('"a fox"', {"a": "a fox"}, True),
+        ('"the"', {"a": "the"}, False),
+    ],
+)
+def test_documents(search: str, document: dict[str, Value], matches: bool) -> None:
+    assert TextSearch(search, ENGLISH, False, False, FIELDS).matches(encode(document)) is matches
+
+
+def test_which_strings_are_indexed_in_which_language() -> None:
+    fields = TextFields({"$**": 1, "x.y": 7}, ENGLISH, "lang", 3)
+    spanish = encode({"lang": "spanish", "y": "uno", "z": encode({"lang": "", "w": ["dos", 3]})})
+    document = encode({"_id": "id", "x": spanish, "n": 1, "language": "german"})
+    assert [(text, language.name, weight) for text, language, weight in fields.texts(document)] == [
+        ("id", "english", 1),
+        ("uno", "spanish", 7),
+        ("dos", "spanish", 1),
+        ("german", "english", 1),
+    ]
+    bad: list[tuple[Value, int]] = [(1, 17261), (None, 17261), ("klingon", 17262)]
+    for value, code in bad:
+        with pytest.raises(CommandError) as refused:
+            fields.texts(encode({"lang": value, "x": "y"}))
+        assert refused.value.code == code
