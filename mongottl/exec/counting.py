@@ -50,9 +50,9 @@ def count_documents(
 
     Errors are those of `plan_query` and of the stages.
     """
-    if collection is None:
+    if collection is None and not match.index_kinds():
         return 0
-    if is_trivial(match) and hint is MISSING:
+    if collection is not None and is_trivial(match) and hint is MISSING:
         return within(collection.store.count() - count_expired(collection, op.now_s), skip, limit)
     plan = plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
     count = 0

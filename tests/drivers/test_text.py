@@ -194,6 +194,7 @@ def test_refused_surroundings(articles: Collection[Documents]) -> None:
         ({**find, "hint": {"_id": 1}}, 2),
         ({**find, "sort": {"$natural": 1}}, 2),
         ({**find, "find": "other"}, 27),
+        ({"count": "other", "query": text("coffee")}, 27),
         ({"count": "c", "query": text("coffee"), "hint": "subject_text"}, 2),
         ({"create": "d", "validator": text("coffee")}, 2),
         ({"update": "c", "updates": [{"q": {}, "u": {"$set": {"a.$[x]": 1}}, "arrayFilters": [text("a")]}]}, 2),
