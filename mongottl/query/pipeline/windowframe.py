@@ -26,9 +26,9 @@ from mongottl.query.spill import SpillFile, SpillSpace
 
 _DOCUMENT_TYPE: Final = 3
 _NO_END: Final = 1 << 62
-PAGE: Final = 128  # documents at most
+PAGE: Final = 64  # documents at most
 PAGE_BYTES: Final = 256 << 10  # and bytes, before the last document
-_MOST_USED_PAGES: Final = 4  # that stay in memory: where a frame begins and ends, and where its document is
+_MOST_USED_PAGES: Final = 16  # that stay in memory: where frames begin and end, and where their document is
 _ENTRY_BYTES: Final = 160  # that a document takes in memory beside its bytes and key, roughly
 
 

@@ -57,10 +57,10 @@ GROUP_FIELDS: dict[str, Document] = {
 
 
 @pytest.mark.parametrize("fields", [["n", "mean", "first", "last", "least"], list(GROUP_FIELDS), []])
-@pytest.mark.parametrize("groups", [3000, 40])
-@pytest.mark.parametrize("limit_bytes", [200_000, 20_000])
+@pytest.mark.parametrize("groups", [1500, 40])
+@pytest.mark.parametrize("limit_bytes", [80_000, 20_000])
 def test_group(tmp_path: Path, fields: list[str], groups: int, limit_bytes: int) -> None:
-    documents = documents_of(6000, groups)
+    documents = documents_of(2500, groups)
     stage = {"$group": {"_id": {"k": "$k"}, **{name: GROUP_FIELDS[name] for name in fields}}}
     spilling = RunContext(limits=limits_of(limit_bytes), space=TemporaryFiles(str(tmp_path)))
     in_memory = {document["_id"]["k"]: document for document in run(documents, [stage], RunContext())}
@@ -121,30 +121,29 @@ WINDOW = {
         [{"$sortByCount": "$k"}, {"$sort": {"count": 1, "_id": 1}}],
         [{"$bucketAuto": {"groupBy": "$v", "buckets": 7}}],
         [{"$bucketAuto": {"groupBy": "$v", "buckets": 5, "granularity": "1-2-5"}}],
-        [{"$bucketAuto": {"groupBy": "$_id", "buckets": 6000, "output": {"first": {"$first": "$v"}}}}],
+        [{"$bucketAuto": {"groupBy": "$_id", "buckets": 3000, "output": {"first": {"$first": "$v"}}}}],
         [WINDOW],
     ],
     ids=["sort", "sort-limit", "sort-by-count", "bucket-auto", "granularity", "many-buckets", "window"],
 )
 def test_others(tmp_path: Path, stages: list[Document]) -> None:
-    documents = documents_of(3000, 30)
-    spilling = RunContext(limits=limits_of(30_000), space=TemporaryFiles(str(tmp_path)))
+    documents = documents_of(1500, 30)
+    spilling = RunContext(limits=limits_of(20_000), space=TemporaryFiles(str(tmp_path)))
     assert run(documents, stages, spilling) == run(documents, stages, RunContext())
     with pytest.raises(CommandError) as refused:
         run(documents, stages, RunContext(limits=limits_of(5_000)))
     assert refused.value.code == ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed
 
 
-@pytest.mark.parametrize("size", [20, 3000])
+@pytest.mark.parametrize("size", [20, 1000])
 def test_one_large_partition(tmp_path: Path, size: int) -> None:
     """Frames that reach far ahead and far back, over documents that are not all in memory."""
-    documents = [bson.encode({"_id": i, "v": i * 7919 % 997, "s": "x" * size}) for i in range(2000)]
+    documents = [bson.encode({"_id": i, "v": i * 7919 % 997, "s": "x" * size}) for i in range(1300)]
     output = {
-        "wide": {"$sum": "$v", "window": {"documents": [-700, 900]}},
-        "near": {"$avg": "$v", "window": {"range": [-5, 5]}},
+        "wide": {"$sum": "$v", "window": {"documents": [-40, 30]}},
+        "near": {"$avg": "$v", "window": {"range": [-1, 1]}},
         "rank": {"$denseRank": {}},
-        "far": {"$shift": {"output": "$_id", "by": 1500, "default": -1}},
-        "all": {"$max": "$_id"},
+        "far": {"$shift": {"output": "$_id", "by": 900, "default": -1}},
     }
     stages: list[Document] = [{"$setWindowFields": {"sortBy": {"v": 1}, "output": output}}, {"$unset": "s"}]
     limits = MemoryLimits(window_bytes=100_000)
