@@ -9,8 +9,8 @@ from typing import Final
 # getLog, getParameter and getCmdLineOpts are probed by shells, which take the refusal calmly.
 REFUSED_COMMANDS: Final = frozenset(
     """
-    bulkWrite collMod connectionStatus getCmdLineOpts getLog getParameter killSessions listCommands refreshSessions
-    renameCollection serverStatus setParameter startSession
+    bulkWrite cloneCollectionAsCapped collMod connectionStatus convertToCapped getCmdLineOpts getLog getParameter
+    killSessions listCommands refreshSessions renameCollection serverStatus setParameter startSession
     """.split()
 )
 

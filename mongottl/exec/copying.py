@@ -13,7 +13,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.stages import living
 from mongottl.exec.writes import insert_rows
-from mongottl.storage.interface import NewRecord
+from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
 
 _BATCH: Final = 256
 # Copies that are made while others write, before one that is made alone.
@@ -65,7 +65,7 @@ def _first_to_copy(source: Collection, options: CollectionOptions) -> int:
     most_documents = options.capped_max_documents
     if store.size_bytes() <= options.capped_size_bytes and (not most_documents or store.count() <= most_documents):
         return 0
-    position = (1 << 63) - 1
+    position = MAX_RECORD_ID
     while True:
         records = store.scan(position, _BATCH, False)
         for record in records:

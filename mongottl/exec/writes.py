@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _MAX_CONFLICTS: Final = 100
+_MAX_RECORD_ID_BYTES: Final = 8 * 1024 * 1024
 _EMPTY_TIMESTAMP: Final = bytes(8)
 # A level of documents takes seven bytes: type, empty name, length and end.
 _TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
@@ -143,6 +144,9 @@ def insert_batch(op: "OperationContext", collection: Collection, documents: list
 def insert_rows(op: "OperationContext", collection: Collection, rows: list[NewRecord]) -> None:
     """The same for documents whose `_ts` and `ttl` are known: copies of records keep their age."""
     documents = [row[0] for row in rows]
+    if collection.clustering is not None:
+        for document in documents:
+            _check_record_id(document)
     capped = collection.options.capped
     if capped:
         for document in documents:
@@ -159,6 +163,16 @@ def insert_rows(op: "OperationContext", collection: Collection, rows: list[NewRe
     arm_records(op.service, collection, rows)
     if capped:
         op.service.cursors.notify_inserted(collection.number)
+
+
+def _check_record_id(document: bytes) -> None:
+    """5894900 for an `_id` that is too long to be what mongod orders a clustered collection by."""
+    if len(document) <= _MAX_RECORD_ID_BYTES:
+        return
+    cursor = ElementCursor(document, 0)
+    while cursor.next():
+        if cursor.name_is(b"_id") and len(cursor.raw_element()) > _MAX_RECORD_ID_BYTES:
+            raise WriteError(5894900, f"Size of RecordId is above limit of {_MAX_RECORD_ID_BYTES} bytes")
 
 
 def _insert_keys(
@@ -192,6 +206,8 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
     if collection.validator is not None:
         check_document(op, collection, document)
     ttl_s = int(meaningful_ttl_s(document))
+    if collection.clustering is not None:
+        _check_record_id(document)
     capped = collection.options.capped
     if capped:
         check_fits(collection, document)

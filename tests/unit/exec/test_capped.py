@@ -65,6 +65,13 @@ class TestBounds:
         assert [error["code"] for error in reply["writeErrors"]] == [2]
         assert found(server) == [1]
 
+    def test_a_batch_goes_as_far_as_it_can(self, server: Running) -> None:
+        make(server, size=300)
+        batch = [document_of(1, 100), document_of(2, 301), document_of(3, 100)]
+        assert server.run({"insert": "c", "documents": batch})["n"] == 1
+        assert server.run({"insert": "c", "documents": batch[1:], "ordered": False})["n"] == 1
+        assert found(server) == [1, 3]
+
     def test_indexes_follow(self, server: Running) -> None:
         make(server, most=2)
         server.index({"x": 1}, unique=True)

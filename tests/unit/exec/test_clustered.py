@@ -53,6 +53,14 @@ def test_ids_are_unique(server: Running) -> None:
     assert reply["writeErrors"][0]["code"] == 11000
 
 
+def test_an_id_may_not_be_too_long(server: Running) -> None:
+    long = "x" * (8 << 20)
+    reply = server.run({"insert": "c", "documents": [{"_id": 1}, {"_id": long}]})
+    assert [(error["index"], error["code"]) for error in reply["writeErrors"]] == [(1, 5894900)]
+    server.insert({"_id": 2, "x": long})
+    assert server.ids() == [1, 2]
+
+
 def test_plans(server: Running) -> None:
     server.insert(*({"_id": number} for number in range(10)))
     assert stage_of(server)["stage"] == "COLLSCAN"
