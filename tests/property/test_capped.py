@@ -3,6 +3,7 @@
 from typing import Any
 
 import bson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +31,8 @@ def operations(draw: st.DrawFn) -> list[tuple[str, Any]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(("memory", "sqlite")), st.integers(1, 2000), st.integers(0, 8), operations())
 def test_newest_documents_that_fit(
     engine: str, most_bytes: int, most_documents: int, steps: list[tuple[str, Any]]
