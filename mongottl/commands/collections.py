@@ -6,7 +6,6 @@ Source: MongoDB's command reference for each.
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.index import id_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
 from mongottl.catalog.view import SYSTEM_VIEWS, View
 from mongottl.commands.collection_uuid import check_uuid
@@ -22,10 +21,11 @@ from mongottl.commands.request import (
     TEXT,
     Field,
 )
-from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import Value, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.listing import describe_place
 from mongottl.exec.statistics import describe_size, parse_scale
 from mongottl.exec.views import drop_view
 from mongottl.query.context import ParseContext
@@ -140,33 +140,17 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
     check_database_name(op.database)
     check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
-    everything = {
-        other.name: describe_collection(other, request.name_only) for other in op.catalog.collections(op.database)
-    }
-    for view in op.catalog.views(op.database):
-        everything[view.name] = describe_view(view, request.name_only)
-    documents = [everything[name] for name in sorted(everything) if match.matches(everything[name])]
+    places: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
+    places.sort(key=lambda place: place.name)
+    documents = [listed for place in places if match.matches(listed := _listed(place, request.name_only))]
     return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
 
 
-def describe_view(view: View, name_only: bool) -> bytes:
+def _listed(place: Collection | View, name_only: bool) -> bytes:
+    described = describe_place(place)
     if name_only:
-        return encode({"name": view.name, "type": "view"})
-    return encode({"name": view.name, "type": "view", "options": view.options(), "info": {"readOnly": True}})
-
-
-def describe_collection(collection: Collection, name_only: bool) -> bytes:
-    if name_only:
-        return encode({"name": collection.name, "type": "collection"})
-    described: dict[str, Value] = {
-        "name": collection.name,
-        "type": "collection",
-        "options": collection.options.raw,
-        "info": {"readOnly": False, "uuid": collection.uuid},
-    }
-    if collection.clustering is None:
-        described["idIndex"] = id_index_spec()
-    return encode(described)
+        described = [field for field in described if field[0] in ("name", "type")]
+    return encode_fields(described)
 
 
 class CollStatsRequest(NamedTuple):

@@ -12,6 +12,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
 from mongottl.exec.context import OperationContext, check_level
 from mongottl.exec.geo_near import near_match
+from mongottl.exec.listing import describe_cluster
 from mongottl.exec.operations import CurrentOpOptions, describe_operations
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
@@ -170,6 +171,9 @@ class OperationRun(RunContext):
                 entry["debugQueryShape"] = settings.shape
             found.append(encode(entry))
         return found
+
+    def cluster_catalog(self, database: str, shards: bool) -> list[bytes]:
+        return describe_cluster(self._op.catalog, database, shards)
 
     def operations(self, options: dict[str, Value]) -> list[bytes]:
         asked = CurrentOpOptions(

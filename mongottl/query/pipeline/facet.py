@@ -23,7 +23,6 @@ _REFUSED: Final = frozenset(
         "$geoNear",
         "$indexStats",
         "$listCatalog",
-        "$listClusterCatalog",
         "$listLocalSessions",
         "$listSampledQueries",
         "$merge",
@@ -199,5 +198,9 @@ def parse_facet(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 )
             _check_allowed(item)
         names.append(name)
-        pipelines.append(parse_pipeline(value, ctx, ctx.metadata.available))
+        pipeline = parse_pipeline(value, ctx, ctx.metadata.available)
+        for spec in pipeline:
+            if not spec.in_facet:  # one whose own complaints come first
+                raise CommandError(40600, f"{spec.name} is not allowed to be used within a $facet stage")
+        pipelines.append(pipeline)
     return [FacetSpec(names, pipelines)]

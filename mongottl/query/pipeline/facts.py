@@ -1,6 +1,6 @@
 """What the server knows, in place of documents.
 
-`$currentOp $indexStats $planCacheStats $querySettings $listSessions $listLocalSessions`
+`$currentOp $indexStats $listClusterCatalog $planCacheStats $querySettings $listSessions $listLocalSessions`
 """
 
 from typing import Final
@@ -14,6 +14,8 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
 
+OF_A_COLLECTION: Final = 9621301
+NO_CATALOG_OPTIONS: Final = 9621302
 _SESSIONS: Final = "config.system.sessions"
 # What is known on this server alone, and is not a matter of replication.
 _LOCAL_ALONE: Final = frozenset(("$planCacheStats", "$listLocalSessions"))
@@ -46,6 +48,9 @@ class FactsSpec(StageSpec):
             return ListSource(run.index_statistics(self.namespace))
         if self.name == "$currentOp":
             return ListSource(run.operations(dict(fields(self.argument))))
+        if self.name == "$listClusterCatalog":
+            shards = dict(fields(self.argument)).get("shards") is True
+            return ListSource(run.cluster_catalog(self.namespace.partition(".")[0], shards))
         if self.name == "$planCacheStats":
             return ListSource(run.plan_cache(self.namespace))
         if self.name == "$querySettings":
@@ -94,6 +99,34 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             "$currentOp must be run against the 'admin' database with {aggregate: 1}",
         )
     return [FactsSpec("$currentOp", ctx.namespace, argument)]
+
+
+@stage("$listClusterCatalog")
+def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{shards, balancingConfiguration, tracked}`, all booleans; the last two concern sharded clusters.
+
+    9621301 where it is asked of a collection, 9621302 for no object, TypeMismatch (14) for other
+    values, 40415 for other fields.
+    """
+    if not ctx.namespace.endswith(".$cmd.aggregate"):
+        raise CommandError(
+            OF_A_COLLECTION,
+            "The $listClusterCatalog stage must be run against a database, with {aggregate: 1}, not a collection",
+        )
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            NO_CATALOG_OPTIONS,
+            f"The $listClusterCatalog stage specification must be an object, found: {type_of(argument)}",
+        )
+    for name, value in fields(argument):
+        if name not in ("shards", "balancingConfiguration", "tracked"):
+            raise CommandError(40415, f"BSON field '$listClusterCatalog.{name}' is an unknown field.")
+        if value is not None and not isinstance(value, bool):
+            raise CommandError(
+                ErrorCode.TypeMismatch,
+                f"BSON field '$listClusterCatalog.{name}' is the wrong type '{type_of(value)}', expected type 'bool'",
+            )
+    return [FactsSpec("$listClusterCatalog", ctx.namespace, argument)]
 
 
 @stage("$planCacheStats")

@@ -161,6 +161,10 @@ class RunContext:
         """A document per index, for `$indexStats`; none without collection."""
         raise NotImplementedError
 
+    def cluster_catalog(self, database: str, shards: bool) -> list[bytes]:
+        """What there is in a database, or everywhere if it is `admin`, for `$listClusterCatalog`."""
+        raise NotImplementedError
+
     def operations(self, options: dict[str, Value]) -> list[bytes]:
         """What runs now, for `$currentOp`; with `idleConnections` and the like what does not, too."""
         raise NotImplementedError

@@ -161,7 +161,6 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
 for _name, _reason in (
     ("$changeStream", "change streams are not there yet"),
     ("$changeStreamSplitLargeEvent", "change streams are not there yet"),
-    ("$listClusterCatalog", "it is not there yet"),
     ("$listMqlEntities", "it is an internal stage"),
     ("$listSampledQueries", "there is no sharding"),
     ("$listSearchIndexes", "Atlas Search is not available"),
