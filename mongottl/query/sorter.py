@@ -15,7 +15,7 @@ No method does more than a few milliseconds of work: as long as `pending`, call 
 
 import heapq
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
@@ -48,7 +48,7 @@ class MemoryRun:
     def __iter__(self) -> "MemoryRun":
         return self
 
-    def __next__(self) -> SortEntry:
+    def __next__(self) -> object:  # a SortEntry; compiled, this method may return no tuple type
         if not self._entries:
             raise StopIteration
         return self._entries.pop()
@@ -67,7 +67,7 @@ class FileRun:
     def __iter__(self) -> "FileRun":
         return self
 
-    def __next__(self) -> SortEntry:
+    def __next__(self) -> object:  # a SortEntry; compiled, this method may return no tuple type
         if not self._has(_HEADER_BYTES):
             raise StopIteration
         at = self._position
@@ -108,6 +108,10 @@ class FileRun:
         self._position = 0
         self._place += wanted
         return True
+
+
+def _entries_of(run: MemoryRun | FileRun) -> Iterator[SortEntry]:
+    return cast("Iterator[SortEntry]", run)
 
 
 def write_entry(writer: BytesWriter, entry: SortEntry) -> None:
@@ -320,7 +324,7 @@ class Sorter:
             self._worst = key
 
     def _start_merge(self, runs: list[list[SortEntry]], most: i64, to_memory: list[SortEntry] | None) -> None:
-        self._merged = heapq.merge(*[MemoryRun(run) for run in runs])
+        self._merged = heapq.merge(*[_entries_of(MemoryRun(run)) for run in runs])
         self._merge_left = most
         self._to_memory = to_memory
         self._written_to = 0
@@ -346,7 +350,7 @@ class Sorter:
         if len(self._file_runs) > MAX_FILE_RUNS:
             first = self._file_runs[:MAX_FILE_RUNS]
             del self._file_runs[:MAX_FILE_RUNS]
-            self._merged = heapq.merge(*first)
+            self._merged = heapq.merge(*[_entries_of(run) for run in first])
             self._merge_left = self._limit if self._limit else -1
             self._to_memory = None
             self._written_to = 0
@@ -354,8 +358,9 @@ class Sorter:
             return
         iterators: list[Iterator[SortEntry]] = []
         for run in self._runs:
-            iterators.append(MemoryRun(run))
-        iterators.extend(self._file_runs)
+            iterators.append(_entries_of(MemoryRun(run)))
+        for file_run in self._file_runs:
+            iterators.append(_entries_of(file_run))
         self._runs = []
         self._file_runs = []
         self._output = iterators[0] if len(iterators) == 1 else heapq.merge(*iterators)
