@@ -105,6 +105,7 @@ class ErrorCode(IntEnum):
     QueryPlanKilled = 175
     NoQueryExecutionPlans = 291
     InvalidViewDefinition = 182
+    IncompatibleCollationVersion = 161
     ViewDepthLimitExceeded = 165
     ViewPipelineMaxSizeExceeded = 195
     CappedPositionLost = 136

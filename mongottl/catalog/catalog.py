@@ -224,7 +224,8 @@ class Catalog:
             store = self.engine.create_record_store(record_store_ident(number))
             collection = Collection(database, name, number, new_uuid(), options, store)
             data = self.engine.create_sorted_data(ident, True)
-            spec = id_index_spec() if options.clustered_index is None else clustered_index_spec(options)
+            clustered = options.clustered_index is not None
+            spec = clustered_index_spec(options) if clustered else id_index_spec(collection.collation)
             index = IndexEntry(IndexDescriptor(spec), ident, data, True)
             index.since_ms = self._now_ms()
             collection.set_indexes([index])

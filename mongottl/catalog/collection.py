@@ -8,8 +8,10 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import find_field_at, skip_value
+from mongottl.query.collation import parse_collation
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -105,7 +107,7 @@ class Collection:
     """A collection of documents.
 
     number: unique among the collections of this server since it was created; names it in the timing wheel.
-    options: those of `create`, as `collMod` has changed them.
+    options: those of `create`, as `collMod` has changed them. collation: of operations that name none; never changed.
     default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
     validator: what documents must match to be written, or None.
     writable_indexes: those with keys, ready or being built; a write maintains them all.
@@ -124,7 +126,8 @@ class Collection:
         self.number = number
         self.uuid = BinData(uuid, 4)
         self.options = options
-        self.validator: Validator | None = validator_of(options)
+        self.collation: Collation | None = None if options.collation is None else parse_collation(options.collation)
+        self.validator: Validator | None = validator_of(options, self.collation)
         self.store = store
         self.indexes: list[IndexEntry] = []
         self.writable_indexes: list[IndexEntry] = []
@@ -164,7 +167,7 @@ class Collection:
 
     def set_options(self, options: CollectionOptions) -> None:
         """Takes other options and everything that follows from them."""
-        self.validator = validator_of(options)
+        self.validator = validator_of(options, self.collation)
         self.options = options
         self.generation += 1
 

@@ -9,11 +9,13 @@ from mongottl.catalog.index_kinds import BTREE, IndexKind, kind_of
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Decimal128, Int64, Value
 from mongottl.document.walk import fields, get_value
+from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.ttl.policy import NO_TTL
@@ -22,8 +24,9 @@ ID_INDEX_NAME: Final = "_id_"
 TS_FIELD: Final = "_ts"
 MAX_INDEXES: Final = 64
 
-# How an index compares with another, by MongoDB's rule: what tells indexes apart is the key pattern, `unique`, `sparse`
-# and `partialFilterExpression`. Two that agree in these are equivalent, and identical if the other options agree too.
+# How an index compares with another, by MongoDB's rule: what tells indexes apart is the key pattern, `unique`,
+# `sparse`, `partialFilterExpression` and `collation`. Two that agree in these are equivalent, and identical if the
+# other options agree too.
 DIFFERENT: Final = 0
 EQUIVALENT: Final = 1
 IDENTICAL: Final = 2
@@ -39,6 +42,7 @@ class IndexDescriptor:
 
     prepare_unique: duplicates may be there, but no write adds another.
     key: the pattern as raw BSON. paths, directions, descending: its components. kind: what the pattern asks for.
+    collation: how the strings in its keys are ordered, and compared by its partial filter; None for the simple way.
     expire_after_s: `expireAfterSeconds` of an index on a date field, or None; on `_ts` it is the collection's default
     TTL instead (`default_ttl_s`, NO_TTL elsewhere), and the index holds no keys, because `_ts` is not a field of the
     documents.
@@ -57,6 +61,7 @@ class IndexDescriptor:
         self.default_ttl_s: int = NO_TTL
         self.partial_filter: bytes | None = None
         self.partial_match: MatchExpression | None = None
+        self.collation: Collation | None = None
         for field, value in fields(spec):
             if field == "name" and isinstance(value, str):
                 self.name = value
@@ -74,9 +79,12 @@ class IndexDescriptor:
                 self.clustered = bool(value)
             elif field == "partialFilterExpression" and isinstance(value, bytes):
                 self.partial_filter = value
-                self.partial_match = parse_match(value, ParseContext())
+            elif field == "collation" and isinstance(value, bytes):
+                self.collation = parse_collation(value)
             elif field == "expireAfterSeconds" and isinstance(value, (int, float)):
                 self.expire_after_s = int(value)
+        if self.partial_filter is not None:
+            self.partial_match = parse_match(self.partial_filter, ParseContext(collation=self.collation))
         pattern = fields(self.key)
         self.is_id = self.clustered or self.name == ID_INDEX_NAME
         self.kind: IndexKind = BTREE if self.is_id else kind_of(pattern)
@@ -117,6 +125,7 @@ class IndexDescriptor:
             or self.sparse != other.sparse
             or not _same_filter(self.partial_filter, other.partial_filter)
             or self.kind.distinguishing(self) != other.kind.distinguishing(other)
+            or not same_collation(self.collation, other.collation)
         ):
             return DIFFERENT
         return IDENTICAL if self._other_options() == other._other_options() else EQUIVALENT
@@ -142,8 +151,12 @@ def _is_descending(direction: Value) -> bool:
     return isinstance(direction, Decimal128) and direction.to_decimal() < 0
 
 
-def id_index_spec() -> bytes:
-    return encode({"v": 2, "key": {"_id": 1}, "name": ID_INDEX_NAME})
+def id_index_spec(collation: Collation | None = None) -> bytes:
+    """collation: the collection's."""
+    spec: dict[str, Value] = {"v": 2, "key": {"_id": 1}, "name": ID_INDEX_NAME}
+    if collation is not None:
+        spec["collation"] = collation.spec
+    return encode(spec)
 
 
 def clustered_index_spec(options: CollectionOptions) -> bytes:
@@ -153,4 +166,6 @@ def clustered_index_spec(options: CollectionOptions) -> bytes:
     spec: dict[str, Value] = {"v": 2, "key": {"_id": 1}, "name": name, "unique": True, "clustered": True}
     if options.expire_after_seconds is not None:
         spec["expireAfterSeconds"] = Int64(options.expire_after_seconds)
+    if options.collation is not None:
+        spec["collation"] = options.collation
     return encode(spec)

@@ -11,10 +11,12 @@ from mongottl.catalog.index import ID_INDEX_NAME, TS_FIELD, IndexDescriptor, id_
 from mongottl.catalog.index_kinds import INDEX_KINDS, IndexKind, kind_of
 from mongottl.catalog.index_kinds.wildcard import is_wildcard
 from mongottl.document.build import encode_fields
+from mongottl.document.collation import Collation, same_collation
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import DOCUMENT, Decimal128, Regex, Value, is_number, type_code_of, type_name
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 from mongottl.query.match.numbers import is_true, truncated, whole
@@ -28,7 +30,6 @@ _BOOLEAN_OPTIONS: Final = ("unique", "sparse", "background", "hidden", "prepareU
 # Options that we know and cannot honour yet: the type each must have, and what it belongs to. (Once there is a kind of
 # index that takes the option, that counts.)
 _REFUSED_OPTIONS: Final = {
-    "collation": ("object", "collations"),
     "weights": ("", "text indexes"),
     "default_language": ("string", "text indexes"),
     "language_override": ("string", "text indexes"),
@@ -51,16 +52,17 @@ _PARTIAL_ROOTS: Final = ("$and", "$or")
 _NOT_IN_PARTIAL: Final = ("$expr", "$jsonSchema")
 
 
-def parse_index_spec(spec: bytes, ignore_unknown: bool = False) -> IndexDescriptor:
+def parse_index_spec(spec: bytes, ignore_unknown: bool = False, inherited: Collation | None = None) -> IndexDescriptor:
     """An element of createIndexes' `indexes`.
 
-    ignore_unknown: drop options that do not exist (`ignoreUnknownIndexOptions`).
+    ignore_unknown: drop options that do not exist (`ignoreUnknownIndexOptions`). inherited: the collection's collation,
+    for an index that names none; the simple one is named in order not to have it.
     FailedToParse (9) for missing `key` or `name`; CannotCreateIndex (67) for a pattern that cannot be an index, and for
     a TTL that is none; TypeMismatch (14) for an option of the wrong type; InvalidIndexSpecificationOption (197) for an
     unknown one; BadValue (2) for a TTL out of range on `_ts`, as Cosmos; CommandNotSupported (115) for what we lack.
     """
     try:
-        return _parse(spec, ignore_unknown)
+        return _parse(spec, ignore_unknown, inherited)
     except CommandError as error:
         raise CommandError(
             error.code,
@@ -69,15 +71,18 @@ def parse_index_spec(spec: bytes, ignore_unknown: bool = False) -> IndexDescript
         ) from None
 
 
-def check_id_index_spec(spec: bytes) -> None:
+def check_id_index_spec(spec: bytes, collation: Collation | None) -> None:
     """`idIndex` of `create`: it can only be what the `_id` index is anyhow. The errors of `parse_index_spec`, and
-    BadValue (2) for another key."""
+    BadValue (2) for another key.
+
+    collation: the collection's.
+    """
     key = _key_of(spec)
     if not _is_id_key(key):
         raise CommandError(
             ErrorCode.BadValue, f"The field 'key' for an _id index must be {{_id: 1}}, but got {render_document(key)}"
         )
-    parse_index_spec(spec)
+    parse_index_spec(spec, False, collation)
 
 
 def _key_of(spec: bytes) -> bytes:
@@ -95,12 +100,13 @@ def _missing(option: str) -> CommandError:
     )
 
 
-def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
+def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> IndexDescriptor:
     key: bytes | None = None
     name: str | None = None
     version = 2
     options: list[tuple[str, Value]] = []
     refused = ""
+    collation = inherited
     for option, value in fields(spec):
         if option == "key":
             key = _checked_pattern_type(value)
@@ -122,6 +128,8 @@ def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
             options.append((option, value))
         elif option == "storageEngine":
             options.append((option, _checked_engine_options(value)))
+        elif option == "collation":
+            collation = _checked_collation(value)
         elif (owner := _owner_of(option)) is not None:
             expected = owner.options[option]
             if expected and not _is_of_type(value, expected):
@@ -131,8 +139,7 @@ def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
             expected = _REFUSED_OPTIONS[option][0]
             if expected and not _is_of_type(value, expected):
                 raise _wrong_type(option, value, expected)
-            if not _is_simple_collation(option, value):
-                refused = refused or option
+            refused = refused or option
         elif option not in _IGNORED_OPTIONS and not ignore_unknown:
             raise CommandError(
                 ErrorCode.InvalidIndexSpecificationOption,
@@ -147,7 +154,7 @@ def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
     _check_key(key, version, any(option == "expireAfterSeconds" for option, _ in options))
     _check_name(name)
     if _is_id_key(key):
-        return _id_index(spec)
+        return _id_index(spec, collation, inherited)
     if name == ID_INDEX_NAME:
         raise CommandError(
             ErrorCode.BadValue,
@@ -159,9 +166,15 @@ def _parse(spec: bytes, ignore_unknown: bool) -> IndexDescriptor:
         owner = _owner_of(option)
         if owner is not None and owner is not kind:
             owner.check_misplaced(option)
+    if collation is not None and not kind.collates:
+        raise CommandError(
+            ErrorCode.CannotCreateIndex, f"Index type '{kind.plugin}' does not support collation: {collation.locale}"
+        )
     shown_key, shown = kind.normalised(key, dict(_checked_options(key, options)))
     checked: list[tuple[str, Value]] = [("v", version), ("key", shown_key), ("name", name)]
     checked.extend(shown.items())
+    if collation is not None:
+        checked.append(("collation", collation.spec))
     return IndexDescriptor(encode_fields(checked))
 
 
@@ -233,14 +246,13 @@ def _is_of_type(value: Value, expected: str) -> bool:
     return is_number(value)
 
 
-def _is_simple_collation(option: str, value: Value) -> bool:
-    """Whether this is the one collation there is. BadValue (2) for a document that names no locale."""
-    if option != "collation" or not isinstance(value, bytes):
-        return False
-    options = dict(fields(value))
-    if "locale" not in options:
-        raise CommandError(ErrorCode.BadValue, 'Missing expected field "locale"')
-    return options == {"locale": "simple"}
+def _checked_collation(value: Value) -> Collation | None:
+    """None for the simple collation. BadValue (2) for an empty document, and the errors of `parse_collation`."""
+    if not isinstance(value, bytes):
+        raise _wrong_type("collation", value, "object")
+    if is_empty(value):
+        raise CommandError(ErrorCode.BadValue, "The field 'collation' cannot be an empty object.")
+    return parse_collation(value)
 
 
 def _refusal(option: str, key: bytes) -> CommandError:
@@ -273,7 +285,7 @@ def _is_id_key(key: bytes) -> bool:
     return direction == 1
 
 
-def _id_index(spec: bytes) -> IndexDescriptor:
+def _id_index(spec: bytes, collation: Collation | None, collections: Collation | None) -> IndexDescriptor:
     for option, _ in fields(spec):
         if option not in _ID_INDEX_OPTIONS:
             raise CommandError(
@@ -281,7 +293,9 @@ def _id_index(spec: bytes) -> IndexDescriptor:
                 f"The field '{option}' is not valid for an _id index specification. Specification:"
                 f" {render_document(spec)}",
             )
-    return IndexDescriptor(id_index_spec())
+    if not same_collation(collation, collections):
+        raise CommandError(ErrorCode.BadValue, "The _id index must have the same collation as the collection.")
+    return IndexDescriptor(id_index_spec(collation))
 
 
 def _check_key(key: bytes, version: int, has_ttl: bool) -> None:

@@ -21,6 +21,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.catalog.array_paths import SOMEWHERE
+from mongottl.document.collation import Collation
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, UNDEFINED, Undefined, Value
@@ -101,8 +102,11 @@ class KeyGenerator(ABC):
 class BtreeKeyGenerator(KeyGenerator):
     """Makes the keys of an ordinary index: the values at its paths."""
 
-    def __init__(self, paths: list[FieldPath], descending: list[bool], sparse: bool) -> None:
+    def __init__(
+        self, paths: list[FieldPath], descending: list[bool], sparse: bool, collation: Collation | None = None
+    ) -> None:
         super().__init__()
+        self._collation = collation
         self._paths = paths
         self.roots = [path.part_bytes[0] for path in paths]
         # The beginnings of each path, by their depth less one. Numbers may name elements of an array, so that with them
@@ -121,7 +125,7 @@ class BtreeKeyGenerator(KeyGenerator):
 
     def keys_of(self, document: bytes) -> list[bytes]:
         self.begin()
-        builder = KeyStringBuilder()
+        builder = KeyStringBuilder(self._collation)
         missing: i64 = 0
         for i in range(self._width):
             path = self._paths[i]
@@ -149,7 +153,7 @@ class BtreeKeyGenerator(KeyGenerator):
         found: dict[bytes, bool] = {}
         cursor = ElementCursor(buf, array_at)
         while cursor.next():
-            found[encode_raw(buf, cursor.type_code, cursor.value, descending)] = True
+            found[encode_raw(buf, cursor.type_code, cursor.value, descending, self._collation)] = True
         return list(found) if found else [encode_value(Undefined(), descending)]
 
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
@@ -271,7 +275,7 @@ class BtreeKeyGenerator(KeyGenerator):
         places = components.places
         if self._sparse and not any(types):
             return
-        builder = KeyStringBuilder()
+        builder = KeyStringBuilder(self._collation)
         for i in range(len(types)):
             builder.append_raw(buf, types[i] or NULL, places[i], self._descending[i])
         key = builder.finish()

@@ -4,6 +4,7 @@ Source: MongoDB's "Schema Validation" pages.
 """
 
 from mongottl.catalog.options import CollectionOptions
+from mongottl.document.collation import Collation
 from mongottl.document.walk import is_empty
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_condition
@@ -14,29 +15,31 @@ _TIMES = (b"$$NOW", b"$$CLUSTER_TIME")
 class Validator:
     """The filter of `validator`, with what `validationLevel` and `validationAction` make of a document that fails it.
 
-    moderate: documents that failed before an update may go on failing. refuses: the write fails. logs: it is logged.
+    collation: the collection's. moderate: documents that failed before an update may go on failing. refuses: the write
+    fails. logs: it is logged.
     """
 
-    def __init__(self, filter: bytes, level: str, action: str) -> None:
+    def __init__(self, filter: bytes, level: str, action: str, collation: Collation | None) -> None:
         self.filter = filter
+        self.collation = collation
         self.moderate = level == "moderate"
         self.refuses = action != "warn"
         self.logs = action != "error"
         self._asks_time = any(name in filter for name in _TIMES)
         self._now_ms: int = 0
-        self.match: MatchExpression = parse_condition(filter, ParseContext())
+        self.match: MatchExpression = parse_condition(filter, ParseContext(collation=collation))
 
     def accepts(self, document: bytes, now_ms: int) -> bool:
         """Whether a document passes. now_ms: the operation's instant, for a validator that asks for `$$NOW`."""
         if self._asks_time and now_ms != self._now_ms:
             self._now_ms = now_ms
-            self.match = parse_condition(self.filter, ParseContext(now_ms))
+            self.match = parse_condition(self.filter, ParseContext(now_ms, collation=self.collation))
         return self.match.matches(document)
 
 
-def validator_of(options: CollectionOptions) -> Validator | None:
-    """None where every document may be written."""
+def validator_of(options: CollectionOptions, collation: Collation | None) -> Validator | None:
+    """collation: the collection's. None where every document may be written."""
     filter = options.validator
     if filter is None or is_empty(filter) or options.validation_level == "off":
         return None
-    return Validator(filter, options.validation_level, options.validation_action)
+    return Validator(filter, options.validation_level, options.validation_action, collation)

@@ -10,7 +10,6 @@ from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.options import CollectionOptions, options_document
 from mongottl.catalog.view import View
-from mongottl.commands.collation import SIMPLE, check_collation
 from mongottl.commands.collection_options import (
     VALIDATION_ACTIONS,
     VALIDATION_LEVELS,
@@ -42,10 +41,11 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.compare import compare_values
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, integer
-from mongottl.document.walk import get_value, is_empty
+from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.views import define_view
+from mongottl.query.collation import parse_collation
 
 _CLUSTERED_AND_VIEW: Final = 6026500
 _CLUSTERED_AND_CAPPED: Final = 6049200
@@ -96,7 +96,7 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
     existing = op.catalog.find(op.database, name)
     if request.view_on is not None:
         stages: list[Value] = [] if request.pipeline is None else [*request.pipeline]
-        view = View(op.database, name, request.view_on, stages, _view_collation(request.collation))
+        view = View(op.database, name, request.view_on, stages, options.collation)
         return create_view(op, view, existing)
     if isinstance(existing, View):
         raise view_exists(existing)
@@ -135,13 +135,6 @@ def view_exists(view: View) -> CommandError:
         ErrorCode.NamespaceExists,
         f"namespace {view.namespace} already exists, but is a view: {render_document(view.options())}",
     )
-
-
-def _view_collation(collation: bytes) -> bytes | None:
-    """None for the simple collation, which is the default."""
-    if is_empty(collation) or get_value(collation, "locale") == SIMPLE:
-        return None
-    return collation
 
 
 def parse_options(op: OperationContext, request: CreateRequest) -> CollectionOptions:
@@ -225,7 +218,7 @@ def _check_together(request: CreateRequest, options: dict[str, Value]) -> None:
                 raise _contradiction("idIndex", other)
         if request.view_on is not None:
             raise _contradiction("idIndex", "viewOn")
-        check_id_index_spec(request.id_index)
+        check_id_index_spec(request.id_index, parse_collation(request.collation))
     if "timeseries" in options:
         for other in ("capped", "clusteredIndex", "validator", "validationLevel", "validationAction"):
             if other in options:
@@ -258,7 +251,9 @@ def _add_expiry(op: OperationContext, request: CreateRequest, options: dict[str,
 
 def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
     """What only has to be kept: nothing here depends on it."""
-    check_collation(request.collation)
+    collation = parse_collation(request.collation)
+    if collation is not None:
+        options["collation"] = collation.spec
     if request.temp:
         options["temp"] = True
     if request.storage_engine is not None:

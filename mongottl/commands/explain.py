@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.commands import modify, reads, view_reads, writes
-from mongottl.commands.collation import check_collation
 from mongottl.commands.query_shape import (
     aggregate_shape,
     check_settings,
@@ -25,6 +24,7 @@ from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
 from mongottl.config import GIT_VERSION, PARAMETERS
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.collation import Collation
 from mongottl.document.types import MISSING, Value, integer
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -109,11 +109,10 @@ class Explained(NamedTuple):
 
 
 def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
-    check_collation(query.collation)
-    context = context_of(op, query.collection, query.let)
+    context = context_of(op, query.collection, query.let, query.collation)
     match = parse_match(query.filter, context, near=True)
     natural = natural_order(query.sort)
-    pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort)
+    pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort, context.collation)
     wrappers = query.wrappers
     if query.keys_alone:
         wrappers = (return_key_wrapper(), *wrappers)
@@ -143,14 +142,16 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     namespace = f"{op.database}.{query.collection}"
     described = match.describe()
     reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
-    _add_plan_hashes(reply, collection, shape.parts(described))
+    _add_plan_hashes(reply, collection, shape.parts(described), context.collation)
     if query.shape is not None:
         reply["queryShapeHash"] = query_shape_hash(query.shape)
     return _with_server(op, reply)
 
 
-def _add_plan_hashes(reply: dict[str, Value], collection: Collection | None, shape: list[str]) -> None:
-    """Gives a reply's `queryPlanner` the hashes of the plan's shape, and of it together with the indexes there are."""
+def _add_plan_hashes(
+    reply: dict[str, Value], collection: Collection | None, shape: list[str], collation: Collation | None
+) -> None:
+    """Gives a reply's `queryPlanner` its collation, and the hashes of the plan's shape, alone and with the indexes."""
     planner = reply["queryPlanner"]
     assert isinstance(planner, dict)
     hashes: dict[str, Value] = {
@@ -161,6 +162,8 @@ def _add_plan_hashes(reply: dict[str, Value], collection: Collection | None, sha
     completed: dict[str, Value] = {}
     for name, value in planner.items():
         completed[name] = value
+        if name == "parsedQuery" and collation is not None:
+            completed["collation"] = collation.spec
         if name == "indexFilterSet":
             completed.update(hashes)
     reply["queryPlanner"] = completed
@@ -202,16 +205,15 @@ def _explain_aggregate_command(
 ) -> Steps[Reply]:
     from mongottl.query.pipeline import optimise, parse_pipeline
 
-    check_collation(request.collation)
     name = reads.collection_of(op, request.collection)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
         if not view_reads.is_about_itself(request.pipeline):
             return (yield from explain_on_view(op, collection, request, verbosity, explained))
         collection = None
-    context = context_of(op, name, request.let)
+    context = context_of(op, name, request.let, request.collation)
     specs = optimise(parse_pipeline(request.pipeline, context), context)
-    return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained))
+    return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained, context.collation))
 
 
 def explain_on_view(
@@ -247,12 +249,15 @@ def explain_aggregate(
     request: "AggregateRequest",
     verbosity: str,
     explained: Value,
+    collation: Collation | None,
 ) -> Steps[Reply]:
     """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
     name = reads.collection_of(op, request.collection)
     shape = QueryShape(collation=request.collation)
     shape.allowed = check_settings(op, "aggregate", request, name)
-    plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use, shape, remember=False)
+    plan = plan_aggregation(
+        op, collection, specs, request.hint, request.allow_disk_use, shape, remember=False, collation=collation
+    )
     return (
         yield from _explain_pipeline(
             op,
@@ -283,7 +288,7 @@ def _explain_pipeline(
     if stages and is_planned_stage(stages[0]):
         parts.append(expression_shape(stages[0]))
     reply = yield from explain_plan(op, plan.plan, namespace, described, verbosity, explained)
-    _add_plan_hashes(reply, collection, parts)
+    _add_plan_hashes(reply, collection, parts, plan.collation)
     if stages:
         del reply["command"]
         reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *stages]}

@@ -57,7 +57,9 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
         raise CommandError(ErrorCode.BadValue, "Must specify at least one index to create")
     check_commit_quorum(request.commit_quorum)
     check_uuid_of(op, "createIndexes", request.collection_uuid, name)
-    wanted = [parse_index_spec(spec, request.ignore_unknown) for spec in request.indexes]
+    collection = op.catalog.lookup(op.database, name)
+    inherited = None if collection is None else collection.collation
+    wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in request.indexes]
     refusal = op.service.dialect.date_ttl_refusal
     if refusal is not None and any(descriptor.expire_after_s is not None for descriptor in wanted):
         raise CommandError(ErrorCode.BadValue, refusal)

@@ -4,7 +4,6 @@ from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
-from mongottl.commands.collation import check_collation
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.reads import checked_metadata, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
@@ -22,7 +21,6 @@ from mongottl.commands.request import (
 )
 from mongottl.commands.writes import check_array_filters, upsert_or_update
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.keystring import encode_raw
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -67,22 +65,22 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     """`value` is the document before the change, or after it with `new`; null where nothing matched."""
     check_request(request)
     op.bypass_validation = request.bypass
-    check_collation(request.collation)
     check_uuid_of(op, "findAndModify", request.collection_uuid, request.collection)
     collection = op.catalog.lookup(op.database, request.collection)
     if collection is None:
         check_database_name(op.database)
         check_new_collection_name(op.database, request.collection)
-    context = context_of(op, request.collection, request.let)
+    context = context_of(op, request.collection, request.let, request.collation)
     projection = None if is_empty(request.fields) else parse_projection(request.fields, context, for_find=True)
     driver: UpdateDriver | None = None
     if not request.remove:
         filters = None if request.array_filters is None else check_array_filters(request.array_filters)
         driver = parse_update(request.update, context, filters)
-    if collection is not None and request.hint is MISSING and not context.metadata.requested:
+    plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
+    if collection is not None and plain:
         type_code, pos = simple_id_filter(request.query)
         if type_code != 0:
-            record = find_by_id(op, collection, encode_raw(request.query, type_code, pos))
+            record = find_by_id(op, collection, request.query, type_code, pos)
             reply = _modify_by_id(op, collection, request, record, driver, projection)
             if reply is not None:
                 return reply
@@ -90,7 +88,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     natural = natural_order(request.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):
-        sort = parse_sort(request.sort)
+        sort = parse_sort(request.sort, context.collation)
     selection = Selection(collection, match, sort, request.hint, natural, checked_metadata(context, sort))
     if driver is None:
         return _remove(op, selection, projection)

@@ -9,7 +9,6 @@ from typing import Annotated, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.plan_memory import IndexFilter
-from mongottl.commands.collation import check_collation
 from mongottl.commands.reads import context_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, Field
@@ -163,8 +162,7 @@ def _shape(op: OperationContext, name: str, query: Value, sort: Value, projectio
     if isinstance(collation, list) or (isinstance(collation, bytes) and is_empty(collation)):
         raise CommandError(ErrorCode.BadValue, "optional field collation must be an object that is not empty")
     rules = _document("collation", collation)
-    check_collation(rules)
-    context = context_of(op, name)
+    context = context_of(op, name, collation=rules)
     match = parse_match(filter, context)
     if not is_empty(order):
         parse_sort(order)

@@ -5,10 +5,11 @@ Source: MongoDB's command reference for each.
 
 from typing import Annotated, Final, NamedTuple
 
+from mypy_extensions import i64
+
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import View
-from mongottl.commands.collation import check_collation
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.query_shape import check_settings
 from mongottl.commands.registry import Reply, command
@@ -37,6 +38,7 @@ from mongottl.commands.view_reads import (
     is_about_itself,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_raw, encode_value
 from mongottl.document.path import FieldPath, values_at
@@ -52,6 +54,8 @@ from mongottl.exec.planner import is_trivial, natural_direction, plan_query
 from mongottl.exec.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.exec.stages import SkipStage
 from mongottl.exec.tailing import DEFAULT_AWAIT_S, Tail, TailableScan, await_page
+from mongottl.exec.views import view_collation
+from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match, simple_id_filter
 from mongottl.query.match.numbers import clamped_integer
@@ -106,7 +110,7 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
         type_code, pos = simple_id_filter(request.filter)
         if type_code != 0:
             namespace = collection.namespace
-            record = find_by_id(op, collection, encode_raw(request.filter, type_code, pos))
+            record = find_by_id(op, collection, request.filter, type_code, pos)
             documents: list[bytes] = []
             if record is not None and request.batch_size != 0:
                 document = record[1]
@@ -133,11 +137,15 @@ def is_point_lookup(request: FindRequest) -> bool:
     )
 
 
-def find_by_id(op: OperationContext, collection: Collection, key: bytes) -> Record | None:
-    """The living record whose `_id` has this KeyString, or None."""
+def find_by_id(op: OperationContext, collection: Collection, buf: bytes, type_code: i64, pos: i64) -> Record | None:
+    """The living record whose `_id` is the value of this type at `pos` of raw BSON, or None.
+
+    Under the collection's collation, for operations that name none: that is what the index on `_id` has.
+    """
     index = collection.id_index
     assert index is not None
     assert index.data is not None
+    key = encode_raw(buf, type_code, pos, False, collection.collation)
     record = index.data.fetch_exact(collection.store, key)
     if (
         record is not None
@@ -149,20 +157,36 @@ def find_by_id(op: OperationContext, collection: Collection, key: bytes) -> Reco
 
 
 def _parse_projection(op: OperationContext, request: FindRequest) -> Projection:
-    return parse_projection(request.projection, context_of(op, request.collection, request.let), for_find=True)
+    context = context_of(op, request.collection, request.let, request.collation)
+    return parse_projection(request.projection, context, for_find=True)
 
 
-def context_of(op: OperationContext, collection: str, let: bytes = EMPTY_DOCUMENT) -> ParseContext:
-    """What parsing depends on: the operation's instant and its `let` variables, evaluated."""
-    context = ParseContext(op.now_ms, None, f"{op.database}.{collection}")
+def context_of(
+    op: OperationContext, name: str, let: bytes = EMPTY_DOCUMENT, collation: bytes = EMPTY_DOCUMENT
+) -> ParseContext:
+    """What parsing depends on: the operation's instant, its collation, and its `let` variables, evaluated.
+
+    collation: the command's; where it names none, it has that of the collection or view.
+    """
+    context = ParseContext(op.now_ms, None, f"{op.database}.{name}")
+    if not is_empty(collation):
+        context.collation = parse_collation(collation)
+    else:
+        collection = op.catalog.find(op.database, name)
+        if isinstance(collection, View):
+            context.collation = view_collation(collection)
+        elif collection is not None:
+            context.collation = collection.collation
     if not is_empty(let):
         context.let = evaluate_let(let, context)
     return context
 
 
-def timeless_context_of(op: OperationContext, collection: str) -> ParseContext:
+def timeless_context_of(op: OperationContext, name: str, collation: bytes) -> ParseContext:
     """For commands whose filters know neither `$$NOW` nor `$$CLUSTER_TIME`, and no `let` either."""
-    return ParseContext(op.now_ms, None, f"{op.database}.{collection}", runtime_constants=False)
+    context = context_of(op, name, collation=collation)
+    context.runtime_constants = False
+    return context
 
 
 def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
@@ -174,7 +198,7 @@ def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
     from mongottl.query.expr.path import check_user_name
 
     values: dict[str, Value] = {}
-    earlier = ParseContext(context.now_ms, values, context.namespace, runtime_constants=False)
+    earlier = ParseContext(context.now_ms, values, context.namespace, False, context.collation)
     for name, value in fields(let):
         if name in _RUNTIME_CONSTANTS:
             raise CommandError(4738901, f"Attempt to set internal constant: {name}")
@@ -204,18 +228,17 @@ def natural_order(document: bytes) -> int:
 
 
 def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Steps[Reply]:
-    check_collation(request.collation)
+    context = context_of(op, request.collection, request.let, request.collation)
     if request.await_data and not request.tailable:
         raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
     if request.tailable:
         _check_tailable(collection, request)
-    context = context_of(op, request.collection, request.let)
     match = parse_match(request.filter, context, near=True)
     projection = None if is_empty(request.projection) else parse_projection(request.projection, context, for_find=True)
     natural = natural_order(request.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):
-        sort = parse_sort(request.sort)
+        sort = parse_sort(request.sort, context.collation)
     metadata = checked_metadata(context, sort)
     if request.return_key:
         metadata.add(INDEX_KEY)
@@ -397,12 +420,12 @@ class CountRequest(NamedTuple):
 def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
-    check_collation(request.collation)
+    context = timeless_context_of(op, request.collection, request.collation)
     check_uuid_of(op, "count", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return (yield from count_on_view(op, collection, request))
-    match = parse_match(request.query, timeless_context_of(op, request.collection), near=True)
+    match = parse_match(request.query, context, near=True)
     n = yield from count_documents(
         op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint
     )
@@ -423,7 +446,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     """Arrays count by their elements. 17217 when the values exceed 16 MiB."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
-    check_collation(request.collation)
+    context = timeless_context_of(op, request.collection, request.collation)
     if "\0" in request.key:
         raise CommandError(NUL_IN_KEY, "The 'key' of a distinct command must not contain a null byte")
     check_uuid_of(op, "distinct", request.collection_uuid, request.collection)
@@ -431,22 +454,24 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     if isinstance(collection, View):
         source = distinct_documents(op, collection, request)
     else:
-        match = parse_match(request.query, timeless_context_of(op, request.collection), near=True)
+        match = parse_match(request.query, context, near=True)
         shape = QueryShape(collation=request.collation)
         shape.allowed = check_settings(op, "distinct", request, request.collection)
         stage = plan_query(op, collection, match, hint=request.hint, shape=shape).open()
         source = PlanDocuments(stage, collection, Pull(op, False, False), False)
-    return (yield from _collect_distinct(op, source, request.key))
+    return (yield from _collect_distinct(op, source, request.key, context.collation))
 
 
-def _collect_distinct(op: OperationContext, source: DocumentSource, key: str) -> Steps[Reply]:
+def _collect_distinct(
+    op: OperationContext, source: DocumentSource, key: str, collation: Collation | None
+) -> Steps[Reply]:
     path = FieldPath(key)
     seen: dict[bytes, Value] = {}
     size = 0
     while (batch := source.next_batch()) is not None:
         for document in batch:
             for value in values_at(document, path):
-                encoded = encode_value(value)
+                encoded = encode_value(value, False, collation)
                 if encoded not in seen:
                     seen[encoded] = value
                     size += len(encoded)
@@ -482,9 +507,8 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         raise CommandError(
             ErrorCode.FailedToParse, "The 'cursor' option is required, except for aggregate with the explain argument"
         )
-    check_collation(request.collation)
     name = collection_of(op, request.collection)
-    context = context_of(op, name, request.let)
+    context = context_of(op, name, request.let, request.collation)
     check_uuid_of(op, "aggregate", request.collection_uuid, name)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
@@ -499,10 +523,16 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     if request.explain:
         from mongottl.commands.explain import explain_aggregate
 
-        return (yield from explain_aggregate(op, collection, specs, request, "queryPlanner", {"aggregate": name}))
+        return (
+            yield from explain_aggregate(
+                op, collection, specs, request, "queryPlanner", {"aggregate": name}, context.collation
+            )
+        )
     shape = QueryShape(collation=request.collation)
     shape.allowed = check_settings(op, "aggregate", request, name)
-    plan = plan_aggregation(op, collection, specs, request.hint, request.allow_disk_use, shape)
+    plan = plan_aggregation(
+        op, collection, specs, request.hint, request.allow_disk_use, shape, collation=context.collation
+    )
     cursor = ClientCursor(
         f"{op.database}.{name}",
         plan.open(op, request.allow_disk_use),

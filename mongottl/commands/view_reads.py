@@ -9,6 +9,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.commands.registry import Reply
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.collation import same_collation
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import fields, find_field_at, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -16,7 +17,8 @@ from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.reading import Pull, first_reply
-from mongottl.exec.views import ResolvedView, resolve_view
+from mongottl.exec.views import ResolvedView, resolve_view, view_collation
+from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline
 from mongottl.query.pipeline.stage import check_positions
@@ -40,7 +42,8 @@ class ViewQuery:
         self.specs = specs
 
     def plan(self, op: OperationContext, hint: Value = MISSING, allow_disk_use: bool | None = None) -> AggregationPlan:
-        return plan_aggregation(op, self.collection, self.specs, hint, allow_disk_use)
+        collation = view_collation(self.view)
+        return plan_aggregation(op, self.collection, self.specs, hint, allow_disk_use, collation=collation)
 
 
 def query_view(
@@ -51,22 +54,17 @@ def query_view(
     OptionNotSupportedOnView (167) for a collation that is not the view's; 40602 where a stage that must come first
     comes behind those of the view.
     """
-    if not is_empty(collation) and not _is_collation_of(view, collation):
+    rules = view_collation(view)
+    if not is_empty(collation) and not same_collation(parse_collation(collation), rules):
         raise CommandError(
             ErrorCode.OptionNotSupportedOnView, f"Cannot override a view's default collation: {view.namespace}"
         )
     resolved = resolve_view(op.catalog, view)
-    context = ParseContext(op.now_ms, let, resolved.namespace)
+    context = ParseContext(op.now_ms, let, resolved.namespace, collation=rules)
     specs = resolved.parse(op.now_ms) + parse_pipeline(stages, context)
     check_positions(specs)
     collection = op.catalog.lookup(resolved.database, resolved.collection)
     return ViewQuery(view, resolved, collection, optimise(specs, context))
-
-
-def _is_collation_of(view: View, collation: bytes) -> bool:
-    if view.collation is None:
-        return fields(collation) == [("locale", "simple")]
-    return collation == view.collation
 
 
 def find_stages(request: "FindRequest") -> list[Value]:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
-from mongottl.commands.collation import check_collation
 from mongottl.commands.collection_uuid import mismatch_in_batch
 from mongottl.commands.reads import checked_metadata, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
@@ -30,7 +29,6 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.keystring import encode_raw
 from mongottl.document.types import MISSING, Int64, Value, type_code_of, type_name
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
@@ -259,7 +257,7 @@ def _update_by_id(
     type_code, pos = simple_id_filter(statement.query)
     if type_code == 0 or statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
-    record = find_by_id(op, collection, encode_raw(statement.query, type_code, pos))
+    record = find_by_id(op, collection, statement.query, type_code, pos)
     if record is None:
         return None
     errors = WriteErrors()
@@ -311,8 +309,7 @@ WHOLE_COMMAND_ERRORS: Final = (
 
 def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> Steps[UpdateResult]:
     """One statement of `update`."""
-    check_collation(statement.collation)
-    context = context_of(op, name, let)
+    context = context_of(op, name, let, statement.collation)
     driver = parse_update_statement(op, name, statement, context)
     if statement.multi:
         if op.txn_number is not None:
@@ -323,7 +320,7 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
     natural = natural_order(statement.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(statement.sort):
-        sort = parse_sort(statement.sort)
+        sort = parse_sort(statement.sort, context.collation)
     metadata = checked_metadata(context, sort)
     selection = Selection(op.catalog.lookup(op.database, name), match, sort, statement.hint, natural, metadata)
     if statement.multi:
@@ -342,7 +339,7 @@ def parse_update_statement(
     if not is_empty(statement.constants):
         if not isinstance(statement.update, list):
             raise CommandError(51198, "Constant values may only be specified for pipeline updates")
-        context.let = {**context.let, **context_of(op, name, statement.constants).let}
+        context.let = {**context.let, **context_of(op, name, statement.constants, statement.collation).let}
     filters = None if statement.array_filters is None else check_array_filters(statement.array_filters)
     driver = parse_update(statement.update, context, filters)
     if statement.multi and driver.kind == "replacement":
@@ -444,7 +441,7 @@ def _delete_by_id(op: OperationContext, collection: Collection, statement: Delet
     type_code, pos = simple_id_filter(statement.query)
     if type_code == 0 or statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
-    record = find_by_id(op, collection, encode_raw(statement.query, type_code, pos))
+    record = find_by_id(op, collection, statement.query, type_code, pos)
     if record is None:
         return {"n": 0}
     try:
@@ -473,14 +470,14 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
 
 def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> Steps[int]:
     """One statement of `delete`: how many documents it deleted."""
-    check_collation(statement.collation)
+    context = context_of(op, name, let, statement.collation)
     if statement.limit not in (0, 1):
         raise CommandError(
             ErrorCode.FailedToParse, f"The limit field in delete objects must be 0 or 1. Got {statement.limit}"
         )
     if statement.limit == 0 and op.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
-    match = parse_match(statement.query, context_of(op, name, let), near=True)
+    match = parse_match(statement.query, context, near=True)
     selection = Selection(op.catalog.lookup(op.database, name), match, None, statement.hint)
     if statement.limit == 1:
         return 0 if (yield from delete_one(op, selection)) is None else 1

@@ -4,6 +4,8 @@ The order of brackets is the documented one ("Comparison/Sort Order"): MinKey, (
 numbers, strings and symbols, objects, arrays, binary data, ObjectId, bool, date, timestamp, regex, DBPointer, code,
 code with scope, MaxKey. Numbers of all four types compare by their mathematical value; NaN equals itself and comes
 before every other number. Objects compare field by field: bracket of the value, then name, then value.
+
+Strings and symbols compare by their bytes, or under a collation, wherever in a value they stand; nothing else does.
 """
 
 from typing import Final
@@ -11,6 +13,7 @@ from typing import Final
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.types import (
     ARRAY,
     BOOL,
@@ -131,8 +134,8 @@ def _compare_decimals(a: Value, b: Value) -> i64:
     return _sign(x < y, x > y)  # type: ignore[operator]  # numbers by contract
 
 
-def compare_values(a: Value, b: Value) -> i64:
-    """-1, 0 or 1: the order of two decoded values (MISSING included), without collation."""
+def compare_values(a: Value, b: Value, collation: Collation | None = None) -> i64:
+    """-1, 0 or 1: the order of two decoded values (MISSING included)."""
     if a is b and not isinstance(a, float):
         return 0
     left = bracket_of(a)
@@ -144,13 +147,16 @@ def compare_values(a: Value, b: Value) -> i64:
     if left == BRACKET_STRING:
         x = a.text if isinstance(a, Symbol) else str(a)
         y = b.text if isinstance(b, Symbol) else str(b)
+        if collation is not None:
+            x = collation.text_key(x)
+            y = collation.text_key(y)
         return _sign(x < y, x > y)  # code point order is UTF-8 byte order
     if isinstance(a, bytes) and isinstance(b, bytes):
-        return compare_documents(a, 0, b, 0)
+        return compare_documents(a, 0, b, 0, collation)
     if isinstance(a, list) and isinstance(b, list):
         shorter = min(len(a), len(b))
         for i in range(shorter):
-            order = compare_values(a[i], b[i])
+            order = compare_values(a[i], b[i], collation)
             if order != 0:
                 return order
         return _sign(len(a) < len(b), len(a) > len(b))
@@ -200,7 +206,7 @@ def _compare_rare(a: Value, b: Value) -> i64:
     return 0  # one value each: null, undefined, missing, minKey, maxKey
 
 
-def compare_documents(a: bytes, a_start: i64, b: bytes, b_start: i64) -> i64:
+def compare_documents(a: bytes, a_start: i64, b: bytes, b_start: i64, collation: Collation | None = None) -> i64:
     """The order of two documents in place: element by element, by bracket, then name, then value."""
     left = ElementCursor(a, a_start)
     right = ElementCursor(b, b_start)
@@ -216,12 +222,14 @@ def compare_documents(a: bytes, a_start: i64, b: bytes, b_start: i64) -> i64:
         order = _compare_bytes(left.name_bytes(), right.name_bytes())
         if order != 0:
             return order
-        order = compare_raw(a, left.type_code, left.value, b, right.type_code, right.value)
+        order = compare_raw(a, left.type_code, left.value, b, right.type_code, right.value, collation)
         if order != 0:
             return order
 
 
-def compare_raw(a: bytes, a_type: i64, a_pos: i64, b: bytes, b_type: i64, b_pos: i64) -> i64:
+def compare_raw(
+    a: bytes, a_type: i64, a_pos: i64, b: bytes, b_type: i64, b_pos: i64, collation: Collation | None = None
+) -> i64:
     """The order of two values in place. Type code 0 stands for a missing value."""
     if a_type == b_type:
         if a_type == INT32:
@@ -243,14 +251,16 @@ def compare_raw(a: bytes, a_type: i64, a_pos: i64, b: bytes, b_type: i64, b_pos:
                 return 0
             return _sign(x != x and y == y, x == x and y != y)
         if a_type == STRING:
-            return _compare_bytes(
-                a[a_pos + 4 : a_pos + 3 + i64(read_i32_le(a, a_pos))],
-                b[b_pos + 4 : b_pos + 3 + i64(read_i32_le(b, b_pos))],
-            )
+            left_text = a[a_pos + 4 : a_pos + 3 + i64(read_i32_le(a, a_pos))]
+            right_text = b[b_pos + 4 : b_pos + 3 + i64(read_i32_le(b, b_pos))]
+            if collation is not None:
+                left_text = collation.key(left_text)
+                right_text = collation.key(right_text)
+            return _compare_bytes(left_text, right_text)
         if a_type == DOCUMENT:
-            return compare_documents(a, a_pos, b, b_pos)
+            return compare_documents(a, a_pos, b, b_pos, collation)
         if a_type == ARRAY:
-            return _compare_arrays(a, a_pos, b, b_pos)
+            return _compare_arrays(a, a_pos, b, b_pos, collation)
         if a_type == OBJECT_ID:
             return _compare_bytes(a[a_pos : a_pos + 12], b[b_pos : b_pos + 12])
         if a_type == BOOL:
@@ -259,10 +269,10 @@ def compare_raw(a: bytes, a_type: i64, a_pos: i64, b: bytes, b_type: i64, b_pos:
     right: i64 = bracket_of_type(b_type)
     if left != right:
         return -1 if left < right else 1
-    return compare_values(decode_value(a, a_type, a_pos), decode_value(b, b_type, b_pos))
+    return compare_values(decode_value(a, a_type, a_pos), decode_value(b, b_type, b_pos), collation)
 
 
-def _compare_arrays(a: bytes, a_start: i64, b: bytes, b_start: i64) -> i64:
+def _compare_arrays(a: bytes, a_start: i64, b: bytes, b_start: i64, collation: Collation | None) -> i64:
     left = ElementCursor(a, a_start)
     right = ElementCursor(b, b_start)
     while True:
@@ -270,11 +280,11 @@ def _compare_arrays(a: bytes, a_start: i64, b: bytes, b_start: i64) -> i64:
         more_right = right.next()
         if not more_left or not more_right:
             return _sign(more_right, more_left)
-        order = compare_raw(a, left.type_code, left.value, b, right.type_code, right.value)
+        order = compare_raw(a, left.type_code, left.value, b, right.type_code, right.value, collation)
         if order != 0:
             return order
 
 
-def values_equal(a: Value, b: Value) -> bool:
+def values_equal(a: Value, b: Value, collation: Collation | None = None) -> bool:
     """Whether two values compare equal: 1, 1.0, Int64(1) and Decimal128("1") do."""
-    return compare_values(a, b) == 0
+    return compare_values(a, b, collation) == 0

@@ -36,8 +36,8 @@ Every double from 1 to 2**63 has at most 52 binary digits behind the point, and 
 binary expansion ends has fewer. So only decimals that equal no double are ever inexact, and they compare with each
 other by their own digits.
 
-Without a collation, strings are ordered by their bytes. A collation replaces what `_write_text` is given by a sort key
-of the text; there is no other place where text is ordered, field names aside.
+Without a collation, strings and symbols are written as they are. With one, their sort keys are written in their place;
+there is no other place where text is ordered, field names aside. Regular expressions, code and namespaces have none.
 """
 
 import math
@@ -48,6 +48,7 @@ from librt.strings import BytesWriter, read_f64_le, read_i32_le, read_i64_le, wr
 from mypy_extensions import i64, u8
 
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.compare import (
     BRACKET_ARRAY,
     BRACKET_BINARY,
@@ -313,7 +314,7 @@ def _write_decimal_as_double(writer: BytesWriter, magnitude: Decimal, negative: 
 
 
 def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
-    """The UTF-8 text buf[pos:end], escaped, and its end. Where a collation would come in."""
+    """The UTF-8 text buf[pos:end], escaped, and its end."""
     while pos < end:
         byte: i64 = buf[pos]
         if byte <= 1:
@@ -324,12 +325,14 @@ def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
     writer.append(_END)
 
 
-def _write_string(writer: BytesWriter, text: str) -> None:
+def _write_string(writer: BytesWriter, text: str, collation: Collation | None = None) -> None:
     data = text.encode("utf-8")
+    if collation is not None:
+        data = collation.key(data)
     _write_text(writer, data, 0, len(data))
 
 
-def _write_elements(writer: BytesWriter, buf: bytes, start: i64) -> None:
+def _write_elements(writer: BytesWriter, buf: bytes, start: i64, collation: Collation | None) -> None:
     """The elements of the object at `start`, and their end."""
     pos: i64 = start + 4
     while True:
@@ -345,11 +348,11 @@ def _write_elements(writer: BytesWriter, buf: bytes, start: i64) -> None:
             pos += 1
             if byte == 0:
                 break
-        write_raw(writer, buf, type_code, pos)
+        write_raw(writer, buf, type_code, pos, collation)
         pos = skip_value(buf, type_code, pos)
 
 
-def _write_raw_array(writer: BytesWriter, buf: bytes, start: i64) -> None:
+def _write_raw_array(writer: BytesWriter, buf: bytes, start: i64, collation: Collation | None) -> None:
     pos: i64 = start + 4
     while True:
         type_code: i64 = buf[pos]
@@ -360,15 +363,15 @@ def _write_raw_array(writer: BytesWriter, buf: bytes, start: i64) -> None:
         while buf[pos] != 0:
             pos += 1
         pos += 1
-        write_raw(writer, buf, type_code, pos)
+        write_raw(writer, buf, type_code, pos, collation)
         pos = skip_value(buf, type_code, pos)
 
 
-def write_value(writer: BytesWriter, value: Value) -> None:
+def write_value(writer: BytesWriter, value: Value, collation: Collation | None = None) -> None:
     """Writes one ascending component. MISSING is encoded as undefined, as it compares; TypeError for no BSON value."""
     if isinstance(value, str):
         writer.append(_STRING)
-        _write_string(writer, value)
+        _write_string(writer, value, collation)
     elif isinstance(value, bool):
         writer.append(_TRUE if value else _FALSE)
     elif isinstance(value, int):
@@ -379,11 +382,11 @@ def write_value(writer: BytesWriter, value: Value) -> None:
         writer.append(_NULL)
     elif isinstance(value, bytes):
         writer.append(_OBJECT)
-        _write_elements(writer, value, 0)
+        _write_elements(writer, value, 0, collation)
     elif isinstance(value, (list, tuple)):
         writer.append(_ARRAY)
         for item in value:
-            write_value(writer, item)
+            write_value(writer, item, collation)
         writer.append(_END)
     elif isinstance(value, ObjectId):
         writer.append(_OBJECT_ID)
@@ -392,7 +395,7 @@ def write_value(writer: BytesWriter, value: Value) -> None:
         writer.append(_DATE)
         _write_date(writer, i64(value.ms))
     else:
-        _write_rare(writer, value)
+        _write_rare(writer, value, collation)
 
 
 def _write_date(writer: BytesWriter, ms: i64) -> None:
@@ -401,14 +404,14 @@ def _write_date(writer: BytesWriter, ms: i64) -> None:
     writer[start] = writer[start] ^ 0x80
 
 
-def _write_rare(writer: BytesWriter, value: Value) -> None:
+def _write_rare(writer: BytesWriter, value: Value, collation: Collation | None) -> None:
     if isinstance(value, Decimal128):
         _write_decimal(writer, value.bid)
     elif isinstance(value, (Undefined, Missing)):
         writer.append(_UNDEFINED)
     elif isinstance(value, Symbol):
         writer.append(_STRING)
-        _write_string(writer, value.text)
+        _write_string(writer, value.text, collation)
     elif isinstance(value, BinData):
         writer.append(_BINARY)
         _write_big_endian(writer, i64(len(value.data)), 4)
@@ -427,7 +430,7 @@ def _write_rare(writer: BytesWriter, value: Value) -> None:
         writer.append(_CODE if scope is None else _CODE_WITH_SCOPE)
         _write_string(writer, value.code)
         if scope is not None:
-            _write_elements(writer, scope, 0)
+            _write_elements(writer, scope, 0, None)
     elif isinstance(value, DBPointer):
         writer.append(_DB_POINTER)
         namespace = value.namespace.encode("utf-8")
@@ -440,16 +443,21 @@ def _write_rare(writer: BytesWriter, value: Value) -> None:
         writer.append(_MAX_KEY)
     elif isinstance(value, dict):
         writer.append(_OBJECT)
-        _write_elements(writer, encode(value), 0)
+        _write_elements(writer, encode(value), 0, collation)
     else:
         raise TypeError(f"not a BSON value: {type(value).__name__}")
 
 
-def write_raw(writer: BytesWriter, buf: bytes, type_code: i64, pos: i64) -> None:
+def write_raw(writer: BytesWriter, buf: bytes, type_code: i64, pos: i64, collation: Collation | None = None) -> None:
     """Writes one ascending component from raw BSON. Type code 0 (missing) is encoded as undefined."""
     if type_code == STRING or type_code == SYMBOL:
         writer.append(_STRING)
-        _write_text(writer, buf, pos + 4, pos + 3 + i64(read_i32_le(buf, pos)))
+        text_end: i64 = pos + 3 + i64(read_i32_le(buf, pos))
+        if collation is None:
+            _write_text(writer, buf, pos + 4, text_end)
+        else:
+            key = collation.key(buf[pos + 4 : text_end])
+            _write_text(writer, key, 0, len(key))
     elif type_code == INT32:
         _write_integer(writer, i64(read_i32_le(buf, pos)))
     elif type_code == OBJECT_ID:
@@ -471,17 +479,17 @@ def write_raw(writer: BytesWriter, buf: bytes, type_code: i64, pos: i64) -> None
         writer.append(_NULL)
     elif type_code == DOCUMENT:
         writer.append(_OBJECT)
-        _write_elements(writer, buf, pos)
+        _write_elements(writer, buf, pos, collation)
     elif type_code == ARRAY:
         writer.append(_ARRAY)
-        _write_raw_array(writer, buf, pos)
+        _write_raw_array(writer, buf, pos, collation)
     elif type_code == TIMESTAMP:
         writer.append(_TIMESTAMP)
         _write_big_endian(writer, read_i64_le(buf, pos), 8)
     elif type_code == DECIMAL128:
         _write_decimal(writer, buf[pos : pos + 16])
     else:
-        _write_rare(writer, decode_value(buf, type_code, pos))
+        _write_rare(writer, decode_value(buf, type_code, pos), collation)
 
 
 class KeyStringBuilder:
@@ -493,14 +501,15 @@ class KeyStringBuilder:
     key = builder.finish()
     """
 
-    def __init__(self) -> None:
+    def __init__(self, collation: Collation | None = None) -> None:
         self._writer = BytesWriter()
+        self._collation = collation
 
     def append(self, value: Value, descending: bool = False) -> None:
         """A component from a decoded value. Index and sort keys take null (None) for a missing field."""
         writer = self._writer
         start: i64 = i64(len(writer))
-        write_value(writer, value)
+        write_value(writer, value, self._collation)
         if descending:
             _invert(writer, start)
 
@@ -508,7 +517,7 @@ class KeyStringBuilder:
         """The same from the value of this type at `pos` of raw BSON; its bytes equal those of the decoded value."""
         writer = self._writer
         start: i64 = i64(len(writer))
-        write_raw(writer, buf, type_code, pos)
+        write_raw(writer, buf, type_code, pos, self._collation)
         if descending:
             _invert(writer, start)
 
@@ -521,19 +530,21 @@ class KeyStringBuilder:
         return self._writer.getvalue()
 
 
-def encode_value(value: Value, descending: bool = False) -> bytes:
+def encode_value(value: Value, descending: bool = False, collation: Collation | None = None) -> bytes:
     """The key of one value. Ascending, it is the canonical form that group keys and distinct values hash by."""
     writer = BytesWriter()
-    write_value(writer, value)
+    write_value(writer, value, collation)
     if descending:
         _invert(writer, 0)
     return writer.getvalue()
 
 
-def encode_raw(buf: bytes, type_code: i64, pos: i64, descending: bool = False) -> bytes:
+def encode_raw(
+    buf: bytes, type_code: i64, pos: i64, descending: bool = False, collation: Collation | None = None
+) -> bytes:
     """The key of the value of this type at `pos` of raw BSON, equal to `encode_value` of the decoded value."""
     writer = BytesWriter()
-    write_raw(writer, buf, type_code, pos)
+    write_raw(writer, buf, type_code, pos, collation)
     if descending:
         _invert(writer, 0)
     return writer.getvalue()

@@ -7,6 +7,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.collation import Collation, same_collation
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
@@ -19,7 +20,7 @@ from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.statistics import collection_size, describe_size, parse_scale
 from mongottl.exec.usage import Latency
-from mongottl.exec.views import resolve_view
+from mongottl.exec.views import resolve_view, view_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
@@ -47,13 +48,21 @@ def _multiplies(spec: StageSpec) -> bool:
 class OperationRun(RunContext):
     """A pipeline's view of the operation that runs it."""
 
-    def __init__(self, pull: Pull, allow_disk_use: bool | None, specs: list[StageSpec], metadata: set[str]) -> None:
+    def __init__(
+        self,
+        pull: Pull,
+        allow_disk_use: bool | None,
+        specs: list[StageSpec],
+        metadata: set[str],
+        collation: Collation | None,
+    ) -> None:
         # A copy of the limits: a pipeline keeps those that it began with.
         super().__init__(pull.op.now_ms, replace(pull.op.service.limits), spill_space(pull.op, allow_disk_use))
         self._allow_disk_use = allow_disk_use
         self.metadata |= metadata
         self._pull = pull
         self._op = pull.op
+        self._collation = collation
         # Joins collect what another collection has; only a union hands it on.
         self._handed_on = any(spec.name == "$unionWith" for spec in specs)
 
@@ -61,7 +70,7 @@ class OperationRun(RunContext):
         self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
     ) -> DocumentSource:
         let = None if ctx is None else ctx.let
-        context = ParseContext(self._op.now_ms, let, f"{database}.{collection}")
+        context = ParseContext(self._op.now_ms, let, f"{database}.{collection}", collation=self._collation)
         tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
         op = self._pull.op
         found = op.catalog.find(database, collection)
@@ -72,18 +81,19 @@ class OperationRun(RunContext):
 
     def _open_view(self, view: View, match: bytes | None, outer: ParseContext) -> DocumentSource:
         op = self._pull.op
+        self._check_view(view)
         resolved = resolve_view(op.catalog, view)
-        context = ParseContext(op.now_ms, outer.let, resolved.namespace)
+        context = ParseContext(op.now_ms, outer.let, resolved.namespace, collation=self._collation)
         specs = resolved.parse(op.now_ms)
         if match is not None:
             specs.extend(parse_pipeline([encode({"$match": match})], context))
         specs = optimise(specs, context)
         underlying = op.catalog.lookup(resolved.database, resolved.collection)
-        plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use)
+        plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use, collation=self._collation)
         names = {spec.name for spec in plan.rest}
         rationed = self._handed_on and names <= _STREAMING and not any(_multiplies(spec) for spec in plan.rest)
         head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
-        run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata)
+        run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata, self._collation)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run))
 
     def open_near(self, near: GeoNearSpec) -> DocumentSource:
@@ -92,13 +102,25 @@ class OperationRun(RunContext):
         plan = plan_query(op, collection, near_match(collection, near), metadata=self.metadata | near.requested)
         return PlanDocuments(plan.open(), collection, self._pull, self._handed_on)
 
+    def _check_view(self, view: View) -> None:
+        """OptionNotSupportedOnView (167) unless the view's collation is the operation's."""
+        if not same_collation(view_collation(view), self._collation):
+            raise CommandError(
+                ErrorCode.OptionNotSupportedOnView, f"Cannot override a view's default collation: {view.namespace}"
+            )
+
     def has_index(self, database: str, collection: str, path: str) -> bool:
         found = self._pull.op.catalog.find(database, collection)
-        if found is None or isinstance(found, View):
+        if found is None:
+            return False
+        if isinstance(found, View):
+            self._check_view(found)
             return False
         for index in found.writable_indexes:
             descriptor = index.descriptor
             whole = not descriptor.hidden and not descriptor.sparse and descriptor.partial_match is None
+            if not same_collation(descriptor.collation, self._collation):
+                continue
             if index.ready and whole and descriptor.paths[0].dotted == path:
                 return True
         return False
@@ -213,13 +235,13 @@ class OperationRun(RunContext):
         output.discard_output(self._pull.op, database, temporary)
 
     def check_merge(self, database: str, collection: str, on: list[str]) -> bool:
-        return output.check_merge(self._pull.op, database, collection, on)
+        return output.check_merge(self._pull.op, database, collection, on, self._collation)
 
     def with_id(self, document: bytes) -> bytes:
         return output.with_id(self._pull.op, document)
 
     def merge_document(self, database: str, collection: str, request: MergeRequest) -> None:
-        output.merge_document(self._pull.op, database, collection, request)
+        output.merge_document(self._pull.op, database, collection, request, self._collation)
 
 
 class ViewDocuments(DocumentSource):
@@ -242,7 +264,7 @@ class ViewDocuments(DocumentSource):
 class AggregationPlan:
     """A pipeline ready to run: a plan for what the planner answers, and the stages left over.
 
-    metadata: keywords that stages read by `{$meta: …}`.
+    metadata: keywords that stages read by `{$meta: …}`. collation: the operation's.
     """
 
     def __init__(
@@ -252,7 +274,9 @@ class AggregationPlan:
         match: MatchExpression,
         rest: list[StageSpec],
         metadata: set[str],
+        collation: Collation | None,
     ) -> None:
+        self.collation = collation
         self.collection = collection
         self.plan = plan
         self.match = match
@@ -270,7 +294,8 @@ class AggregationPlan:
         if self.collection is not None and self.collection.options.capped:
             stage.set_guarded()
         head = PlanDocuments(stage, self.collection, pull, True)
-        return open_pipeline(self.rest, head, OperationRun(pull, allow_disk_use, self.rest, self.metadata))
+        run = OperationRun(pull, allow_disk_use, self.rest, self.metadata, self.collation)
+        return open_pipeline(self.rest, head, run)
 
 
 def plan_aggregation(
@@ -281,8 +306,12 @@ def plan_aggregation(
     allow_disk_use: bool | None = None,
     shape: QueryShape = NO_SHAPE,
     remember: bool = True,
+    collation: Collation | None = None,
 ) -> AggregationPlan:
-    """Gives the leading `$match`, `$sort`, `$skip` and `$limit` to the planner."""
+    """Gives the leading `$match`, `$sort`, `$skip` and `$limit` to the planner.
+
+    collation: what the stages were parsed with; the collections that they read besides are read with it as well.
+    """
     metadata = requested_by(specs)
     match: MatchExpression = parse_match(EMPTY_DOCUMENT, ParseContext())
     sort: SortPattern | None = None
@@ -306,7 +335,7 @@ def plan_aggregation(
         if taken < len(specs) and isinstance(spec := specs[taken], LimitSpec):
             limit = spec.count
             taken += 1
-    run = OperationRun(Pull(op, True, False), allow_disk_use, [], metadata)
+    run = OperationRun(Pull(op, True, False), allow_disk_use, [], metadata, collation)
     for spec in specs:
         levels = spec.read_levels
         if op.read_level and levels is not None and op.read_level not in levels:
@@ -331,7 +360,7 @@ def plan_aggregation(
         remember=remember,
         metadata=metadata,
     )
-    return AggregationPlan(collection, plan, match, specs[taken:], metadata)
+    return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation)
 
 
 def _described_latency(latency: Latency, histograms: bool) -> Value:

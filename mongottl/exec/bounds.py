@@ -16,12 +16,16 @@ other paths keep their tight bounds. A numeric path component may then mean an a
 elements, and the index is left alone.
 
 Predicates that the ranges express exactly need not be tested on the documents again: `covered`.
+
+Under a collation ranges of texts are ranges of sort keys. So an index takes up only predicates that have its own
+collation, or no text in them at all (`query.match.text_order`); the others are left to the filter.
 """
 
 from typing import Final
 
 from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.collection import IndexEntry
+from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import (
     BRACKET_ARRAY,
     BRACKET_BINARY,
@@ -40,6 +44,7 @@ from mongottl.document.compare import (
     BRACKET_STRING,
     BRACKET_TIMESTAMP,
     BRACKET_UNDEFINED,
+    bracket_of,
 )
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, bracket_range, encode_value, successor
 from mongottl.document.path import FieldPath
@@ -49,6 +54,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.arrays import ElemMatchObjectExpression
 from mongottl.query.match.comparison import ComparisonExpression, InExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, intersection_of_all, union
+from mongottl.query.match.text_order import agree, text_orders
 from mongottl.query.match.tree import AndExpression, NotExpression, OrExpression, PathExpression, path_of
 from mongottl.query.sort import SortPattern
 
@@ -64,7 +70,8 @@ class Predicate:
 
     source: the part of the conjunction that it stems from. exact, exact_multikey: whether keys in the ranges prove the
     source, in an index that is not multikey, and in one that is. exists: whether the source fails where the path is
-    missing. elements: the $elemMatch around it, outermost first, as (serial number, path).
+    missing. elements: the $elemMatch around it, outermost first, as (serial number, path). orders: the collations that
+    the ranges depend on.
     """
 
     def __init__(
@@ -76,7 +83,9 @@ class Predicate:
         exact_multikey: bool,
         exists: bool,
         elements: list[tuple[int, str]],
+        orders: list[Collation | None] | None = None,
     ) -> None:
+        self.orders: list[Collation | None] = [] if orders is None else orders
         self.path = path
         self.intervals = intervals
         self.source = source
@@ -123,13 +132,17 @@ class Filter:
             exact = not elements and _all_exact(intervals)
             everywhere = exact and isinstance(part, (ComparisonExpression, InExpression)) and _within_values(intervals)
             exists = not part.matches_single(b"", 0, -1)
-            self._add(Predicate(prefix + part.path.dotted, intervals, source, exact, everywhere, exists, elements))
+            path = prefix + part.path.dotted
+            orders = text_orders(part)
+            self._add(Predicate(path, intervals, source, exact, everywhere, exists, elements, orders))
         elif isinstance(part, NotExpression):
             inner_path = path_of(part.child)
             intervals = part.intervals() if inner_path is not None else None
             if intervals is not None and inner_path is not None:
                 exact = not elements and _all_exact(intervals)
-                self._add(Predicate(prefix + inner_path.dotted, intervals, source, exact, False, False, elements))
+                path = prefix + inner_path.dotted
+                orders = text_orders(part)
+                self._add(Predicate(path, intervals, source, exact, False, False, elements, orders))
         elif isinstance(part, OrExpression):
             self._collect_or(part, source, prefix, elements)
 
@@ -157,7 +170,9 @@ class Filter:
         everywhere = everywhere and _within_values(intervals) and not elements
         merged = union(intervals)
         exact = not elements and _all_exact(merged)
-        self._add(Predicate(prefix + path.dotted, merged, source, exact, exact and everywhere, exists, elements))
+        everywhere = exact and everywhere
+        orders = text_orders(part)
+        self._add(Predicate(prefix + path.dotted, merged, source, exact, everywhere, exists, elements, orders))
 
 
 def conjuncts_of(match: MatchExpression) -> list[MatchExpression]:
@@ -284,6 +299,8 @@ def bounds_of(
     chosen: list[Predicate] = []
     for i in range(len(components)):
         predicates = components[i].predicates(filter)
+        if predicates is not None:
+            predicates = _comparable(predicates, descriptor.collation)
         if predicates is None:
             break
         through_array = arrays.along(components[i].path.dotted)
@@ -326,6 +343,14 @@ def bounds_of(
     elif descriptor.sparse and complete:
         return None
     return bounds
+
+
+def _comparable(predicates: list[Predicate], collation: Collation | None) -> list[Predicate] | None:
+    """Those whose ranges mean something in an index of this collation; None for none."""
+    for predicate in predicates:
+        if predicate.orders and not agree(predicate.orders, collation):
+            return [one for one in predicates if agree(one.orders, collation)] or None
+    return predicates
 
 
 def _has_number_in_array(components: list[BoundComponent], arrays: ArrayPaths) -> bool:
@@ -413,7 +438,8 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
 
     Components bound to one point do not matter to the order, wherever they stand in the index or in the sort. Where a
     path runs through an array, a document sorts by the first of all its keys, not of those within the bounds: there the
-    paths of the sort must be unbounded, and must not share an array with a bounded one. Metadata is in no index.
+    paths of the sort must be unbounded, and must not share an array with a bounded one. In an index of another
+    collation than the sort's the ranges must leave out whatever has text in it. Metadata is in no index.
     """
     if sort.metadata:
         return 0
@@ -429,6 +455,7 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
                 if arrays.along(shared_prefix(path.dotted, other)):
                     return 0
         fixed = [path for path in fixed if not arrays.along(path)]
+    same_order = same_collation(bounds.index.descriptor.collation, sort.collation)
     direction = 0
     i = 0
     for j in range(len(sort.paths)):
@@ -439,12 +466,28 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
             i += 1
         if i == width or components[i].path.dotted != dotted or not components[i].ordered:
             return 0
+        if not same_order and (i >= len(bounds.intervals) or not _without_text(bounds.intervals[i])):
+            return 0
         wanted = 1 if components[i].descending == sort.descending[j] else -1
         if direction not in (0, wanted):
             return 0
         direction = wanted
         i += 1
     return direction if direction != 0 else 1
+
+
+def _without_text(intervals: list[Interval]) -> bool:
+    """Whether no string, object or array can lie in the ranges."""
+    for interval in intervals:
+        low = _bracket_of_end(interval.low)
+        high = _bracket_of_end(interval.high)
+        if low <= BRACKET_ARRAY and high >= BRACKET_STRING:
+            return False
+    return True
+
+
+def _bracket_of_end(end: Value) -> int:
+    return end.bracket if isinstance(end, (BracketStart, BracketEnd)) else int(bracket_of(end))
 
 
 # How mongod writes the ends of type brackets: the lowest and highest value, or what comes next where there is none.
@@ -471,20 +514,25 @@ _BRACKET_TEXTS: Final[dict[int, tuple[str, bool, str, bool]]] = {
 }  # fmt: skip
 
 
-def _end_text(end: Value, inclusive: bool) -> tuple[str, bool]:
+def _end_text(end: Value, inclusive: bool, collated: bool) -> tuple[str, bool]:
     if isinstance(end, BracketStart):
         low_text, low_inclusive, _, _ = _BRACKET_TEXTS[end.bracket]
         return low_text, low_inclusive
     if isinstance(end, BracketEnd):
         _, _, high_text, high_inclusive = _BRACKET_TEXTS[end.bracket]
         return high_text, high_inclusive
+    if collated and isinstance(end, str):
+        return f"CollationKey(0x{end.encode('latin-1').hex()})", inclusive
     return render_value(end), inclusive
 
 
-def interval_text(interval: Interval, backward: bool) -> str:
-    """A range as explain shows it, in the direction in which it is scanned: "[1, 5)", backward "(5, 1]"."""
-    low, low_inclusive = _end_text(interval.low, interval.low_inclusive)
-    high, high_inclusive = _end_text(interval.high, interval.high_inclusive)
+def interval_text(interval: Interval, backward: bool, collated: bool = False) -> str:
+    """A range as explain shows it, in the direction in which it is scanned: "[1, 5)", backward "(5, 1]".
+
+    collated: the texts in it are sort keys.
+    """
+    low, low_inclusive = _end_text(interval.low, interval.low_inclusive, collated)
+    high, high_inclusive = _end_text(interval.high, interval.high_inclusive, collated)
     if backward:
         return f"{'[' if high_inclusive else '('}{high}, {low}{']' if low_inclusive else ')'}"
     return f"{'[' if low_inclusive else '('}{low}, {high}{']' if high_inclusive else ')'}"
@@ -496,12 +544,15 @@ def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
     if bounds.limits is not None:
         first, last = bounds.limits if forward else bounds.limits[::-1]
         return {"startKey": first, "startKeyInclusive": forward, "endKey": last, "endKeyInclusive": not forward}
+    collated = bounds.index.descriptor.collation is not None
     for i in range(len(bounds.components)):
         component = bounds.components[i]
         backward = component.descending == forward
         texts: list[Value] = []
         if i < len(bounds.intervals):
-            texts.extend([interval_text(interval, backward) for interval in bounds.intervals[i]])
+            texts.extend(
+                [interval_text(interval, backward, collated and component.whole) for interval in bounds.intervals[i]]
+            )
             if backward:
                 texts.reverse()
         else:

@@ -8,6 +8,7 @@ from mongottl.document.keystring import encode_value
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.elements import ExistsExpression
 from mongottl.query.match.interval import Interval, compare_highs, compare_lows
+from mongottl.query.match.text_order import agree, text_orders
 from mongottl.query.match.tree import (
     AlwaysFalse,
     AlwaysTrue,
@@ -45,6 +46,9 @@ def _leaf_implies(query: PathExpression, filter: PathExpression) -> bool:
         return not query.matches_single(b"", 0, -1)
     if not query.traverse_leaf or not filter.traverse_leaf:
         return False  # what takes arrays whole says nothing about single values
+    orders = text_orders(query) + text_orders(filter)
+    if orders and not agree(orders, orders[0]):
+        return False
     ranges = query.intervals()
     allowed = filter.intervals()
     if ranges is None or allowed is None:
@@ -60,5 +64,8 @@ def _same_words(query: MatchExpression, filter: MatchExpression) -> bool:
     if isinstance(filter, (WholeDocumentExpression, ListExpression)):
         return False
     if isinstance(query, (PathExpression, NotExpression)) and isinstance(filter, (PathExpression, NotExpression)):
+        orders = text_orders(query) + text_orders(filter)
+        if orders and not agree(orders, orders[0]):
+            return False
         return encode_value(query.describe()) == encode_value(filter.describe())
     return False

@@ -127,9 +127,11 @@ class IndexStage(PlanStage):
         details: dict[str, Value] = {
             "keyPattern": encode(pattern),
             "indexName": index.name,
-            "isMultiKey": any(paths.values()),
-            "multiKeyPaths": {path: paths.get(path, []) for path in pattern},
         }
+        if descriptor.collation is not None:
+            details["collation"] = descriptor.collation.spec
+        details["isMultiKey"] = any(paths.values())
+        details["multiKeyPaths"] = {path: paths.get(path, []) for path in pattern}
         details["isUnique"] = self._data.unique
         details["isSparse"] = descriptor.sparse
         details["isPartial"] = descriptor.partial_filter is not None

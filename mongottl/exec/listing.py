@@ -24,7 +24,7 @@ def describe_place(place: Collection | View) -> list[tuple[str, Value]]:
         ("info", encode({"readOnly": False, "uuid": place.uuid})),
     ]
     if place.clustering is None:
-        described.append(("idIndex", id_index_spec()))
+        described.append(("idIndex", id_index_spec(place.collation)))
     return described
 
 

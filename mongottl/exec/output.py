@@ -7,6 +7,7 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.view import View
 from mongottl.document.build import DocumentBuilder
+from mongottl.document.collation import Collation, same_collation
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import ElementCursor, find_field_at
 from mongottl.errors import CommandError, ErrorCode, WriteError
@@ -109,8 +110,11 @@ def discard_output(op: OperationContext, database: str, temporary: str) -> None:
         op.service.note_write()
 
 
-def check_merge(op: OperationContext, database: str, name: str, on: list[str]) -> bool:
-    """Whether the unique index that `on` needs is sparse; one on `_id` is always there. 51183 if there is none."""
+def check_merge(op: OperationContext, database: str, name: str, on: list[str], collation: Collation | None) -> bool:
+    """Whether the unique index that `on` needs is sparse; one on `_id` is always there. 51183 if there is none.
+
+    collation: the operation's, which the index must have too.
+    """
     if on == ["_id"]:
         return False
     wanted = sorted(on)
@@ -119,6 +123,8 @@ def check_merge(op: OperationContext, database: str, name: str, on: list[str]) -
     for index in [] if collection is None else collection.indexes:
         descriptor = index.descriptor
         if not index.ready or not descriptor.unique or descriptor.partial_filter is not None:
+            continue
+        if not same_collation(descriptor.collation, collation):
             continue
         if sorted([path.dotted for path in descriptor.paths]) == wanted:
             sparse = descriptor.sparse if not found else sparse and descriptor.sparse
@@ -144,18 +150,20 @@ def with_id(op: OperationContext, document: bytes) -> bytes:
     return builder.finish()
 
 
-def merge_document(op: OperationContext, database: str, name: str, request: MergeRequest) -> None:
+def merge_document(
+    op: OperationContext, database: str, name: str, request: MergeRequest, collation: Collation | None
+) -> None:
     """One result of `$merge`: updates what it meets, or inserts it, or neither."""
     collection = op.catalog.lookup(database, name)
     if request.when_matched == "fail":
         _insert(op, collection, database, name, request.document)
         return
     for _ in range(_MAX_CONFLICTS):
-        record = None if collection is None else _matching(op, collection, request.match)
+        record = None if collection is None else _matching(op, collection, request.match, collation)
         if collection is None or record is None:
             break
         try:
-            _update(op, collection, record, request)
+            _update(op, collection, record, request, collation)
         except WriteConflict:
             continue
         return
@@ -180,16 +188,19 @@ def _insert(op: OperationContext, collection: Collection | None, database: str, 
     op.service.metrics.documents["inserted"] += 1
 
 
-def _matching(op: OperationContext, collection: Collection, match: bytes) -> Record | None:
+def _matching(op: OperationContext, collection: Collection, match: bytes, collation: Collation | None) -> Record | None:
     """The living record that a unique index finds."""
-    stage = Selection(collection, parse_match(match, ParseContext(op.now_ms)), None, MISSING).open(op, wanted=1)
+    tree = parse_match(match, ParseContext(op.now_ms, collation=collation))
+    stage = Selection(collection, tree, None, MISSING).open(op, wanted=1)
     while (batch := stage.next_batch(op)) is not None:
         if batch:
             return batch[0]
     return None
 
 
-def _update(op: OperationContext, collection: Collection, record: Record, request: MergeRequest) -> None:
+def _update(
+    op: OperationContext, collection: Collection, record: Record, request: MergeRequest, collation: Collation | None
+) -> None:
     mode = request.when_matched
     if mode == "keepExisting":
         return
@@ -198,7 +209,7 @@ def _update(op: OperationContext, collection: Collection, record: Record, reques
         update = merged(record[1], request.document)
     elif mode == "pipeline":
         update = request.pipeline
-    context = ParseContext(op.now_ms, request.let, collection.namespace)
+    context = ParseContext(op.now_ms, request.let, collection.namespace, collation=collation)
     if isinstance(update, bytes):
         # A document that is stored as it is: names that begin with `$` are no modifiers.
         driver = parse_update([_replace_with(update)], context)

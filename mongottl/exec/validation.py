@@ -30,7 +30,7 @@ def check_document(
     if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
         return
     identifier = get_value(document, "_id")
-    details = describe_failure(validator.filter, document, op.now_ms)
+    details = describe_failure(validator.filter, document, op.now_ms, validator.collation)
     info = encode({"failingDocumentId": None if identifier is MISSING else identifier, "details": details})
     if validator.logs:
         op.service.log_invalid_document(

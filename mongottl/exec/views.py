@@ -11,12 +11,14 @@ from typing import Final
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.view import SYSTEM_VIEWS, View
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.writes import delete_batch, insert_document, update_record
+from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import StageSpec, parse_pipeline
 
@@ -38,7 +40,13 @@ class ResolvedView:
 
     def parse(self, now_ms: int) -> list[StageSpec]:
         """The stages, parsed for an operation of this instant; they know no variables but their own."""
-        return parse_pipeline(self.pipeline, ParseContext(now_ms, None, self.namespace))
+        collation = None if self.collation is None else parse_collation(self.collation)
+        return parse_pipeline(self.pipeline, ParseContext(now_ms, None, self.namespace, collation=collation))
+
+
+def view_collation(view: View) -> Collation | None:
+    """What a view's stages and all queries of it compare by."""
+    return None if view.collation is None else parse_collation(view.collation)
 
 
 def resolve_view(catalog: Catalog, view: View) -> ResolvedView:
@@ -76,7 +84,8 @@ def check_view(op: OperationContext, view: View) -> None:
                 ErrorCode.OptionNotSupportedOnView,
                 f"The aggregation stage {first_field_name(value)} of the view definition is not allowed",
             )
-    parse_pipeline(view.pipeline, ParseContext(op.now_ms, None, f"{view.database}.{view.view_on}"))
+    context = ParseContext(op.now_ms, None, f"{view.database}.{view.view_on}", collation=view_collation(view))
+    parse_pipeline(view.pipeline, context)
     _ViewGraph(op.catalog, view).check()
 
 

@@ -1,5 +1,6 @@
 """What parsing depends on besides the text itself. One per operation."""
 
+from mongottl.document.collation import Collation
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.metadata import MetadataUse
@@ -14,17 +15,24 @@ class ParseContext:
     metadata: what the parsed text reads by `{$meta: …}` and what it brings along; parsers add to it.
     runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are there: not while the values of `let` are computed, nor
     in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
+    collation: how strings are compared, None for the simple way. Nodes take it over while they are parsed.
     folding_error: what an operator said of its constants, kept back until the expression around it is parsed.
     """
 
     def __init__(
-        self, now_ms: int = 0, let: dict[str, Value] | None = None, namespace: str = "", runtime_constants: bool = True
+        self,
+        now_ms: int = 0,
+        let: dict[str, Value] | None = None,
+        namespace: str = "",
+        runtime_constants: bool = True,
+        collation: Collation | None = None,
     ) -> None:
         self.now_ms = now_ms
         self.let: dict[str, Value] = {} if let is None else let
         self.namespace = namespace
         self.metadata = MetadataUse()
         self.runtime_constants = runtime_constants
+        self.collation = collation
         self.folding_error: CommandError | None = None
 
     @property

@@ -23,6 +23,7 @@ from mypy_extensions import i64
 
 from mongottl.document.annotated import metadata_of
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
 from mongottl.document.path import FieldPath, check_field_path, values_at
 from mongottl.document.render import render_value
@@ -41,9 +42,11 @@ class SortPattern:
     """What to sort by: paths, each ascending or descending. Without paths it orders nothing.
 
     paths, descending: one of each per field, in order. metadata: keywords of the fields that are `{$meta: …}` instead.
+    collation: of strings, None for the order of their bytes.
     """
 
-    def __init__(self, paths: list[FieldPath], descending: list[bool]) -> None:
+    def __init__(self, paths: list[FieldPath], descending: list[bool], collation: Collation | None = None) -> None:
+        self.collation = collation
         self.paths = paths
         self.descending = descending
         self.metadata: list[str] = []
@@ -75,9 +78,9 @@ class SortPattern:
             if type_code == 0:
                 return self._nulls[0]
             if type_code != ARRAY:
-                return encode_raw(document, type_code, pos, self._single_descending)
+                return encode_raw(document, type_code, pos, self._single_descending, self.collation)
             return self._first_element(document, pos)
-        builder = KeyStringBuilder()
+        builder = KeyStringBuilder(self.collation)
         i: i64 = 0
         while i < self._width:
             path = self.paths[i]
@@ -102,7 +105,7 @@ class SortPattern:
         found: list[Value] = []
         at = 0
         for i in range(len(self.paths)):
-            value, end = _value_in_key(document, self.paths[i], self.descending[i], key, at)
+            value, end = _value_in_key(self, document, i, key, at)
             found.append(value)
             at = end
         return found
@@ -116,9 +119,9 @@ class SortPattern:
         cursor = ElementCursor(buf, array_at)
         if not cursor.next():
             return self._empty_arrays[0]
-        first = encode_raw(buf, cursor.type_code, cursor.value, self.descending[0])
+        first = encode_raw(buf, cursor.type_code, cursor.value, self.descending[0], self.collation)
         while cursor.next():
-            key = encode_raw(buf, cursor.type_code, cursor.value, self.descending[0])
+            key = encode_raw(buf, cursor.type_code, cursor.value, self.descending[0], self.collation)
             if key < first:
                 first = key
         return first
@@ -151,7 +154,7 @@ class SortPattern:
                 if depth < path.depth or type_code == 0:
                     parts[i] = self._nulls[i]
                 else:
-                    parts[i] = encode_raw(buf, type_code, pos, self.descending[i])
+                    parts[i] = encode_raw(buf, type_code, pos, self.descending[i], self.collation)
         if array_at < 0:
             return b"".join(parts)
         if len(depths) == 1 and self.paths[0].depth == depths[0]:
@@ -192,7 +195,9 @@ class SortPattern:
                     element_depths[i] = int(depth + 1)
                 elif depth == path.depth:
                     # An array as an element is a value and not entered.
-                    element_parts[i] = encode_raw(buf, cursor.type_code, cursor.value, self.descending[i])
+                    element_parts[i] = encode_raw(
+                        buf, cursor.type_code, cursor.value, self.descending[i], self.collation
+                    )
                     element_depths[i] = _SETTLED
                 elif cursor.type_code == DOCUMENT:
                     element_types[i] = DOCUMENT
@@ -227,8 +232,15 @@ class MetaSortPattern(SortPattern):
     order: for each field of the pattern a keyword, or "" for the next one of `paths`. names: as the pattern calls them.
     """
 
-    def __init__(self, paths: list[FieldPath], descending: list[bool], names: list[str], order: list[str]) -> None:
-        super().__init__(paths, descending)
+    def __init__(
+        self,
+        paths: list[FieldPath],
+        descending: list[bool],
+        names: list[str],
+        order: list[str],
+        collation: Collation | None,
+    ) -> None:
+        super().__init__(paths, descending, collation)
         self.metadata = [keyword for keyword in order if keyword]
         self._names = names
         self._order = order
@@ -237,7 +249,7 @@ class MetaSortPattern(SortPattern):
         taken = 0
         for keyword in order:
             if keyword:
-                self._prefixes.append(SortPattern(paths[:taken], descending[:taken]))
+                self._prefixes.append(SortPattern(paths[:taken], descending[:taken], collation))
             else:
                 taken += 1
 
@@ -280,19 +292,23 @@ class MetaSortPattern(SortPattern):
             if keyword:
                 found.append(metadata.get(keyword))
                 continue
-            value, end = _value_in_key(document, self.paths[taken], self.descending[taken], fields_key, at)
+            value, end = _value_in_key(self, document, taken, fields_key, at)
             found.append(value)
             at = end
             taken += 1
         return found
 
 
-def _value_in_key(document: bytes, path: FieldPath, descending: bool, key: bytes, at: int) -> tuple[Value, int]:
-    """The value that stands in a sort key at `at`, in the type that the document has it in, and where it ends."""
-    candidates = values_at(document, path)
+def _value_in_key(pattern: SortPattern, document: bytes, place: int, key: bytes, at: int) -> tuple[Value, int]:
+    """The value that stands in a sort key at `at`, in the type that the document has it in, and where it ends.
+
+    place: of its path in the pattern.
+    """
+    descending = pattern.descending[place]
+    candidates = values_at(document, pattern.paths[place])
     candidates.append(None)
     for value in candidates:
-        encoded = encode_value(value, descending)
+        encoded = encode_value(value, descending, pattern.collation)
         if key.startswith(encoded, at):
             return value, at + len(encoded)
     return None, at + len(encode_value(Undefined(), descending))  # an empty array
@@ -341,7 +357,7 @@ class TopK:
         return [document for _, _, document in self._entries]
 
 
-def parse_sort(specification: bytes) -> SortPattern:
+def parse_sort(specification: bytes, collation: Collation | None = None) -> SortPattern:
     """The pattern of a sort document `{path: 1 | -1, …}`; an empty one gives an empty pattern.
 
     CommandError: 15974 for a direction that is no number, 15975 for one that is not 1 or -1 (fractions of doubles
@@ -373,8 +389,8 @@ def parse_sort(specification: bytes) -> SortPattern:
     if len(names) > MAX_SORT_FIELDS:
         raise CommandError(13103, "too many compound keys")
     if len(paths) < len(names):
-        return MetaSortPattern(paths, descending, names, keywords)
-    return SortPattern(paths, descending)
+        return MetaSortPattern(paths, descending, names, keywords, collation)
+    return SortPattern(paths, descending, collation)
 
 
 def _whole(number: Value) -> int:

@@ -95,7 +95,7 @@ def test_what_comes_back(three: Database[Documents], arguments: Documents, value
         ({"update": {"$set": {"a": 1}}, "arrayFilters": [{"x": 1}]}, 9),
         ({"update": {}, "let": 1}, 14),
         ({"update": {}, "collation": 1}, 14),
-        ({"query": {"_id": 1}, "update": {}, "collation": {"locale": "de"}}, 115),
+        ({"query": {"_id": 1}, "update": {}, "collation": {"locale": "xx"}}, 2),
         ({"update": {}, "writeConcern": 1}, 14),
         ({"update": {}, "readConcern": {"level": "majority"}}, 72),
         ({"update": {}, "maxTimeMS": Decimal128("1.5")}, 9),

@@ -48,7 +48,6 @@ def update(database: Database[Documents], q: Documents, u: Any, **options: Any) 
         ({"q": {}, "u": {"$set": {"a": 1}}, "sort": {"n": 1}, "multi": True}, 9),
         ({"q": {}, "u": {"$set": {"a": 1}}, "sort": 1}, 14),
         ({"q": {}, "u": {"$set": {"a": 1}}, "collation": {"locale": "xx"}}, 2),
-        ({"q": {"_id": 1}, "u": {"$set": {"a": 1}}, "collation": {"locale": "de"}}, 115),
         ({"q": {}, "u": {"$set": {"a": 1}}, "c": {"x": 1}}, 51198),
         ({"q": {}, "u": [{"$set": {"a": "$$x"}}], "c": {"x": 1}}, 0),
         ({"q": {}, "u": [{"$set": {"a": "$$x"}}]}, 17276),

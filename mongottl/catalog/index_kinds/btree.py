@@ -20,4 +20,4 @@ class BtreeKind(IndexKind):
         return key, options
 
     def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
-        return BtreeKeyGenerator(descriptor.paths, descriptor.descending, descriptor.sparse)
+        return BtreeKeyGenerator(descriptor.paths, descriptor.descending, descriptor.sparse, descriptor.collation)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
 from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.render import render_document, render_value
@@ -68,7 +69,11 @@ class SphereKind(IndexKind):
         require_sphere()
         version = get_value(descriptor.spec, "2dsphereIndexVersion")
         return SphereKeyGenerator(
-            descriptor.paths, descriptor.descending, descriptor.directions, version != 1 or descriptor.sparse
+            descriptor.paths,
+            descriptor.descending,
+            descriptor.directions,
+            version != 1 or descriptor.sparse,
+            descriptor.collation,
         )
 
 
@@ -80,6 +85,7 @@ class PlaneKind(IndexKind):
 
     def __init__(self) -> None:
         super().__init__(PLANE, PLANE, {"bits": "number", "min": "number", "max": "number"})
+        self.collates = False
 
     def check_pattern(self, pattern: Pattern) -> None:
         planes = sum(1 for _, direction in pattern if direction == PLANE)
@@ -136,15 +142,25 @@ def plane_value(geohash: Geohash, key: int, last: bool = False) -> Value:
 
 
 class PlaceKeyGenerator(KeyGenerator):
-    """Common to both: the keys of the places, each with each of the keys of the other components."""
+    """Common to both: the keys of the places, each with each of the keys of the other components.
 
-    def __init__(self, paths: list[FieldPath], descending: list[bool], directions: list[Value], sparse: bool) -> None:
+    collation: of the others.
+    """
+
+    def __init__(
+        self,
+        paths: list[FieldPath],
+        descending: list[bool],
+        directions: list[Value],
+        sparse: bool,
+        collation: Collation | None = None,
+    ) -> None:
         super().__init__()
         self._paths = paths
         self._places = [isinstance(direction, str) for direction in directions]
         self._sparse = sparse
         self._others: list[BtreeKeyGenerator] = [
-            BtreeKeyGenerator([paths[i]], [descending[i]], False) for i in range(len(paths))
+            BtreeKeyGenerator([paths[i]], [descending[i]], False, collation) for i in range(len(paths))
         ]
 
     def place_values(self, document: bytes, path: FieldPath) -> list[Value]:

@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
 from mongottl.catalog.keys import KeyGenerator
+from mongottl.document.collation import Collation, with_keys
 from mongottl.document.hashing import hashed_raw, hashed_value
 from mongottl.document.keystring import KeyStringBuilder
 from mongottl.document.path import FieldPath
@@ -47,22 +48,32 @@ class HashedKind(IndexKind):
 
     def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
         hashed = [direction == HASHED for direction in descriptor.directions]
-        return HashedKeyGenerator(descriptor.paths, descriptor.descending, hashed, descriptor.sparse)
+        return HashedKeyGenerator(
+            descriptor.paths, descriptor.descending, hashed, descriptor.sparse, descriptor.collation
+        )
 
 
 class HashedKeyGenerator(KeyGenerator):
-    """One key for each document. 16766 where there is an array on the way."""
+    """One key for each document; of strings the sort keys are hashed. 16766 where there is an array on the way."""
 
-    def __init__(self, paths: list[FieldPath], descending: list[bool], hashed: list[bool], sparse: bool) -> None:
+    def __init__(
+        self,
+        paths: list[FieldPath],
+        descending: list[bool],
+        hashed: list[bool],
+        sparse: bool,
+        collation: Collation | None,
+    ) -> None:
         super().__init__()
         self.roots = [path.part_bytes[0] for path in paths]
+        self._collation = collation
         self._paths = paths
         self._descending = descending
         self._hashed = hashed
         self._sparse = sparse
 
     def keys_of(self, document: bytes) -> list[bytes]:
-        builder = KeyStringBuilder()
+        builder = KeyStringBuilder(self._collation)
         missing = 0
         for i in range(len(self._paths)):
             type_code, pos = _find(document, self._paths[i])
@@ -70,19 +81,24 @@ class HashedKeyGenerator(KeyGenerator):
                 missing += 1
                 type_code = NULL
             if self._hashed[i]:
-                builder.append(hashed_raw(document, type_code, pos), self._descending[i])
+                builder.append(self._hash(document, type_code, pos), self._descending[i])
             else:
                 builder.append_raw(document, type_code, pos, self._descending[i])
         if self._sparse and missing == len(self._paths):
             return []
         return [builder.finish()]
 
+    def _hash(self, document: bytes, type_code: i64, pos: i64) -> int:
+        if self._collation is None:
+            return hashed_raw(document, type_code, pos)
+        return hashed_value(with_keys(decode_value(document, type_code, pos), self._collation))
+
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
         values: list[Value] = []
         for i in range(len(self._paths)):
             type_code, pos = _find(document, self._paths[i])
             value = None if type_code == 0 else decode_value(document, type_code, pos)
-            values.append(hashed_value(value) if self._hashed[i] else value)
+            values.append(hashed_value(with_keys(value, self._collation)) if self._hashed[i] else value)
         return values
 
 

@@ -19,7 +19,7 @@ class IndexKind(ABC):
     name: how the access table of `exec` knows it. plugin: the string that makes a component of a key pattern one of
     this kind, "" if it is told otherwise. options: those that only this kind takes, with the type that each must have:
     "object", "string", "number", or "" where the kind checks it itself. least_version: of the index, `v`.
-    at_most_one: whether a collection has no two.
+    at_most_one: whether a collection has no two. collates: whether its strings may have a collation.
     """
 
     def __init__(self, name: str, plugin: str, options: dict[str, str], least_version: int = 1) -> None:
@@ -28,6 +28,7 @@ class IndexKind(ABC):
         self.options = options
         self.least_version = least_version
         self.at_most_one = False
+        self.collates = True
 
     def check_pattern(self, pattern: Pattern) -> None:  # noqa: B027 (most kinds have nothing to add)
         """Refuses a key pattern that cannot be an index of this kind; what holds for all kinds has been checked."""

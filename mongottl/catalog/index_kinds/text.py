@@ -56,6 +56,7 @@ class TextKind(IndexKind):
         options = {"weights": "", "default_language": "string", "language_override": "string"}
         super().__init__("text", TEXT, {**options, "textIndexVersion": "number"})
         self.at_most_one = True
+        self.collates = False
 
     def takes_everything(self, path: str) -> bool:
         return True

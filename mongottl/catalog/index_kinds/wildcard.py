@@ -25,7 +25,8 @@ from mongottl.catalog.index_kinds.wildcard_paths import (
     signature,
 )
 from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
-from mongottl.document.keystring import KeyStringBuilder, encode_key
+from mongottl.document.collation import Collation
+from mongottl.document.keystring import KeyStringBuilder, encode_key, encode_raw
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, MinKey, Undefined, Value, type_code_of, type_name
 from mongottl.document.walk import ElementCursor, fields, get_value
@@ -121,8 +122,10 @@ class WildcardKeyGenerator(KeyGenerator):
                 self.place = i
         self.held: PathNode = _held(fields(descriptor.key), get_value(descriptor.spec, PROJECTION))
         self._descending = descriptor.descending[self.place]
-        self._before = _regular(paths[: self.place], descriptor.descending[: self.place])
-        self._after = _regular(paths[self.place + 1 :], descriptor.descending[self.place + 1 :])
+        collation = descriptor.collation
+        self._collation = collation  # of values; paths have none
+        self._before = _regular(paths[: self.place], descriptor.descending[: self.place], collation)
+        self._after = _regular(paths[self.place + 1 :], descriptor.descending[self.place + 1 :], collation)
         self._compound = len(paths) > 1
         self._keys: dict[bytes, bool] = {}
         self._before_key = b""
@@ -183,7 +186,7 @@ class WildcardKeyGenerator(KeyGenerator):
             self._walk(buf, pos, path + ".", node)
         elif node is None or node.rest == ALL:
             builder = self._builder(path)
-            builder.append_raw(buf, type_code, pos, self._descending)
+            builder.append_component(encode_raw(buf, type_code, pos, self._descending, self._collation))
             self._finish(builder)
 
     def _builder(self, path: str) -> KeyStringBuilder:
@@ -197,8 +200,8 @@ class WildcardKeyGenerator(KeyGenerator):
         self._keys[builder.finish()] = True
 
 
-def _regular(paths: list[FieldPath], descending: list[bool]) -> KeyGenerator | None:
-    return BtreeKeyGenerator(paths, descending, False) if paths else None
+def _regular(paths: list[FieldPath], descending: list[bool], collation: Collation | None) -> KeyGenerator | None:
+    return BtreeKeyGenerator(paths, descending, False, collation) if paths else None
 
 
 def _regular_key(generator: KeyGenerator | None, document: bytes) -> bytes:

@@ -33,7 +33,16 @@ class HashedComponent(BoundComponent):
                 continue
             points = _hashed_points(predicate.intervals)
             hashed.append(
-                Predicate(predicate.path, points, predicate.source, False, False, predicate.exists, predicate.elements)
+                Predicate(
+                    predicate.path,
+                    points,
+                    predicate.source,
+                    False,
+                    False,
+                    predicate.exists,
+                    predicate.elements,
+                    predicate.orders,
+                )
             )
         return hashed or None
 

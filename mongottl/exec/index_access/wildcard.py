@@ -33,6 +33,7 @@ from mongottl.exec.index_access.access import IndexAccess
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.elements import ExistsExpression
 from mongottl.query.match.interval import Interval, bracket_interval, intersection, point
+from mongottl.query.match.text_order import agree
 from mongottl.query.match.tree import AlwaysTrue, AndExpression, OrExpression
 from mongottl.query.sort import SortPattern
 
@@ -81,7 +82,11 @@ class WildcardAccess(IndexAccess):
         assert isinstance(keys, WildcardKeyGenerator)
         found: list[IndexPath] = []
         for path, predicates in filter.by_path.items():
-            values = [predicate for predicate in predicates if _asks_for_values(predicate)]
+            values = [
+                predicate
+                for predicate in predicates
+                if _asks_for_values(predicate) and agree(predicate.orders, index.descriptor.collation)
+            ]
             if values and keys.held.holds_values(path):
                 paths = [point(path)]
             elif any(_asks_for_existence(predicate) for predicate in predicates) and keys.held.holds(path):

@@ -5,10 +5,19 @@ With one argument that is an array, of its elements; with several, of their valu
 
 from typing import Final
 
+from mongottl.document.collation import Collation
 from mongottl.document.types import Missing, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.accumulators import AccumulatorState, AvgState, ExtremeState, StdDevState, SumState
-from mongottl.query.expr.base import Expression, Scope, ValueFunction, expression, expression_parser, is_nullish
+from mongottl.query.expr.base import (
+    Expression,
+    Scope,
+    ValueFunction,
+    collated_expression,
+    expression,
+    expression_parser,
+    is_nullish,
+)
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import whole, width
 from mongottl.query.expr.parser import show, type_of
@@ -32,14 +41,14 @@ def avg(values: list[Value]) -> Value:
     return _fed(AvgState(), values)
 
 
-@expression("$min", 0, -1)
-def min_(values: list[Value]) -> Value:
-    return _fed(ExtremeState(-1), values)
+@collated_expression("$min", 0, -1)
+def min_(values: list[Value], collation: Collation | None) -> Value:
+    return _fed(ExtremeState(-1, collation), values)
 
 
-@expression("$max", 0, -1)
-def max_(values: list[Value]) -> Value:
-    return _fed(ExtremeState(1), values)
+@collated_expression("$max", 0, -1)
+def max_(values: list[Value], collation: Collation | None) -> Value:
+    return _fed(ExtremeState(1, collation), values)
 
 
 @expression("$stdDevPop", 0, -1)
@@ -70,8 +79,9 @@ def check_count(name: str, n: Value) -> int:
 class ArrayOfN:
     """`$firstN`, `$lastN`, `$minN`, `$maxN` of an array: the function of (n, array)."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, collation: Collation | None) -> None:
         self.name: Final = name
+        self.collation: Final = collation
 
     def apply(self, values: list[Value]) -> Value:
         array = values[1]
@@ -88,24 +98,16 @@ class ArrayOfN:
         for value in array:
             if not is_nullish(value) and not isinstance(value, Missing):
                 known.append(value)
-        return smallest(known, count, self.name == "$maxN")
+        return smallest(known, count, self.name == "$maxN", self.collation)
 
 
-def _bound(name: str) -> ValueFunction:
-    return ArrayOfN(name).apply
-
-
-_FUNCTIONS: Final[dict[str, ValueFunction]] = {
-    "$firstN": _bound("$firstN"),
-    "$lastN": _bound("$lastN"),
-    "$minN": _bound("$minN"),
-    "$maxN": _bound("$maxN"),
-}
+def _function(name: str, collation: Collation | None) -> ValueFunction:
+    return ArrayOfN(name, collation).apply
 
 
 def _parse_n(name: str, argument: Value, scope: Scope) -> Expression:
-    return _N_OF.node(name, argument, scope, _FUNCTIONS[name])
+    return _N_OF.node(name, argument, scope, _function(name, scope.ctx.collation))
 
 
-for _name in _FUNCTIONS:
+for _name in ("$firstN", "$lastN", "$minN", "$maxN"):
     expression_parser(_name)(_parse_n)

@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Int64, Missing, Value
@@ -138,15 +139,16 @@ class LastState(AccumulatorState):
 class ExtremeState(AccumulatorState):
     """`$min` (sign -1) and `$max` (sign 1): null and nothing are passed over."""
 
-    def __init__(self, sign: int) -> None:
+    def __init__(self, sign: int, collation: Collation | None = None) -> None:
         self.value: Value = MISSING
         self.sign: Final[i64] = sign
+        self.collation: Final = collation
 
     def add(self, value: Value) -> None:
         if is_nullish(value):
             return
         best = self.value
-        if isinstance(best, Missing) or compare_values(value, best) == self.sign:
+        if isinstance(best, Missing) or compare_values(value, best, self.collation) == self.sign:
             self.value = value
 
     def result(self) -> Value:
@@ -179,14 +181,15 @@ class PushState(AccumulatorState):
 class AddToSetState(AccumulatorState):
     """`$addToSet`: the first of the values that compare equal stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, collation: Collation | None = None) -> None:
+        self.collation: Final = collation
         self.values: Final[dict[bytes, Value]] = {}
         self.bytes: int = 0
 
     def add(self, value: Value) -> None:
         if isinstance(value, Missing):
             return
-        key = encode_value(value)
+        key = encode_value(value, False, self.collation)
         if key not in self.values:
             self.values[key] = value
             self.bytes += size_of(value) + len(key)

@@ -4,6 +4,7 @@ $slice $sortArray $zip`. Those that bind variables are in `iteration`."""
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Missing, Value
@@ -13,6 +14,7 @@ from mongottl.query.expr.base import (
     EvaluationContext,
     Expression,
     Scope,
+    collated_expression,
     expression,
     expression_parser,
     is_nullish,
@@ -76,18 +78,18 @@ def concat_arrays(values: list[Value]) -> Value:
     return joined
 
 
-@expression("$in", 2)
-def in_(values: list[Value]) -> Value:
+@collated_expression("$in", 2)
+def in_(values: list[Value], collation: Collation | None) -> Value:
     """`[value, array]`."""
     array = values[1]
     if not isinstance(array, list):
         raise CommandError(40081, f"$in requires an array as a second argument, found: {type_of(array)}")
     wanted = values[0]
-    return any(compare_values(item, wanted) == 0 for item in array)
+    return any(compare_values(item, wanted, collation) == 0 for item in array)
 
 
-@expression("$indexOfArray", 2, 4)
-def index_of_array(values: list[Value]) -> Value:
+@collated_expression("$indexOfArray", 2, 4)
+def index_of_array(values: list[Value], collation: Collation | None) -> Value:
     """`[array, value, start, end]`: the first place from `start` to before `end`, or -1."""
     array = values[0]
     if is_nullish(array):
@@ -98,7 +100,7 @@ def index_of_array(values: list[Value]) -> Value:
     end = _place(values[3], "ending") if len(values) > 3 else len(array)
     wanted = values[1]
     for i in range(start, min(end, len(array))):
-        if compare_values(array[i], wanted) == 0:
+        if compare_values(array[i], wanted, collation) == 0:
             return i
     return -1
 
@@ -208,14 +210,15 @@ _SORT_ARRAY: Final = Syntax(2942500, 2942501, [("input", 2942502), ("sortBy", 29
 def parse_sort_array(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, sortBy}`: sortBy is a sort document, or 1 or -1 for whole values. Codes 2942500 to 2942507."""
     written = _SORT_ARRAY.read(name, argument)
-    return SortArrayExpression(parse_operand(written["input"], scope), written["sortBy"])
+    return SortArrayExpression(parse_operand(written["input"], scope), written["sortBy"], scope.ctx.collation)
 
 
 class SortArrayExpression(Expression):
     """paths: empty if whole values are compared. Paths go through documents, never into arrays."""
 
-    def __init__(self, input: Expression, sort_by: Value) -> None:
+    def __init__(self, input: Expression, sort_by: Value, collation: Collation | None) -> None:
         self.input: Final = input
+        self.collation: Final = collation
         self.sort_by: Final = sort_by
         self.paths: list[list[str]] = []
         self.descending: list[bool] = []
@@ -250,13 +253,14 @@ class SortArrayExpression(Expression):
 
     def _key(self, value: Value) -> bytes:
         if not self.paths:
-            return encode_value(value, self.descending[0])
+            return encode_value(value, self.descending[0], self.collation)
         keys: list[bytes] = []
         for i in range(len(self.paths)):
             member = value
             for part in self.paths[i]:
                 member = get_value(member, part) if isinstance(member, bytes) else MISSING
-            keys.append(encode_value(None if isinstance(member, Missing) else member, self.descending[i]))
+            key = encode_value(None if isinstance(member, Missing) else member, self.descending[i], self.collation)
+            keys.append(key)
         return b"".join(keys)
 
     def operands(self) -> list[Expression]:

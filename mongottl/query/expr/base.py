@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.collation import Collation
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
@@ -147,12 +148,13 @@ class Scope:
 ExpressionParser: TypeAlias = Callable[[str, Value, Scope], Expression]
 ValueFunction: TypeAlias = Callable[[list[Value]], Value]
 UnaryFunction: TypeAlias = Callable[[Value], Value]
+CollatedFunction: TypeAlias = Callable[[list[Value], Collation | None], Value]
 
 
 class Operator:
     """An entry of the registry: how an operator's argument becomes a node.
 
-    Either `parser`, or one of the two functions with the numbers of arguments it takes.
+    Either `parser`, or one of the three functions with the numbers of arguments it takes.
     """
 
     def __init__(
@@ -163,8 +165,10 @@ class Operator:
         minimum: int = 0,
         maximum: int = -1,
         foldable: bool = True,
+        collated: CollatedFunction | None = None,
     ) -> None:
         self.parser: Final = parser
+        self.collated: Final = collated
         self.function: Final = function
         self.unary: Final = unary
         self.minimum: Final = minimum
@@ -196,6 +200,22 @@ def expression(
     def register(function: ValueFunction) -> ValueFunction:
         most = minimum if maximum is None else maximum
         EXPRESSIONS.add(name, Operator(function=function, minimum=minimum, maximum=most, foldable=foldable))
+        return function
+
+    return register
+
+
+def collated_expression(
+    name: str, minimum: int, maximum: int | None = None
+) -> Callable[[CollatedFunction], CollatedFunction]:
+    """Registers `def function(values, collation) -> Value` for an operator whose value depends on how strings compare.
+
+    minimum, maximum: as for `expression`.
+    """
+
+    def register(function: CollatedFunction) -> CollatedFunction:
+        most = minimum if maximum is None else maximum
+        EXPRESSIONS.add(name, Operator(collated=function, minimum=minimum, maximum=most))
         return function
 
     return register
@@ -234,6 +254,27 @@ class FunctionExpression(Expression):
 
     def foldable(self) -> bool:
         return self._foldable
+
+
+class CollatedExpression(FunctionExpression):
+    """A plain function of its operands' values and of the collation."""
+
+    def __init__(
+        self, name: str, function: CollatedFunction, arguments: list[Expression], collation: Collation | None
+    ) -> None:
+        super().__init__(name, _no_function, arguments)
+        self.collated: Final = function
+        self.collation: Final = collation
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        values: list[Value] = []
+        for argument in self.arguments:
+            values.append(argument.evaluate(ev))
+        return self.collated(values, self.collation)
+
+
+def _no_function(values: list[Value]) -> Value:
+    raise AssertionError("a collated function stands in its place")
 
 
 class UnaryExpression(Expression):

@@ -5,6 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.types import Value
 from mongottl.query.expr.base import EvaluationContext, Expression, Scope, expression_parser
@@ -30,14 +31,15 @@ _OPERATORS: Final[dict[str, int]] = {
 
 
 class ComparisonExpression(Expression):
-    def __init__(self, name: str, left: Expression, right: Expression) -> None:
+    def __init__(self, name: str, left: Expression, right: Expression, collation: Collation | None) -> None:
         self.name: Final = name
         self.operator: Final[i64] = _OPERATORS[name]
         self.left: Final = left
         self.right: Final = right
+        self.collation: Final = collation
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        order = compare_values(self.left.evaluate(ev), self.right.evaluate(ev))
+        order = compare_values(self.left.evaluate(ev), self.right.evaluate(ev), self.collation)
         operator = self.operator
         if operator == EQ:
             return order == 0
@@ -62,7 +64,7 @@ class ComparisonExpression(Expression):
 
 def _parse_comparison(name: str, argument: Value, scope: Scope) -> Expression:
     operands = parse_arguments(name, argument, scope, 2, 2)
-    return ComparisonExpression(name, operands[0], operands[1])
+    return ComparisonExpression(name, operands[0], operands[1], scope.ctx.collation)
 
 
 for _name in _OPERATORS:

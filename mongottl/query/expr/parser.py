@@ -13,6 +13,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.base import (
     EXPRESSIONS,
+    CollatedExpression,
     Constant,
     EvaluationContext,
     Expression,
@@ -149,6 +150,8 @@ def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
     arguments = parse_arguments(name, argument, scope, operator.minimum, operator.maximum)
     if operator.unary is not None:
         return fold(UnaryExpression(name, operator.unary, arguments[0]), scope.ctx)
+    if operator.collated is not None:
+        return fold(CollatedExpression(name, operator.collated, arguments, scope.ctx.collation), scope.ctx)
     if operator.function is None:
         raise AssertionError(f"{name} is registered without a body")
     return fold(FunctionExpression(name, operator.function, arguments, operator.foldable), scope.ctx)

@@ -2,15 +2,18 @@
 
 import math
 
+from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Value
 
 
-def smallest(values: list[Value], count: int, greatest: bool = False) -> list[Value]:
+def smallest(
+    values: list[Value], count: int, greatest: bool = False, collation: Collation | None = None
+) -> list[Value]:
     """The `count` smallest values in order (or the greatest, descending); equal ones as they came."""
     keyed: list[tuple[bytes, int]] = []
     for i in range(len(values)):
-        keyed.append((encode_value(values[i], greatest), i))
+        keyed.append((encode_value(values[i], greatest, collation), i))
     keyed.sort()
     return [values[i] for _, i in keyed[:count]]
 

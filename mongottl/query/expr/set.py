@@ -1,13 +1,15 @@
 """Operators on arrays taken as sets: equal values count once, and order does not matter."""
 
+from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
+    CollatedExpression,
     Constant,
     Expression,
-    FunctionExpression,
     Scope,
+    collated_expression,
     expression,
     expression_parser,
     is_nullish,
@@ -16,11 +18,11 @@ from mongottl.query.expr.boolean import is_true
 from mongottl.query.expr.parser import parse_arguments, type_of
 
 
-def _distinct(array: list[Value]) -> dict[bytes, Value]:
-    """The values by their canonical keys, in order of KeyString, which is the order of values."""
+def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Value]:
+    """The values by their canonical keys, which order as the values do; of equal ones the first."""
     found: dict[bytes, Value] = {}
     for value in array:
-        key = encode_value(value)
+        key = encode_value(value, False, collation)
         if key not in found:
             found[key] = value
     return found
@@ -30,8 +32,8 @@ def _ordered(values: dict[bytes, Value]) -> list[Value]:
     return [values[key] for key in sorted(values)]
 
 
-@expression("$setUnion", 0, -1)
-def set_union(values: list[Value]) -> Value:
+@collated_expression("$setUnion", 0, -1)
+def set_union(values: list[Value], collation: Collation | None) -> Value:
     found: dict[bytes, Value] = {}
     for array in values:
         if is_nullish(array):
@@ -40,13 +42,13 @@ def set_union(values: list[Value]) -> Value:
             raise CommandError(
                 17043, f"All operands of $setUnion must be arrays. One argument is of type: {type_of(array)}"
             )
-        for key, value in _distinct(array).items():
+        for key, value in _distinct(array, collation).items():
             found.setdefault(key, value)
     return _ordered(found)
 
 
-@expression("$setIntersection", 0, -1)
-def set_intersection(values: list[Value]) -> Value:
+@collated_expression("$setIntersection", 0, -1)
+def set_intersection(values: list[Value], collation: Collation | None) -> Value:
     common: dict[bytes, Value] | None = None
     for array in values:
         if is_nullish(array):
@@ -55,13 +57,13 @@ def set_intersection(values: list[Value]) -> Value:
             raise CommandError(
                 17047, f"All operands of $setIntersection must be arrays. One argument is of type: {type_of(array)}"
             )
-        these = _distinct(array)
+        these = _distinct(array, collation)
         common = these if common is None else {key: common[key] for key in common if key in these}
     return [] if common is None else _ordered(common)
 
 
-@expression("$setDifference", 2)
-def set_difference(values: list[Value]) -> Value:
+@collated_expression("$setDifference", 2)
+def set_difference(values: list[Value], collation: Collation | None) -> Value:
     """`[a, b]`: what is in a alone, in the order of a."""
     if is_nullish(values[0]) or is_nullish(values[1]):
         return None
@@ -75,12 +77,12 @@ def set_difference(values: list[Value]) -> Value:
         raise CommandError(
             17049, f"both operands of $setDifference must be arrays. Second argument is of type: {type_of(right)}"
         )
-    without = _distinct(right)
-    return [value for key, value in _distinct(left).items() if key not in without]
+    without = _distinct(right, collation)
+    return [value for key, value in _distinct(left, collation).items() if key not in without]
 
 
-@expression("$setIsSubset", 2)
-def set_is_subset(values: list[Value]) -> Value:
+@collated_expression("$setIsSubset", 2)
+def set_is_subset(values: list[Value], collation: Collation | None) -> Value:
     left = values[0]
     right = values[1]
     if not isinstance(left, list):
@@ -91,8 +93,8 @@ def set_is_subset(values: list[Value]) -> Value:
         raise CommandError(
             17042, f"both operands of $setIsSubset must be arrays. Second argument is of type: {type_of(right)}"
         )
-    whole = _distinct(right)
-    return all(key in whole for key in _distinct(left))
+    whole = _distinct(right, collation)
+    return all(key in whole for key in _distinct(left, collation))
 
 
 @expression_parser("$setEquals")
@@ -106,17 +108,17 @@ def parse_set_equals(name: str, argument: Value, scope: Scope) -> Expression:
             raise CommandError(
                 5887502, f"All operands of $setEquals must be arrays. One argument is of type: {type_of(node.value)}"
             )
-    return FunctionExpression(name, set_equals, arguments)
+    return CollatedExpression(name, set_equals, arguments, scope.ctx.collation)
 
 
-def set_equals(values: list[Value]) -> Value:
+def set_equals(values: list[Value], collation: Collation | None) -> Value:
     sets: list[dict[bytes, Value]] = []
     for array in values:
         if not isinstance(array, list):
             raise CommandError(
                 17044, f"All operands of $setEquals must be arrays. One argument is of type: {type_of(array)}"
             )
-        sets.append(_distinct(array))
+        sets.append(_distinct(array, collation))
     return all(one.keys() == sets[0].keys() for one in sets)
 
 

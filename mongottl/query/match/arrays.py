@@ -194,7 +194,7 @@ def parse_all(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpres
             elif isinstance(entry, bytes) and is_operator_document(entry):
                 raise bad_value("no $ expressions in $all")
             else:
-                children.append(equality(path, entry))
+                children.append(equality(path, entry, ctx))
     return AndExpression(children)
 
 

@@ -12,6 +12,7 @@ from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value
+from mongottl.document.collation import Collation, with_keys
 from mongottl.document.compare import (
     BRACKET_MAX_KEY,
     BRACKET_MIN_KEY,
@@ -69,6 +70,7 @@ _BY_BYTES: Final = 0
 _BY_INTEGER: Final = 1
 _BY_DOUBLE: Final = 2
 _BY_STRING: Final = 3
+_BY_SORT_KEY: Final = 4
 
 # Doubles hold every integer up to here, so that an int and a double may be compared as doubles.
 _EXACT_DOUBLE: Final = 2**53
@@ -89,8 +91,9 @@ class ComparisonExpression(PathExpression):
     operator: EQ, LT, LTE, GT or GTE. value: the operand, decoded.
     """
 
-    def __init__(self, path: FieldPath, operator: int, value: Value) -> None:
+    def __init__(self, path: FieldPath, operator: int, value: Value, collation: Collation | None = None) -> None:
         super().__init__(path)
+        self.collation = collation
         self.operator = operator
         self.value = value
         type_code, raw = encode_value(value)
@@ -115,6 +118,9 @@ class ComparisonExpression(PathExpression):
         elif isinstance(value, str):
             self._mode = _BY_STRING
             self._text = value.encode("utf-8")
+            if collation is not None:
+                self._mode = _BY_SORT_KEY
+                self._text = collation.key(self._text)
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         order: i64 = _UNORDERED
@@ -144,6 +150,8 @@ class ComparisonExpression(PathExpression):
                 return self._equals_text(buf, pos)
             else:
                 order = self._order_text(buf, pos)
+        elif mode == _BY_SORT_KEY and type_code == STRING:
+            order = self._order_key(buf, pos)
         else:
             order = self._order(buf, type_code, pos)
         op: i64 = self._op
@@ -183,6 +191,15 @@ class ComparisonExpression(PathExpression):
             i += 1
         return -1 if size < wanted else (1 if size > wanted else 0)
 
+    def _order_key(self, buf: bytes, pos: i64) -> i64:
+        """The same under the collation."""
+        collation = self.collation
+        assert collation is not None
+        key = collation.key(buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))])
+        if key == self._text:
+            return 0
+        return -1 if key < self._text else 1
+
     def _order(self, buf: bytes, type_code: i64, pos: i64) -> i64:
         """-1, 0, 1 for the value's place relative to the operand; 2 where the operator cannot hold."""
         bracket = bracket_of_type(type_code)
@@ -198,10 +215,13 @@ class ComparisonExpression(PathExpression):
             nan = (type_code == DOUBLE or type_code == DECIMAL128) and is_nan(decode_value(buf, type_code, pos))
             if nan or self._nan:
                 return 0 if nan and self._nan else _UNORDERED
-        return compare_raw(buf, type_code, pos, self._raw, self._type, 0)
+        return compare_raw(buf, type_code, pos, self._raw, self._type, 0, self.collation)
 
     def equality_key(self) -> bytes:
-        # Not for NaN, which equals itself among numbers alone, nor null, which equals nothing at all.
+        # Not for NaN, which equals itself among numbers alone, nor null, which equals nothing at all; nor under a
+        # collation, since the keys are simple ones.
+        if self.collation is not None:
+            return b""
         plain = isinstance(self.value, (str, int, ObjectId, Date)) or (isinstance(self.value, float) and not self._nan)
         return key_of(self.value) if self.operator == EQ and plain else b""
 
@@ -209,7 +229,7 @@ class ComparisonExpression(PathExpression):
         return {_NAMES[self.operator]: self.value}
 
     def intervals(self) -> list[Interval] | None:
-        return comparison_intervals(self.operator, self.value)
+        return comparison_intervals(self.operator, with_keys(self.value, self.collation))
 
 
 def _order_doubles(a: float, b: float) -> i64:
@@ -221,7 +241,10 @@ def _order_doubles(a: float, b: float) -> i64:
 
 
 def comparison_intervals(operator: int, value: Value) -> list[Interval] | None:
-    """The ranges of one comparison. Arrays are told apart by the document only: everything, inexact."""
+    """The ranges of one comparison; under a collation of the sort keys (`with_keys`).
+
+    Arrays are told apart by the document only: everything, inexact.
+    """
     if isinstance(value, list):
         return [everything(exact=False)]
     if value is None:
@@ -258,9 +281,16 @@ class InExpression(PathExpression):
     values: the equalities, in MongoDB's order, without duplicates. regexes: the others.
     """
 
-    def __init__(self, path: FieldPath, values: list[Value], regexes: list[RegexExpression]) -> None:
+    def __init__(
+        self,
+        path: FieldPath,
+        values: list[Value],
+        regexes: list[RegexExpression],
+        collation: Collation | None = None,
+    ) -> None:
         super().__init__(path)
-        self.values = _distinct(values)
+        self.collation = collation
+        self.values = _distinct(values, collation)
         self.regexes = regexes
         self._numbers: set[object] = set()
         self._texts: set[bytes] = set()
@@ -276,7 +306,8 @@ class InExpression(PathExpression):
             if value is None:
                 self._has_null = True
             elif isinstance(value, str):
-                self._texts.add(value.encode("utf-8"))
+                text = value.encode("utf-8")
+                self._texts.add(text if collation is None else collation.key(text))
             elif isinstance(value, ObjectId):
                 self._oids.add(value.binary)
             elif isinstance(value, (int, float)) and not isinstance(value, bool) and not is_nan(value):
@@ -284,13 +315,16 @@ class InExpression(PathExpression):
                 self._numbers.add(value)
                 continue
             else:
-                self._others.append(ComparisonExpression(path, EQ, value))
+                self._others.append(ComparisonExpression(path, EQ, value, collation))
         self._is_plain = not self._has_null and not self._others
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code == STRING:
-            if self._texts and buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))] in self._texts:
-                return True
+            if self._texts:
+                text = buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))]
+                collation = self.collation
+                if (text if collation is None else collation.key(text)) in self._texts:
+                    return True
         elif type_code == INT32:
             if self._numbers and int(read_i32_le(buf, pos)) in self._numbers:
                 return True
@@ -319,7 +353,7 @@ class InExpression(PathExpression):
         bracket = bracket_of_type(type_code)
         if bracket == BRACKET_NUMBER or bracket == BRACKET_STRING:
             for candidate in self.values:
-                if bracket_of(candidate) == bracket and compare_values(candidate, value) == 0:
+                if bracket_of(candidate) == bracket and compare_values(candidate, value, self.collation) == 0:
                     return True
         for other in self._others:
             if other.matches_single(buf, type_code, pos):
@@ -330,7 +364,7 @@ class InExpression(PathExpression):
         if not self.values and not self.regexes:
             return AlwaysFalse()
         if len(self.values) == 1 and not self.regexes:
-            return ComparisonExpression(self.path, EQ, self.values[0])
+            return ComparisonExpression(self.path, EQ, self.values[0], self.collation)
         if len(self.regexes) == 1 and not self.values:
             return self.regexes[0]
         return self
@@ -344,10 +378,10 @@ class InExpression(PathExpression):
     def intervals(self) -> list[Interval] | None:
         if self._is_plain and not self.regexes:
             # In ascending order already, and no two touch.
-            return [point(value) for value in self.values]
+            return [point(with_keys(value, self.collation)) for value in self.values]
         found: list[Interval] = []
         for value in self.values:
-            one = comparison_intervals(EQ, value)
+            one = comparison_intervals(EQ, with_keys(value, self.collation))
             if one is None:
                 return None
             found.extend(one)
@@ -359,11 +393,17 @@ class InExpression(PathExpression):
         return union(found)
 
 
-def _distinct(values: list[Value]) -> list[Value]:
+def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
     """The values in MongoDB's order, equal ones once. Common types go through a set; lists of ids may be long.
 
     Dictionaries keep the order of what is often ordered already, and then sorting takes no time.
     """
+    if collation is not None:
+        # The first of those that are equal stays.
+        by_key: dict[bytes, Value] = {}
+        for value in values:
+            by_key.setdefault(key_of(value, False, collation), value)
+        return [by_key[key] for key in sorted(by_key)]
     if _all_whole(values):
         whole = [value for value in values if type(value) is int]
         in_order: list[Value] = []
@@ -410,25 +450,25 @@ def _number_key(number: Value) -> float | int:
     raise TypeError("not a number")
 
 
-def equality(path: FieldPath, value: Value) -> MatchExpression:
+def equality(path: FieldPath, value: Value, ctx: ParseContext) -> MatchExpression:
     """`{path: value}`. BadValue for undefined."""
     if isinstance(value, Undefined):
         raise bad_value("cannot compare to undefined")
-    return ComparisonExpression(path, EQ, value)
+    return ComparisonExpression(path, EQ, value, ctx.collation)
 
 
-def _ordering(path: FieldPath, operator: int, value: Value) -> MatchExpression:
+def _ordering(path: FieldPath, operator: int, value: Value, ctx: ParseContext) -> MatchExpression:
     if isinstance(value, Regex):
         raise bad_value(f"Can't have RegEx as arg to predicate over field '{path.dotted}'.")
     if isinstance(value, Undefined):
         raise bad_value("cannot compare to undefined")
-    return ComparisonExpression(path, operator, value)
+    return ComparisonExpression(path, operator, value, ctx.collation)
 
 
 @match_operator("$eq")
 def parse_eq(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$eq: value}}`; a regex stands for itself here, not for what it matches."""
-    return equality(path, operand)
+    return equality(path, operand, ctx)
 
 
 @match_operator("$ne")
@@ -436,30 +476,30 @@ def parse_ne(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpress
     """`{field: {$ne: value}}`: no value at the path equals. BadValue for a regex."""
     if isinstance(operand, Regex):
         raise bad_value("Can't have regex as arg to $ne.")
-    return NotExpression(equality(path, operand))
+    return NotExpression(equality(path, operand, ctx))
 
 
 @match_operator("$gt")
 def parse_gt(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    return _ordering(path, GT, operand)
+    return _ordering(path, GT, operand, ctx)
 
 
 @match_operator("$gte")
 def parse_gte(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    return _ordering(path, GTE, operand)
+    return _ordering(path, GTE, operand, ctx)
 
 
 @match_operator("$lt")
 def parse_lt(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    return _ordering(path, LT, operand)
+    return _ordering(path, LT, operand, ctx)
 
 
 @match_operator("$lte")
 def parse_lte(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    return _ordering(path, LTE, operand)
+    return _ordering(path, LTE, operand, ctx)
 
 
-def _in(path: FieldPath, operand: Value, name: str) -> InExpression:
+def _in(path: FieldPath, operand: Value, name: str, ctx: ParseContext) -> InExpression:
     if not isinstance(operand, list):
         raise bad_value(f"{name} needs an array")
     values: list[Value] = []
@@ -473,16 +513,16 @@ def _in(path: FieldPath, operand: Value, name: str) -> InExpression:
             raise bad_value("InMatchExpression equality cannot be undefined")
         else:
             values.append(element)
-    return InExpression(path, values, regexes)
+    return InExpression(path, values, regexes, ctx.collation)
 
 
 @match_operator("$in")
 def parse_in(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$in: [value or regex, …]}}`. BadValue if it is no array, or holds operators or undefined."""
-    return _in(path, operand, "$in")
+    return _in(path, operand, "$in", ctx)
 
 
 @match_operator("$nin")
 def parse_nin(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$nin: […]}}`: no value at the path equals or matches any."""
-    return NotExpression(_in(path, operand, "$nin"))
+    return NotExpression(_in(path, operand, "$nin", ctx))

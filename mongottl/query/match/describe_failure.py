@@ -17,6 +17,7 @@ Source: MongoDB's "Schema Validation" pages and its articles on validation error
 from typing import Final
 
 from mongottl.document.build import encode_fields
+from mongottl.document.collation import Collation
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Regex, Value, type_code_of, type_name
 from mongottl.document.walk import fields, get_value
@@ -87,9 +88,9 @@ class _Clause:
         self.specified_as = specified_as
 
 
-def describe_failure(filter: bytes, document: bytes, now_ms: int) -> Details:
+def describe_failure(filter: bytes, document: bytes, now_ms: int, collation: Collation | None = None) -> Details:
     """The details of why `document` does not match `filter`."""
-    return _describe_all(_clauses_of(filter), document, ParseContext(now_ms), False)
+    return _describe_all(_clauses_of(filter), document, ParseContext(now_ms, collation=collation), False)
 
 
 def _clauses_of(filter: bytes) -> list[_Clause]:

@@ -8,10 +8,10 @@ import random
 from mypy_extensions import i64
 
 from mongottl.document.types import Missing, Value, is_number
-from mongottl.document.walk import read_embedded
+from mongottl.document.walk import fields, read_embedded
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr import EvaluationContext, Expression, parse_expression
+from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
 from mongottl.query.match.numbers import is_true, whole
 from mongottl.query.match.parser import bad_value, root_operator, root_operators
 from mongottl.query.match.tree import (
@@ -61,7 +61,34 @@ class SampleRateExpression(WholeDocumentExpression):
 @root_operator("$expr")
 def parse_expr(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$expr: expression}`. Errors are those of the expression."""
-    return ExprExpression(parse_expression(operand, ctx))
+    tree = ExprExpression(parse_expression(operand, ctx))
+    if ctx.collation is None:
+        return tree
+    return AndExpression([tree, *_uncollated(operand, ctx)])
+
+
+def _uncollated(operand: Value, ctx: ParseContext) -> list[MatchExpression]:
+    """What must hold besides, without a collation: `{$in: ["$path", [constants]]}` at the top or under `$and`.
+
+    mongod makes a filter `{path: {$in: …}}` of it, for indexes, and that one compares simply.
+    """
+    if not isinstance(operand, bytes):
+        return []
+    members = fields(operand)
+    if len(members) != 1:
+        return []
+    name, argument = members[0]
+    found: list[MatchExpression] = []
+    if name == "$and":
+        for part in argument if isinstance(argument, list) else [argument]:
+            found.extend(_uncollated(part, ctx))
+    elif name == "$in" and isinstance(argument, list) and len(argument) == 2:
+        path, array = argument
+        if isinstance(path, str) and path.startswith("$") and not path.startswith("$$") and isinstance(array, list):
+            simple = ParseContext(ctx.now_ms, ctx.let, ctx.namespace)
+            if isinstance(parse_expression(array, simple), Constant):
+                found.append(ExprExpression(parse_expression(operand, simple)))
+    return found
 
 
 @root_operator("$comment")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -30,7 +31,7 @@ from mongottl.query.expr.accumulators import (
 )
 from mongottl.query.registry import Registry
 
-StateFactory: TypeAlias = Callable[[], AccumulatorState]
+StateFactory: TypeAlias = Callable[[Collation | None], AccumulatorState]
 
 
 class AccumulatorSpec:
@@ -56,12 +57,15 @@ class AccumulatorSpec:
 class SimpleAccumulator(AccumulatorSpec):
     """An accumulator whose argument is one expression."""
 
-    def __init__(self, field: str, name: str, argument: Expression, factory: StateFactory) -> None:
+    def __init__(
+        self, field: str, name: str, argument: Expression, factory: StateFactory, collation: Collation | None
+    ) -> None:
         super().__init__(field, name, argument)
         self._factory: Final = factory
+        self._collation: Final = collation
 
     def start(self, key: Value) -> AccumulatorState:
-        return self._factory()
+        return self._factory(self._collation)
 
 
 AccumulatorParser: TypeAlias = Callable[[str, str, Value, ParseContext], AccumulatorSpec]
@@ -113,45 +117,84 @@ def parse_unary(name: str, argument: Value, ctx: ParseContext) -> Expression:
     return parse_expression(argument, ctx)
 
 
-def _pop_state() -> AccumulatorState:
+# What compares no values has no use for the collation.
+
+
+def _sum_state(collation: Collation | None) -> AccumulatorState:
+    return SumState()
+
+
+def _avg_state(collation: Collation | None) -> AccumulatorState:
+    return AvgState()
+
+
+def _first_state(collation: Collation | None) -> AccumulatorState:
+    return FirstState()
+
+
+def _last_state(collation: Collation | None) -> AccumulatorState:
+    return LastState()
+
+
+def _push_state(collation: Collation | None) -> AccumulatorState:
+    return PushState()
+
+
+def _concat_state(collation: Collation | None) -> AccumulatorState:
+    return ConcatArraysState()
+
+
+def _count_state(collation: Collation | None) -> AccumulatorState:
+    return CountState()
+
+
+def _pop_state(collation: Collation | None) -> AccumulatorState:
     return StdDevState(False)
 
 
-def _sample_state() -> AccumulatorState:
+def _sample_state(collation: Collation | None) -> AccumulatorState:
     return StdDevState(True)
 
 
-def _min_state() -> AccumulatorState:
-    return ExtremeState(-1)
+def _min_state(collation: Collation | None) -> AccumulatorState:
+    return ExtremeState(-1, collation)
 
 
-def _max_state() -> AccumulatorState:
-    return ExtremeState(1)
+def _max_state(collation: Collation | None) -> AccumulatorState:
+    return ExtremeState(1, collation)
 
 
-def _merge_state() -> AccumulatorState:
+def _merge_state(collation: Collation | None) -> AccumulatorState:
     return MergeObjectsState(5911200)
 
 
+def _add_to_set_state(collation: Collation | None) -> AccumulatorState:
+    return AddToSetState(collation)
+
+
+def _set_union_state(collation: Collation | None) -> AccumulatorState:
+    return SetUnionState(collation)
+
+
 SIMPLE: Final[dict[str, StateFactory]] = {
-    "$sum": SumState,
-    "$avg": AvgState,
-    "$first": FirstState,
-    "$last": LastState,
+    "$sum": _sum_state,
+    "$avg": _avg_state,
+    "$first": _first_state,
+    "$last": _last_state,
     "$min": _min_state,
     "$max": _max_state,
-    "$push": PushState,
-    "$addToSet": AddToSetState,
+    "$push": _push_state,
+    "$addToSet": _add_to_set_state,
     "$stdDevPop": _pop_state,
     "$stdDevSamp": _sample_state,
     "$mergeObjects": _merge_state,
-    "$concatArrays": ConcatArraysState,
-    "$setUnion": SetUnionState,
+    "$concatArrays": _concat_state,
+    "$setUnion": _set_union_state,
 }
 
 
 def _parse_simple(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
-    return SimpleAccumulator(field, name, parse_unary(name, argument, ctx), SIMPLE[name])
+    return SimpleAccumulator(field, name, parse_unary(name, argument, ctx), SIMPLE[name], ctx.collation)
 
 
 for _name in SIMPLE:
@@ -165,7 +208,7 @@ def parse_count(field: str, name: str, argument: Value, ctx: ParseContext) -> Ac
         raise CommandError(40237, f"The {name} accumulator is a unary operator")
     if not isinstance(argument, bytes) or len(argument) != 5:
         raise CommandError(ErrorCode.TypeMismatch, "$count takes no arguments, i.e. $count:{}")
-    return SimpleAccumulator(field, name, Constant(argument), CountState)
+    return SimpleAccumulator(field, name, Constant(argument), _count_state, None)
 
 
 ACCUMULATORS.add_unsupported("$accumulator", "server-side JavaScript is not available")

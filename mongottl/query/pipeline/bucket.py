@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
+from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of, compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Missing, Value
@@ -26,20 +27,23 @@ from mongottl.query.sorter import SortEntry, Sorter
 class BucketKey(Expression):
     """The lower boundary of the range that a value lies in, or the default. default: MISSING if there is none."""
 
-    def __init__(self, group_by: Expression, boundaries: list[Value], default: Value) -> None:
+    def __init__(
+        self, group_by: Expression, boundaries: list[Value], default: Value, collation: Collation | None
+    ) -> None:
         self.group_by: Final = group_by
+        self.collation: Final = collation
         self.boundaries: Final = boundaries
         self.default: Final = default
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         value = self.group_by.evaluate(ev)
         boundaries = self.boundaries
-        if compare_values(value, boundaries[0]) >= 0 and compare_values(value, boundaries[-1]) < 0:
+        if _is_within(value, boundaries, self.collation):
             low = 0
             high = len(boundaries) - 1
             while high - low > 1:
                 middle = (low + high) // 2
-                if compare_values(value, boundaries[middle]) >= 0:
+                if compare_values(value, boundaries[middle], self.collation) >= 0:
                     low = middle
                 else:
                     high = middle
@@ -58,6 +62,11 @@ class BucketKey(Expression):
         if not isinstance(self.default, Missing):
             described["default"] = self.default
         return encode({"$bucket": described})
+
+
+def _is_within(value: Value, boundaries: list[Value], collation: Collation | None) -> bool:
+    """Whether a value lies from the first boundary to before the last."""
+    return compare_values(value, boundaries[0], collation) >= 0 and compare_values(value, boundaries[-1], collation) < 0
 
 
 @stage("$bucket")
@@ -87,22 +96,21 @@ def parse_bucket(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             raise CommandError(40197, f"Unrecognized option to $bucket: {key}.")
     if group_by is None or not boundaries:
         raise CommandError(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
-    if not isinstance(default, Missing):
-        inside = compare_values(default, boundaries[0]) >= 0 and compare_values(default, boundaries[-1]) < 0
-        if inside:
-            raise CommandError(
-                40199,
-                "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the "
-                "highest boundary.",
-            )
+    if not isinstance(default, Missing) and _is_within(default, boundaries, ctx.collation):
+        raise CommandError(
+            40199,
+            "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the "
+            "highest boundary.",
+        )
     if output is None:
         output = [_count(ctx)]
-    return [GroupSpec(BucketKey(group_by, boundaries, default), output), _sorted_by("_id", 1)]
+    ranges = BucketKey(group_by, boundaries, default, ctx.collation)
+    return [GroupSpec(ranges, output, ctx.collation), _sorted_by("_id", 1, ctx)]
 
 
-def _sorted_by(field: str, direction: int) -> SortSpec:
+def _sorted_by(field: str, direction: int, ctx: ParseContext) -> SortSpec:
     specification = encode({field: direction})
-    return SortSpec(specification, parse_sort(specification))
+    return SortSpec(specification, parse_sort(specification, ctx.collation))
 
 
 def _count(ctx: ParseContext) -> AccumulatorSpec:
@@ -148,7 +156,7 @@ def _boundaries(value: Value, ctx: ParseContext) -> list[Value]:
                 "All values in the 'boundaries' option to $bucket must have the same type. Found conflicting types "
                 f"{type_of(low)} and {type_of(high)}.",
             )
-        if compare_values(low, high) >= 0:
+        if compare_values(low, high, ctx.collation) >= 0:
             raise CommandError(
                 40194,
                 f"The 'boundaries' option to $bucket must be sorted, but elements {i - 1} and {i} are not in ascending "
@@ -182,14 +190,21 @@ def parse_sort_by_count(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             )
     else:
         raise CommandError(40149, "the sortByCount field must be specified as a string or as an object")
-    return [GroupSpec(parse_expression(argument, ctx), [_count(ctx)]), _sorted_by("count", -1)]
+    key = parse_expression(argument, ctx)
+    return [GroupSpec(key, [_count(ctx)], ctx.collation), _sorted_by("count", -1, ctx)]
 
 
 class BucketAutoSpec(StageSpec):
     def __init__(
-        self, group_by: Expression, buckets: int, output: list[AccumulatorSpec], granularity: Granularity | None
+        self,
+        group_by: Expression,
+        buckets: int,
+        output: list[AccumulatorSpec],
+        granularity: Granularity | None,
+        collation: Collation | None,
     ) -> None:
         self.name = "$bucketAuto"
+        self.collation: Final = collation
         self.keeps_metadata = False
         self.group_by: Final = group_by
         self.buckets: Final = buckets
@@ -263,7 +278,7 @@ class BucketAutoSource(DocumentSource):
             value = self._value_of(doc)
             if granularity is not None:
                 granularity.check(value)
-            sorter.add(encode_value(value), doc)
+            sorter.add(encode_value(value, False, self._spec.collation), doc)
         self._count += len(batch)
         sorter.check()
 
@@ -367,4 +382,4 @@ def parse_bucket_auto(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.")
     if output is None:
         output = [_count(ctx)]
-    return [BucketAutoSpec(group_by, buckets, output, granularity)]
+    return [BucketAutoSpec(group_by, buckets, output, granularity, ctx.collation)]

@@ -7,6 +7,7 @@ comes sorted, so that each document says up to where its partition can be filled
 from typing import Final
 
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
@@ -34,7 +35,8 @@ _DOCUMENT_TYPE: Final = 3
 
 
 class DensifySpec(StageSpec):
-    """bounds: "full", "partition", or "" with lower and upper. unit: of time, "" for numbers."""
+    """bounds: "full", "partition", or "" with lower and upper. unit: of time, "" for numbers. collation: of the values
+    that part the documents."""
 
     def __init__(
         self,
@@ -46,8 +48,10 @@ class DensifySpec(StageSpec):
         lower: Value,
         upper: Value,
         argument: bytes,
+        collation: Collation | None,
     ) -> None:
         self.name = "$densify"
+        self.collation: Final = collation
         self.field: Final = field
         self.partition: Final = partition
         self.step: Final = step
@@ -77,10 +81,14 @@ class DensifySpec(StageSpec):
 
 
 class Progress:
-    """How far a partition is filled. steps: of those from the base, how many are done."""
+    """How far a partition is filled. steps: of those from the base, how many are done.
+
+    first: the partition's values as its first document has them; prefix: as the latest, which may spell them otherwise.
+    """
 
     def __init__(self, prefix: bytes, base: Value) -> None:
-        self.prefix: Final = prefix
+        self.first: Final = prefix
+        self.prefix = prefix
         self.base: Final = base
         self.steps = 0
 
@@ -164,7 +172,7 @@ class DensifySource(TransformSource):
         prefix = EMPTY_DOCUMENT
         for path in spec.partition:
             part = value_at(doc, _DOCUMENT_TYPE, 0, path.part_bytes, 0)
-            key += encode_value(None if isinstance(part, Missing) else part)
+            key += encode_value(None if isinstance(part, Missing) else part, False, spec.collation)
             if not isinstance(part, Missing):
                 prefix = with_value(prefix, path, part)
         progress = self._partitions.get(key)
@@ -176,6 +184,7 @@ class DensifySource(TransformSource):
                 base = self._first
             progress = Progress(prefix, base)
             self._partitions[key] = progress
+        progress.prefix = prefix
         return progress
 
     def _fill(self, progress: Progress, limit: Value, inclusive: bool, found: list[bytes]) -> bool:
@@ -231,17 +240,19 @@ def parse_densify(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 if one == other or one.startswith(other + "."):
                     raise CommandError(8993000, "$densify cannot partition by the field that it densifies")
             partition.append(FieldPath(part))
-    spec = _densify_range(written["range"], FieldPath(name), partition, argument)
+    spec = _densify_range(written["range"], FieldPath(name), partition, argument, ctx.collation)
     order = DocumentBuilder()
     if spec.bounds == "partition":
         for path in partition:
             order.append(path.dotted, 1)
     order.append(name, 1)
     sort = order.finish()
-    return [SortSpec(sort, parse_sort(sort)), spec]
+    return [SortSpec(sort, parse_sort(sort, ctx.collation)), spec]
 
 
-def _densify_range(value: Value, field: FieldPath, partition: list[FieldPath], argument: bytes) -> DensifySpec:
+def _densify_range(
+    value: Value, field: FieldPath, partition: list[FieldPath], argument: bytes, collation: Collation | None
+) -> DensifySpec:
     if not isinstance(value, bytes):
         raise wrong_type("$densify.range", value, "object")
     written = read_fields("$densify.range", value)
@@ -269,7 +280,7 @@ def _densify_range(value: Value, field: FieldPath, partition: list[FieldPath], a
                 "one may not specify the bounds as 'partition' without specifying a non-empty array of"
                 " partitionByFields. You may have meant to specify 'full' bounds.",
             )
-        return DensifySpec(field, partition, step, unit, bounds, None, None, argument)
+        return DensifySpec(field, partition, step, unit, bounds, None, None, argument, collation)
     if not isinstance(bounds, list):
         raise CommandError(5946800, "the bounds of a range must be 'full', 'partition' or an array")
     if len(bounds) != 2:
@@ -287,7 +298,7 @@ def _densify_range(value: Value, field: FieldPath, partition: list[FieldPath], a
         raise CommandError(
             5733404, "A bounding array must be ordered, with the lower bound not greater than the upper bound"
         )
-    return DensifySpec(field, partition, step, unit, "", lower, upper, argument)
+    return DensifySpec(field, partition, step, unit, "", lower, upper, argument, collation)
 
 
 @stage("$fill")
@@ -308,7 +319,7 @@ def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     sort_by = written.get("sortBy", MISSING)
     if not is_nullish(sort_by) and not isinstance(sort_by, bytes):
         raise wrong_type("$fill.sortBy", sort_by, "object")
-    pattern: SortPattern | None = parse_sort(sort_by) if isinstance(sort_by, bytes) else None
+    pattern: SortPattern | None = parse_sort(sort_by, ctx.collation) if isinstance(sort_by, bytes) else None
     if pattern is not None:
         ctx.metadata.requested.update(pattern.metadata)
     windows: list[tuple[str, Value]] = []

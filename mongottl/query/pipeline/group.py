@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
+from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import JavaScript, MaxKey, MinKey, Missing, Value
 from mongottl.document.walk import fields, find_field_at, skip_value
@@ -35,10 +36,11 @@ _GROUP_CODES: Final[dict[str, int]] = {"can't $divide by zero": 4848401, "can't 
 
 
 class GroupSpec(StageSpec):
-    """key: the `_id` expression. accumulators: the output fields, in order."""
+    """key: the `_id` expression. accumulators: the output fields, in order. collation: of the keys."""
 
-    def __init__(self, key: Expression, accumulators: list[AccumulatorSpec]) -> None:
+    def __init__(self, key: Expression, accumulators: list[AccumulatorSpec], collation: Collation | None) -> None:
         self.name = "$group"
+        self.collation: Final = collation
         self.keeps_metadata = False
         self.key: Final = key
         self.accumulators: Final = accumulators
@@ -58,7 +60,7 @@ class GroupSpec(StageSpec):
         return Effect([], renames, exclusive=True, comparisons_only=True)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
-        return GroupSource(source, self.key, self.accumulators, run)
+        return GroupSource(source, self.key, self.accumulators, self.collation, run)
 
     def describe(self) -> Value:
         described: list[tuple[str, Value]] = [("_id", self.key.describe())]
@@ -99,8 +101,14 @@ class GroupSource(DocumentSource):
     """
 
     def __init__(
-        self, source: DocumentSource, key: Expression, accumulators: list[AccumulatorSpec], run: RunContext
+        self,
+        source: DocumentSource,
+        key: Expression,
+        accumulators: list[AccumulatorSpec],
+        collation: Collation | None,
+        run: RunContext,
     ) -> None:
+        self._collation: Final = collation
         self.source: Final = source
         self._key: Final = key
         self._accumulators: Final = accumulators
@@ -252,7 +260,7 @@ class GroupSource(DocumentSource):
         value = key.evaluate(self._ev)
         if isinstance(value, Missing):
             value = None
-        return self._find(encode_value(value), value, doc)
+        return self._find(encode_value(value, False, self._collation), value, doc)
 
     def _find(self, encoded: bytes, value: Value, doc: bytes) -> Group | None:
         group = self._groups.get(encoded)
@@ -415,4 +423,4 @@ def parse_group(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             accumulators.append(parse_accumulator(name, value, ctx))
     if key is None:
         raise CommandError(15955, "a group specification must include an _id")
-    return [GroupSpec(key, accumulators)]
+    return [GroupSpec(key, accumulators, ctx.collation)]

@@ -11,6 +11,7 @@ from typing import Final
 from mongottl.document.annotated import carried
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.build import encode_value as encode_typed
+from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path, values_at
 from mongottl.document.types import MISSING, Int64, Missing, Regex, Undefined, Value
@@ -215,7 +216,7 @@ class LookupSource(TransformSource):
     def _new_table(self, foreign: FieldPath) -> "ForeignTable":
         spec = self._spec
         source = self._run.open_collection(spec.database, spec.collection, spec.narrowing, spec.ctx)
-        return ForeignTable(source, foreign)
+        return ForeignTable(source, foreign, spec.ctx.collation)
 
     def _matches(self, doc: bytes) -> list[Value] | None:
         """What is joined to a document; None if the foreign collection has been asked and is to be asked for more."""
@@ -277,7 +278,7 @@ class LookupSource(TransformSource):
         self._ev.root = doc
         for name, node in spec.let:
             let[name] = node.evaluate(self._ev)
-        ctx = ParseContext(spec.ctx.now_ms, let, f"{spec.database}.{spec.collection}")
+        ctx = ParseContext(spec.ctx.now_ms, let, f"{spec.database}.{spec.collection}", collation=spec.ctx.collation)
         if spec.narrowing is not None:
             stages = [*stages, encode({"$match": spec.narrowing})]
         return open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)
@@ -325,8 +326,9 @@ def _are_plain(values: list[Value]) -> bool:
 class ForeignTable:
     """The documents of a collection by the values of a field."""
 
-    def __init__(self, source: DocumentSource, path: FieldPath) -> None:
+    def __init__(self, source: DocumentSource, path: FieldPath, collation: Collation | None) -> None:
         self._source: Final = source
+        self._collation: Final = collation
         self._path: Final = path
         self._by_key: Final[dict[bytes, list[int]]] = {}
         self._documents: Final[list[bytes]] = []
@@ -345,12 +347,15 @@ class ForeignTable:
             self._documents.append(doc)
             self._size += len(doc)
             for value in values_at(doc, self._path):
-                places = self._by_key.setdefault(encode_value(value), [])
+                places = self._by_key.setdefault(self._key_of(value), [])
                 if not places or places[-1] != place:
                     places.append(place)
         if self._size > HASH_JOIN_BYTES:
             self.too_large = True
             self._source.close()
+
+    def _key_of(self, value: Value) -> bytes:
+        return encode_value(value, False, self._collation)
 
     def is_outdated(self) -> bool:
         return self._source.is_outdated()
@@ -358,10 +363,10 @@ class ForeignTable:
     def find(self, values: list[Value]) -> list[Value]:
         """The documents whose field has one of the values, in the collection's order."""
         if len(values) == 1:
-            return [self._documents[place] for place in self._by_key.get(encode_value(values[0]), [])]
+            return [self._documents[place] for place in self._by_key.get(self._key_of(values[0]), [])]
         places: set[int] = set()
         for value in values:
-            places.update(self._by_key.get(encode_value(value), []))
+            places.update(self._by_key.get(self._key_of(value), []))
         return [self._documents[place] for place in sorted(places)]
 
 
@@ -487,7 +492,8 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         names = dict(ctx.let)
         for name, _ in let:
             names[name] = UNBOUND
-        parse_sub_pipeline(pipeline, "$lookup", 51047, ParseContext(ctx.now_ms, names, f"{database}.{collection}"))
+        inner = ParseContext(ctx.now_ms, names, f"{database}.{collection}", collation=ctx.collation)
+        parse_sub_pipeline(pipeline, "$lookup", 51047, inner)
         stages = pipeline if isinstance(pipeline, list) else None
     local = _path(written.get("localField", MISSING))
     foreign = _path(written.get("foreignField", MISSING))
@@ -597,7 +603,7 @@ def parse_union_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             f"the $unionWith stage specification must be an object or string, but found {type_of(argument)}",
         )
     database, name = target_namespace("$unionWith", collection, ctx)
-    inner = ParseContext(ctx.now_ms, ctx.let, f"{database}.{name}")
+    inner = ParseContext(ctx.now_ms, ctx.let, f"{database}.{name}", collation=ctx.collation)
     return [UnionSpec(database, name, parse_sub_pipeline(pipeline, "$unionWith", 31441, inner), inner)]
 
 
@@ -734,7 +740,7 @@ class GraphLookupSource(TransformSource):
         """The values of the frontier that have not been asked for yet are wanted now."""
         for value in self._frontier:
             value = None if isinstance(value, Missing) else value
-            key = encode_value(value)
+            key = encode_value(value, False, self._spec.ctx.collation)
             if key not in self._seen_values:
                 self._seen_values.add(key)
                 self._wanted.append(value)

@@ -4,6 +4,7 @@ $bottomN`, and `$median $percentile`."""
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.types import Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -68,8 +69,9 @@ class LastNState(AccumulatorState):
 class ExtremeNState(AccumulatorState):
     """`$minN` and `$maxN`: null and nothing are passed over."""
 
-    def __init__(self, count: int, greatest: bool) -> None:
+    def __init__(self, count: int, greatest: bool, collation: Collation | None) -> None:
         self.count: Final = count
+        self.collation: Final = collation
         self.greatest: Final = greatest
         self.values: list[Value] = []
         self.bytes = 0
@@ -80,11 +82,11 @@ class ExtremeNState(AccumulatorState):
         self.values.append(value)
         self.bytes += size_of(value)
         if len(self.values) >= 2 * self.count + 64:
-            self.values = smallest(self.values, self.count, self.greatest)
+            self.values = smallest(self.values, self.count, self.greatest, self.collation)
             self.bytes = _size_of_all(self.values)
 
     def result(self) -> Value:
-        return smallest(self.values, self.count, self.greatest)
+        return smallest(self.values, self.count, self.greatest, self.collation)
 
     def size(self) -> int:
         return 64 + self.bytes
@@ -181,8 +183,9 @@ class TopArgument(Expression):
 class CountedAccumulator(AccumulatorSpec):
     """An accumulator with an `n`, which may depend on the group's key."""
 
-    def __init__(self, field: str, name: str, argument: Expression, n: Expression) -> None:
+    def __init__(self, field: str, name: str, argument: Expression, n: Expression, collation: Collation | None) -> None:
         super().__init__(field, name, argument)
+        self.collation: Final = collation
         self.n: Final = n
 
     def start(self, key: Value) -> AccumulatorState:
@@ -193,7 +196,7 @@ class CountedAccumulator(AccumulatorSpec):
         if self.name == "$lastN":
             return LastNState(count)
         if self.name == "$minN" or self.name == "$maxN":
-            return ExtremeNState(count, self.name == "$maxN")
+            return ExtremeNState(count, self.name == "$maxN", self.collation)
         return TopState(count, self.name.startswith("$bottom"), not self.name.endswith("N"))
 
     def describe(self) -> Value:
@@ -231,7 +234,7 @@ def _parse_n_of(field: str, name: str, argument: Value, ctx: ParseContext) -> Ac
     n = parse_expression(written["n"], ctx)
     if isinstance(n, Constant):
         check_n(n.value)
-    return CountedAccumulator(field, name, parse_expression(written["input"], ctx), n)
+    return CountedAccumulator(field, name, parse_expression(written["input"], ctx), n, ctx.collation)
 
 
 for _name in ("$firstN", "$lastN", "$minN", "$maxN"):
@@ -257,14 +260,15 @@ def _parse_top(field: str, name: str, argument: Value, ctx: ParseContext) -> Acc
     sort_by = written["sortBy"]
     if not isinstance(sort_by, bytes):
         raise CommandError(10065, "invalid parameter: expected an object (sortBy)")
-    pattern = parse_sort(sort_by)
+    pattern = parse_sort(sort_by, ctx.collation)
     ctx.metadata.requested.update(pattern.metadata)
     if pattern.is_empty():
         raise CommandError(ErrorCode.BadValue, "sortBy must not be empty")
     n = parse_expression(written["n"], ctx) if many else Constant(1)
     if isinstance(n, Constant):
         check_n(n.value)
-    return CountedAccumulator(field, name, TopArgument(pattern, sort_by, parse_expression(written["output"], ctx)), n)
+    output = TopArgument(pattern, sort_by, parse_expression(written["output"], ctx))
+    return CountedAccumulator(field, name, output, n, ctx.collation)
 
 
 for _name in ("$top", "$topN", "$bottom", "$bottomN"):

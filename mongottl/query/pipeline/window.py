@@ -138,7 +138,7 @@ class WindowSource(DocumentSource):
                     raise CommandError(
                         ErrorCode.TypeMismatch, "An expression used to partition cannot evaluate to value of type array"
                     )
-                key = encode_value(None if isinstance(value, Missing) else value)
+                key = encode_value(None if isinstance(value, Missing) else value, False, self._spec.ctx.collation)
             sort_key = b"" if pattern is None else pattern.sort_key(doc)
             sorter.add(key + sort_key, doc, len(key))
         sorter.check()
@@ -208,7 +208,7 @@ def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpe
     elif not isinstance(sort_by, bytes):
         raise wrong_type("$setWindowFields.sortBy", sort_by, "object")
     else:
-        pattern = parse_sort(sort_by)
+        pattern = parse_sort(sort_by, ctx.collation)
         ctx.metadata.requested.update(pattern.metadata)
         if pattern.is_empty():
             pattern = None

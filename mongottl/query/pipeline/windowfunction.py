@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.types import MISSING, Date, Decimal128, Missing, Value, integer
 from mongottl.document.walk import fields
@@ -105,11 +106,11 @@ class SlidingStdDevState(StdDevState):
         return StdDevState.result(self) if self.finite else None
 
 
-def _sliding_pop() -> AccumulatorState:
+def _sliding_pop(collation: Collation | None) -> AccumulatorState:
     return SlidingStdDevState(False)
 
 
-def _sliding_samp() -> AccumulatorState:
+def _sliding_samp(collation: Collation | None) -> AccumulatorState:
     return SlidingStdDevState(True)
 
 
@@ -460,12 +461,13 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
     if parser is not None:
         return parser(given)
     if name in SIMPLE and name not in _NOT_IN_WINDOWS:
-        spec: AccumulatorSpec = SimpleAccumulator(field, name, parse_expression(argument, ctx), SIMPLE[name])
+        spec: AccumulatorSpec = SimpleAccumulator(
+            field, name, parse_expression(argument, ctx), SIMPLE[name], ctx.collation
+        )
         frame = given.frame()
         if frame.slides and (name == "$stdDevPop" or name == "$stdDevSamp"):
-            spec = SimpleAccumulator(
-                field, name, spec.argument, _sliding_pop if name == "$stdDevPop" else _sliding_samp
-            )
+            sliding = _sliding_pop if name == "$stdDevPop" else _sliding_samp
+            spec = SimpleAccumulator(field, name, spec.argument, sliding, None)
         return WindowAccumulator(spec, frame)
     accumulator = ACCUMULATORS.get(name)
     if accumulator is None or name in _NOT_IN_WINDOWS:

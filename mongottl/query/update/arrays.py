@@ -5,6 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import index_name
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
 from mongottl.document.keystring import encode_raw
 from mongottl.document.render import render_value
@@ -67,20 +68,21 @@ _MANY: Final = 8
 class ValueSet:
     """Values to compare elements with."""
 
-    def __init__(self, items: list[Item]) -> None:
+    def __init__(self, items: list[Item], collation: Collation | None) -> None:
         self._items = items
+        self._collation = collation
         self._keys: set[bytes] | None = None
         if len(items) >= _MANY:
-            self._keys = {encode_raw(item.value, item.type_code, 0) for item in items}
+            self._keys = {encode_raw(item.value, item.type_code, 0, False, collation) for item in items}
 
     def holds(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         """Whether the value at `pos` compares equal to one of them."""
         keys = self._keys
         if keys is not None:
-            return encode_raw(buf, type_code, pos) in keys
+            return encode_raw(buf, type_code, pos, False, self._collation) in keys
         found = False
         for item in self._items:
-            if compare_raw(buf, type_code, pos, item.value, item.type_code, 0) == 0:
+            if compare_raw(buf, type_code, pos, item.value, item.type_code, 0, self._collation) == 0:
                 found = True
                 break
         return found
@@ -145,9 +147,9 @@ class RemovalNode(ModifierNode):
 class PullValueNode(RemovalNode):
     """$pull of one value, or $pullAll of several: elements that compare equal."""
 
-    def __init__(self, values: list[Item]) -> None:
+    def __init__(self, values: list[Item], collation: Collation | None) -> None:
         super().__init__(creates=False)
-        self.values = ValueSet(values)
+        self.values = ValueSet(values, collation)
 
     def is_pulled(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         return self.values.holds(buf, type_code, pos)
@@ -179,7 +181,7 @@ def parse_pull(operand: Operand, ctx: ParseContext) -> ModifierNode:
         if is_empty(raw) or match_operators.get(first_field_name(raw)) is None:
             return PullConditionNode(parse_condition(raw, ctx), True)
     elif operand.type_code != REGEX:
-        return PullValueNode([Item(operand.type_code, operand.raw())])
+        return PullValueNode([Item(operand.type_code, operand.raw())], ctx.collation)
     return PullConditionNode(parse_condition(frame(element(operand.type_code, b"", operand.raw())), ctx), False)
 
 
@@ -190,15 +192,16 @@ def parse_pull_all(operand: Operand, ctx: ParseContext) -> ModifierNode:
             ErrorCode.BadValue,
             f"$pullAll requires an array argument but was given a {type_name(int(operand.type_code))}",
         )
-    return PullValueNode(cut_items(operand.buf, operand.pos))
+    return PullValueNode(cut_items(operand.buf, operand.pos), ctx.collation)
 
 
 class AddToSetNode(ModifierNode):
     """values: no two compare equal."""
 
-    def __init__(self, values: list[Item]) -> None:
+    def __init__(self, values: list[Item], collation: Collation | None) -> None:
         super().__init__(creates=True)
         self.values = values
+        self.collation = collation
 
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
         if type_code != ARRAY:
@@ -215,14 +218,16 @@ class AddToSetNode(ModifierNode):
     def _missing_from(self, buf: bytes, pos: i64) -> list[Item]:
         """Those that the array at `pos` does not have."""
         if len(self.values) >= _MANY:
-            present = ValueSet(cut_items(buf, pos))
+            present = ValueSet(cut_items(buf, pos), self.collation)
             return [item for item in self.values if not present.holds(item.value, item.type_code, 0)]
         added: list[Item] = []
         for item in self.values:
             cursor = ElementCursor(buf, pos)
             found = False
             while not found and cursor.next():
-                found = compare_raw(buf, cursor.type_code, cursor.value, item.value, item.type_code, 0) == 0
+                found = (
+                    compare_raw(buf, cursor.type_code, cursor.value, item.value, item.type_code, 0, self.collation) == 0
+                )
             if not found:
                 added.append(item)
         return added
@@ -231,11 +236,11 @@ class AddToSetNode(ModifierNode):
         return state.replace(ARRAY, join_items(self.values))
 
 
-def _without_twins(items: list[Item]) -> list[Item]:
+def _without_twins(items: list[Item], collation: Collation | None) -> list[Item]:
     seen: set[bytes] = set()
     unique: list[Item] = []
     for item in items:
-        key = encode_raw(item.value, item.type_code, 0)
+        key = encode_raw(item.value, item.type_code, 0, False, collation)
         if key not in seen:
             seen.add(key)
             unique.append(item)
@@ -246,7 +251,7 @@ def _without_twins(items: list[Item]) -> list[Item]:
 def parse_add_to_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
     """A value, or {$each: [values]} if that is the document's first field."""
     if operand.type_code != DOCUMENT or first_field_name(operand.raw()) != "$each":
-        return AddToSetNode([Item(operand.type_code, operand.raw())])
+        return AddToSetNode([Item(operand.type_code, operand.raw())], ctx.collation)
     cursor = ElementCursor(operand.buf, operand.pos)
     cursor.next()
     if cursor.type_code != ARRAY:
@@ -260,4 +265,4 @@ def parse_add_to_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
         raise CommandError(
             ErrorCode.BadValue, f"Found unexpected fields after $each in $addToSet: {render_value(operand.value())}"
         )
-    return AddToSetNode(_without_twins(values))
+    return AddToSetNode(_without_twins(values, ctx.collation), ctx.collation)

@@ -4,6 +4,7 @@ from librt.strings import BytesWriter, write_i64_le
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
 from mongottl.document.types import (
     BOOL,
@@ -65,14 +66,15 @@ def parse_unset(operand: Operand, ctx: ParseContext) -> ModifierNode:
 class BoundNode(ModifierNode):
     """$min and $max: puts the value if it comes before (sign -1) or after (1) the one that is there."""
 
-    def __init__(self, sign: i64, type_code: i64, value: bytes) -> None:
+    def __init__(self, sign: i64, type_code: i64, value: bytes, collation: Collation | None) -> None:
         super().__init__(creates=True, may_rewrite_id=True)
+        self.collation = collation
         self.sign: i64 = sign
         self.type_code: i64 = type_code
         self.value: bytes = value
 
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
-        if compare_raw(self.value, self.type_code, 0, buf, type_code, pos) != self.sign:
+        if compare_raw(self.value, self.type_code, 0, buf, type_code, pos, self.collation) != self.sign:
             return KEEP
         return state.replace(self.type_code, self.value)
 
@@ -82,12 +84,12 @@ class BoundNode(ModifierNode):
 
 @modifier("$min")
 def parse_min(operand: Operand, ctx: ParseContext) -> ModifierNode:
-    return BoundNode(-1, operand.type_code, operand.raw())
+    return BoundNode(-1, operand.type_code, operand.raw(), ctx.collation)
 
 
 @modifier("$max")
 def parse_max(operand: Operand, ctx: ParseContext) -> ModifierNode:
-    return BoundNode(1, operand.type_code, operand.raw())
+    return BoundNode(1, operand.type_code, operand.raw(), ctx.collation)
 
 
 @modifier("$currentDate")

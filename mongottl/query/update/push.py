@@ -5,6 +5,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
 from mongottl.document.path import array_index
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value, is_number, type_name
@@ -23,17 +24,19 @@ _CLAUSES: Final = ("$each", "$slice", "$sort", "$position")
 class SortClause:
     """paths: the fields to sort documents by, or none to sort whole elements. directions: 1 or -1 for each."""
 
-    def __init__(self, paths: list[list[str]], directions: list[int]) -> None:
+    def __init__(self, paths: list[list[str]], directions: list[int], collation: Collation | None) -> None:
+        self.collation = collation
         self.paths = paths
         self.directions = directions
 
     def compare(self, a: Item, b: Item) -> int:
         if not self.paths:
-            return int(compare_raw(a.value, a.type_code, 0, b.value, b.type_code, 0)) * self.directions[0]
+            order = int(compare_raw(a.value, a.type_code, 0, b.value, b.type_code, 0, self.collation))
+            return order * self.directions[0]
         for i in range(len(self.paths)):
             x_type, x_pos = _sort_field(a, self.paths[i])
             y_type, y_pos = _sort_field(b, self.paths[i])
-            order = int(compare_raw(a.value, x_type, x_pos, b.value, y_type, y_pos))
+            order = int(compare_raw(a.value, x_type, x_pos, b.value, y_type, y_pos, self.collation))
             if order != 0:
                 return order * self.directions[i]
         return 0
@@ -137,7 +140,7 @@ def parse_push(operand: Operand, ctx: ParseContext) -> ModifierNode:
             if position is None:
                 raise _bad(f"The value for $position must be an integer value, not of type: {kind}")
         else:
-            sort = parse_sort_clause(cursor.decoded())
+            sort = parse_sort_clause(cursor.decoded(), ctx.collation)
     return PushNode(values, position, kept, sort)
 
 
@@ -148,10 +151,10 @@ def _direction(value: Value) -> int:
     return number
 
 
-def parse_sort_clause(value: Value) -> SortClause:
+def parse_sort_clause(value: Value, collation: Collation | None) -> SortClause:
     """±1 to sort whole elements, {field: ±1, …} to sort documents by fields."""
     if is_number(value):
-        return SortClause([], [_direction(value)])
+        return SortClause([], [_direction(value)], collation)
     if not isinstance(value, bytes):
         raise _bad("The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields")
     paths: list[list[str]] = []
@@ -166,4 +169,4 @@ def parse_sort_clause(value: Value) -> SortClause:
         directions.append(_direction(direction))
     if not paths:
         raise _bad("The $sort pattern is empty when it should be a set of fields.")
-    return SortClause(paths, directions)
+    return SortClause(paths, directions, collation)

@@ -1,0 +1,199 @@
+"""Collation documents: what they are completed to, what is refused, and how the texts compare."""
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Decimal128, Int64
+
+from mongottl.document.collation import Collation, same_collation, with_keys
+from mongottl.document.compare import compare_values
+from mongottl.document.types import Regex, Symbol
+from mongottl.errors import CommandError
+from mongottl.query import icu
+from mongottl.query.collation import parse_collation
+
+pytestmark = pytest.mark.skipif(not icu.is_available(), reason="ICU is not installed")
+
+DEFAULTS: dict[str, Any] = {
+    "caseLevel": False,
+    "caseFirst": "off",
+    "strength": 3,
+    "numericOrdering": False,
+    "alternate": "non-ignorable",
+    "maxVariable": "punct",
+    "normalization": False,
+    "backwards": False,
+    "version": "57.1",
+}
+
+
+def collation_of(document: dict[str, Any]) -> Collation | None:
+    return parse_collation(bson.encode(document))
+
+
+def full(document: dict[str, Any]) -> dict[str, Any]:
+    found = collation_of(document)
+    assert found is not None
+    return bson.decode(found.spec)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"locale": "en"}, {}),
+        ({"locale": "en", "strength": 2}, {"strength": 2}),
+        ({"locale": "en", "strength": 2.9}, {"strength": 2}),
+        ({"locale": "en", "strength": Int64(5)}, {"strength": 5}),
+        ({"locale": "en", "strength": Decimal128("2.5")}, {"strength": 2}),
+        ({"locale": "en", "strength": None, "alternate": None, "backwards": None, "caseFirst": None}, {}),
+        ({"locale": "en", "caseLevel": True, "numericOrdering": True}, {"caseLevel": True, "numericOrdering": True}),
+        ({"locale": "en", "caseFirst": "upper"}, {"caseFirst": "upper"}),
+        ({"locale": "en", "caseFirst": "lower"}, {"caseFirst": "lower"}),
+        (
+            {"locale": "en", "alternate": "shifted", "maxVariable": "space"},
+            {"alternate": "shifted", "maxVariable": "space"},
+        ),
+        ({"locale": "en", "normalization": True}, {"normalization": True}),
+        ({"locale": "en", "version": "57.1"}, {}),
+        # What the locales themselves say.
+        ({"locale": "fr"}, {}),
+        ({"locale": "fr_CA"}, {"backwards": True}),
+        ({"locale": "fr_CA", "backwards": False}, {}),
+        ({"locale": "da"}, {"caseFirst": "upper"}),
+        ({"locale": "th"}, {"alternate": "shifted", "normalization": True}),
+        ({"locale": "en_US_POSIX"}, {}),
+        ({"locale": "de@collation=phonebook"}, {}),
+        ({"locale": "zh_Hant"}, {}),
+    ],
+    ids=str,
+)
+def test_what_is_not_written_is_the_locales_own(document: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = full(document)
+    assert found == {"locale": document["locale"], **DEFAULTS, **expected}
+    assert list(found) == ["locale", *DEFAULTS]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"locale": "simple"},
+        {"locale": "simple", "strength": 1, "caseFirst": "upper"},
+        {"locale": "simple", "backwards": True, "strength": 1},
+    ],
+    ids=str,
+)
+def test_the_simple_collation_is_none(document: dict[str, Any]) -> None:
+    assert collation_of(document) is None
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ({"strength": 2}, 40414),
+        ({"locale": None}, 40414),
+        ({"locale": 1}, 14),
+        ({"locale": "xx"}, 2),
+        ({"locale": "english"}, 2),
+        ({"locale": ""}, 2),
+        ({"locale": "en\0"}, 2),
+        ({"locale": "en-US"}, 2),
+        ({"locale": "EN"}, 2),
+        ({"locale": "simple", "strength": "1"}, 14),
+        ({"locale": "en", "strength": 0}, 2),
+        ({"locale": "en", "strength": 6}, 2),
+        ({"locale": "en", "strength": float("nan")}, 2),
+        ({"locale": "en", "strength": True}, 14),
+        ({"locale": "en", "caseLevel": 1}, 14),
+        ({"locale": "en", "caseFirst": "both"}, 2),
+        ({"locale": "en", "alternate": "ignorable"}, 2),
+        ({"locale": "en", "maxVariable": "symbol"}, 2),
+        ({"locale": "en", "maxVariable": 1}, 14),
+        ({"locale": "en", "backwards": True, "strength": 1}, 2),
+        ({"locale": "en", "caseFirst": "upper", "strength": 2}, 2),
+        ({"locale": "en_US_POSIX", "caseFirst": "upper", "strength": 1}, 2),
+        ({"locale": "en", "version": "58"}, 161),
+        ({"locale": "en", "version": 57}, 14),
+        ({"locale": "en", "size": 1}, 40415),
+    ],
+    ids=str,
+)
+def test_what_is_refused(document: dict[str, Any], code: int) -> None:
+    with pytest.raises(CommandError) as caught:
+        collation_of(document)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("document", "a", "b", "order"),
+    [
+        ({"locale": "en"}, "a", "A", -1),
+        ({"locale": "en"}, "A", "b", -1),
+        ({"locale": "en", "strength": 2}, "a", "A", 0),
+        ({"locale": "en", "strength": 2}, "e", "é", -1),
+        ({"locale": "en", "strength": 1}, "e", "É", 0),
+        ({"locale": "en", "strength": 1, "caseLevel": True}, "e", "é", 0),
+        ({"locale": "en", "strength": 1, "caseLevel": True}, "e", "E", -1),
+        ({"locale": "en", "caseFirst": "upper"}, "a", "A", 1),
+        ({"locale": "en"}, "10", "9", -1),
+        ({"locale": "en", "numericOrdering": True}, "10", "9", 1),
+        ({"locale": "en", "alternate": "shifted"}, "a-b", "ab", 0),
+        ({"locale": "en", "alternate": "shifted", "strength": 4}, "a-b", "ab", -1),
+        ({"locale": "en", "alternate": "shifted", "maxVariable": "space"}, "a b", "ab", 0),
+        ({"locale": "en", "alternate": "shifted", "maxVariable": "space"}, "a-b", "ab", -1),
+        ({"locale": "fr", "strength": 2}, "côte", "coté", 1),
+        ({"locale": "fr_CA", "strength": 2}, "côte", "coté", -1),
+        ({"locale": "sv"}, "z", "å", -1),
+        ({"locale": "de", "strength": 1}, "straße", "strasse", 0),
+        ({"locale": "tr", "strength": 1}, "i", "I", 1),
+        ({"locale": "en", "strength": 5}, "a\u200bb", "ab", 1),
+        ({"locale": "en"}, "a\0b", "ab", 0),
+        ({"locale": "en"}, "\U0001f34e", "a", -1),
+        ({"locale": "en"}, "", "a", -1),
+        ({"locale": "en"}, "e\u0301", "é", 0),
+    ],
+    ids=str,
+)
+def test_order(document: dict[str, Any], a: str, b: str, order: int) -> None:
+    collation = collation_of(document)
+    assert compare_values(a, b, collation) == order
+    assert compare_values(b, a, collation) == -order
+    assert compare_values([1, a], [1, b], collation) == order
+    assert compare_values(bson.encode({"x": a}), bson.encode({"x": b}), collation) == order
+    assert compare_values(Symbol(a), b, collation) == order
+
+
+def test_names_and_patterns_are_not_collated() -> None:
+    collation = collation_of({"locale": "en", "strength": 1})
+    assert compare_values(bson.encode({"a": 1}), bson.encode({"A": 1}), collation) == 1
+    assert compare_values(Regex("a", ""), Regex("A", ""), collation) == 1
+
+
+def test_keys_take_the_place_of_texts() -> None:
+    collation = collation_of({"locale": "en", "strength": 1})
+    assert with_keys("É", collation) == with_keys("e", collation) != "e"
+    assert with_keys([1, "a", None], collation) == [1, with_keys("a", collation), None]
+    assert with_keys(bson.encode({"a": {"b": "X"}}), collation) == with_keys(bson.encode({"a": {"b": "x"}}), collation)
+    assert with_keys("a", None) == "a"
+
+
+def test_same() -> None:
+    english = collation_of({"locale": "en"})
+    assert same_collation(english, collation_of({"locale": "en", "strength": 3, "backwards": False}))
+    assert not same_collation(english, collation_of({"locale": "en_US"}))
+    assert not same_collation(english, None)
+    assert same_collation(None, None)
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(icu, "_loaded", [])
+    monkeypatch.setitem(__import__("sys").modules, "icu", None)
+    with pytest.raises(CommandError) as caught:
+        collation_of({"locale": "nl", "strength": 4})
+    assert caught.value.code == 115
+    assert "mongottl[collation]" in caught.value.message
+    assert collation_of({"locale": "simple"}) is None
+    with pytest.raises(CommandError) as caught:
+        collation_of({"locale": "xx"})
+    assert caught.value.code == 2
