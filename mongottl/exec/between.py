@@ -10,6 +10,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import encode_fields
+from mongottl.document.collation import with_keys
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, encode_key
 from mongottl.document.types import MaxKey, MinKey, Value
 from mongottl.document.walk import fields, is_empty
@@ -59,7 +60,7 @@ def _key(index: IndexEntry, limit: bytes) -> bytes:
     names = [name for name, _ in given]
     if descriptor.kind.name != "btree" or names != [path.dotted for path in descriptor.paths]:
         raise CommandError(NOT_COMPATIBLE, "The index chosen is not compatible with min/max")
-    return encode_key([value for _, value in given], descriptor.descending)
+    return encode_key([with_keys(value, descriptor.collation) for _, value in given], descriptor.descending)
 
 
 def _shown(index: IndexEntry, limit: bytes, first: bool) -> bytes:
