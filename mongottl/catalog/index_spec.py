@@ -46,7 +46,9 @@ _REFUSED_OPTIONS: Final = {
 _IGNORED_OPTIONS: Final = ("ns", "dropDups")
 # What an `_id` index may have said of it.
 _ID_INDEX_OPTIONS: Final = ("key", "name", "v", "ns", "collation")
-_PARTIAL_OPERATORS: Final = ("$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists")
+_PARTIAL_OPERATORS: Final = (
+    "$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists", "$geoWithin", "$geoIntersects",
+)  # fmt: skip
 _PARTIAL_ROOTS: Final = ("$and", "$or")
 # What MongoDB keeps from filters that are part of the catalog, rather than finding it unfit for an index.
 _NOT_IN_PARTIAL: Final = ("$expr", "$jsonSchema")

@@ -9,6 +9,7 @@ comes out: it may have expired.
 """
 
 import math
+from heapq import heappop, heappush
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -49,13 +50,9 @@ class KeyedNearness:
         raise NotImplementedError
 
 
-class _Found:
-    """A document that waits for its ring."""
-
-    def __init__(self, distance: float, record: Record, point: Value) -> None:
-        self.distance = distance
-        self.record = record
-        self.point = point
+# A document that waits for its ring: its distance, the record's id (the elder first of those that are equally far), the
+# record, and the place that the distance is to.
+_Found = tuple[float, int, Record, Value]
 
 
 class NearStage(PlanStage):
@@ -99,9 +96,8 @@ class NearStage(PlanStage):
         self._place = 0
         self._after: tuple[bytes, int] | None = None
         self._seen: set[int] = set()
-        self._waiting: list[_Found] = []
-        self._ready: list[_Found] = []
-        self._emitted = 0
+        self._waiting: list[_Found] = []  # a heap
+        self._ripe = False  # the ring has been read, and what lies within it comes out
         self._measured_documents = 0
         self._ring_results = 0
         self._rings: list[Value] = []
@@ -113,10 +109,10 @@ class NearStage(PlanStage):
             check_alive(collection)
         if self._index not in collection.indexes:
             raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
-        if self._emitted < len(self._ready):
-            return self._emit(op)
         if self._ended:
             return None
+        if self._ripe:
+            return self._emit(op)
         if not self._used:
             self._used = True
             self._index.accesses += 1
@@ -125,22 +121,29 @@ class NearStage(PlanStage):
         elif self._place < len(self._ranges):
             self._read_some(op)
         else:
-            self._close_ring()
+            self._ripe = True
         return []
 
     def _emit(self, op: OperationContext) -> list[Record]:
-        part = self._ready[self._emitted : self._emitted + BATCH]
-        self._emitted += len(part)
-        return living(self._collection, [self._annotated(found) for found in part], op.now_s)
+        """The next of what lies within the ring; behind the last of them the next ring begins."""
+        waiting = self._waiting
+        part: list[Record] = []
+        while waiting and len(part) < BATCH and (self._last or waiting[0][0] <= self._outer):
+            part.append(self._annotated(heappop(waiting)))
+        self._ring_results += len(part)
+        if len(part) < BATCH:
+            self._close_ring()
+        return living(self._collection, part, op.now_s)
 
     def _annotated(self, found: _Found) -> Record:
+        distance, _, record, point = found
         if not self._metadata:
-            return found.record
-        record_id, document, ts_s, ttl_s = found.record
+            return record
+        record_id, document, ts_s, ttl_s = record
         if GEO_NEAR_DISTANCE in self._metadata:
-            document = annotated(document, GEO_NEAR_DISTANCE, found.distance)
+            document = annotated(document, GEO_NEAR_DISTANCE, distance)
         if GEO_NEAR_POINT in self._metadata:
-            document = annotated(document, GEO_NEAR_POINT, found.point)
+            document = annotated(document, GEO_NEAR_POINT, point)
         return record_id, document, ts_s, ttl_s
 
     def _reach(self) -> float:
@@ -215,7 +218,7 @@ class NearStage(PlanStage):
                 continue
             distance, point = self._measured(record[1])
             if self._nearest <= distance <= self._farthest:
-                self._waiting.append(_Found(distance, record, point))
+                heappush(self._waiting, (distance, record[0], record, point))
 
     def _measured(self, document: bytes) -> tuple[float, Value]:
         """The distance of a document's nearest place, and that place; infinity for none."""
@@ -233,18 +236,7 @@ class NearStage(PlanStage):
         return best, place
 
     def _close_ring(self) -> None:
-        """The ring has been read: what lies within it, and could not be nearer, may come out."""
-        waiting = self._waiting
-        waiting.sort(key=_order)
-        place = len(waiting)
-        if not self._last:
-            place = 0
-            while place < len(waiting) and waiting[place].distance <= self._outer:
-                place += 1
-        self._ready = waiting[:place]
-        self._waiting = waiting[place:]
-        self._emitted = 0
-        self._ring_results = len(self._ready)
+        self._ripe = False
         self._rings.append(
             {
                 "minDistance": self._inner,
@@ -264,10 +256,8 @@ class NearStage(PlanStage):
         self._next_ring()
 
     def close(self) -> None:
-        self._ready = []
         self._waiting = []
         self._seen = set()
-        self._emitted = 0
         self._ended = True
 
     def node(self) -> PlanNode:
@@ -283,11 +273,6 @@ class NearStage(PlanStage):
             "searchIntervals": list(self._rings),
         }
         return PlanNode(self._stage, details, [], counters)
-
-
-def _order(found: _Found) -> tuple[float, int]:
-    """By distance; the elder first of those that are equally far."""
-    return found.distance, found.record[0]
 
 
 def _places_at(document: bytes, path: FieldPath) -> list[Value]:

@@ -70,6 +70,8 @@ def test_a_sort_is_stronger_than_the_distance(sphere: Database[Documents]) -> No
     near = {"loc": {"$near": {"$geometry": point(0, 0)}}}
     assert ids(sphere.c.find(near).sort([("k", 1), ("_id", -1)])) == [2, 0, 3, 1]
     assert ids(sphere.c.find(near).skip(1).limit(2)) == [1, 2]
+    assert code_of(lambda: list(sphere.c.find(near).sort([("$natural", 1)]))) == 2
+    assert code_of(lambda: list(sphere.c.find({**near, "$text": {"$search": "x"}}))) == 2
     assert ids(sphere.c.find(near, batch_size=1)) == [0, 1, 2, 3]
 
 
@@ -243,12 +245,22 @@ def test_what_is_no_index(database: Database[Documents], pattern: Any, options: 
     assert code_of(lambda: database.c.create_index(pattern, **options)) == code
 
 
+def test_a_place_may_say_what_a_partial_index_holds(database: Database[Documents]) -> None:
+    here = {"loc": {"$geoWithin": {"$centerSphere": [[0, 0], 0.1]}}}
+    database.c.create_index("k", partialFilterExpression=here)
+    database.c.insert_many([{"_id": n, "loc": point(n, 0), "k": 1} for n in (0, 5, 50)])
+    explained = database.command({"explain": {"find": "c", "filter": {"k": 1, **here}}})
+    assert explained["queryPlanner"]["winningPlan"]["inputStage"]["indexName"] == "k_1"
+    assert ids(database.c.find({"k": 1, **here})) == [0, 5]
+    assert ids(database.c.find({"k": 1})) == [0, 5, 50]
+
+
 def test_how_indexes_are_listed(database: Database[Documents]) -> None:
     database.c.create_index([("loc", "2dsphere"), ("k", -1)], name="s")
     database.c.create_index([("at", "2d")], name="p", bits=20, min=-500, max=500)
     assert list(database.c.list_indexes())[1:] == [
         {"v": 2, "key": {"loc": "2dsphere", "k": -1}, "name": "s", "2dsphereIndexVersion": 3},
-        {"v": 2, "key": {"at": "2d"}, "name": "p", "bits": 20, "min": -500, "max": 500},
+        {"v": 2, "key": {"at": "2d"}, "name": "p", "bits": 20, "min": -500.0, "max": 500.0},
     ]
     database.c.insert_many([{"_id": 1, "at": [400, 400]}, {"_id": 2, "loc": point(0, 0), "k": 7}])
     assert ids(database.c.find({"at": {"$geoWithin": {"$center": [[0, 0], 600]}}})) == [1]

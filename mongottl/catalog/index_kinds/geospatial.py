@@ -62,7 +62,7 @@ class SphereKind(IndexKind):
                 " versions: [1,2,3]",
             )
         shown = dict(options)
-        shown["2dsphereIndexVersion"] = version
+        shown["2dsphereIndexVersion"] = int(str(version).partition(".")[0])
         return key, shown
 
     def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
@@ -95,8 +95,12 @@ class PlaneKind(IndexKind):
             raise CommandError(PLANE_NOT_FIRST, "2d has to be first in index")
 
     def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
-        geohash_of(encode(options))
-        return key, options
+        geohash = geohash_of(encode(options))
+        shown = dict(options)
+        for name, value in (("bits", geohash.bits), ("min", geohash.low), ("max", geohash.high)):
+            if name in shown:
+                shown[name] = value
+        return key, shown
 
     def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
         return PlaneKeyGenerator(

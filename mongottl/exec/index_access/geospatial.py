@@ -162,6 +162,10 @@ class GeospatialAccess(BtreeAccess):
             return NearPath(collection, index, keyed, part, match if len(filter.conjuncts) > 1 else None)
         return None
 
+    def check_query(self, collection: Collection | None, hinted: bool, natural: bool) -> None:
+        if natural:
+            raise CommandError(ErrorCode.BadValue, "geoNear expression not allowed with $natural sort order")
+
     def lacking(self, collection: Collection) -> CommandError:
         return CommandError(
             ErrorCode.NoQueryExecutionPlans,

@@ -86,6 +86,8 @@ def parse_match(filter: bytes, ctx: ParseContext, near: bool = False) -> MatchEx
         from mongottl.query.match.near import check_near
 
         check_near(simple, near)
+        if TEXT_SCORE in ctx.metadata.provided:
+            raise bad_value("text and geoNear not allowed in same query")
     return simple
 
 

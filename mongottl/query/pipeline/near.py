@@ -41,7 +41,8 @@ NEAR_NOT_CONSTANT: Final = 5860402
 MIN_DISTANCE_NOT_CONSTANT: Final = 7555701
 MAX_DISTANCE_NOT_CONSTANT: Final = 7555702
 
-MAX_KEY_DEPTH: Final = 200
+# Components that a path may not have: a document that is nested so deep is too deep.
+MAX_PATH_DEPTH: Final = 200
 
 
 class GeoNearSpec(StageSpec):
@@ -217,6 +218,8 @@ def _output_path(value: Value, name: str, fault: int) -> FieldPath:
     if not isinstance(value, str):
         raise CommandError(fault, f"$geoNear requires that the '{name}' option is a String")
     check_field_path(value)
+    if value.count(".") + 1 >= MAX_PATH_DEPTH:
+        raise CommandError(ErrorCode.Overflow, "FieldPath is too long")
     return FieldPath(value)
 
 
@@ -225,8 +228,9 @@ def _key(value: Value) -> str:
         raise _wrong_type("key", "string", value)
     if value == "":
         raise CommandError(ErrorCode.BadValue, "$geoNear parameter 'key' cannot be the empty string")
-    if value.count(".") >= MAX_KEY_DEPTH:
-        raise CommandError(KEY_DEPTH, f"FieldPath '{value}' has more than {MAX_KEY_DEPTH} components")
+    if value.count(".") + 1 >= MAX_PATH_DEPTH:
+        raise CommandError(KEY_DEPTH, "FieldPath is too long")
+    check_field_path(value)
     return value
 
 
