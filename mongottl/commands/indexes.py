@@ -63,15 +63,11 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
     refusal = op.service.dialect.date_ttl_refusal
     if refusal is not None and any(descriptor.expire_after_s is not None for descriptor in wanted):
         raise CommandError(ErrorCode.BadValue, refusal)
-    return _create(op, name, wanted)
+    return _create(op, name, wanted, request.commit_quorum)
 
 
 def check_commit_quorum(quorum: Value) -> None:
-    """How many members must have built an index: a number, or a mode. We are one, so all that can be met are alike.
-
-    FailedToParse (9) for anything else, UnsatisfiableCommitQuorum (278) for more members than one,
-    UnknownReplWriteConcern (79) for a mode of which no tags tell.
-    """
+    """How many members must have built an index: a number, or a mode. FailedToParse (9) for anything else."""
     if quorum is None:
         return
     if is_number(quorum):
@@ -81,24 +77,31 @@ def check_commit_quorum(quorum: Value) -> None:
                 ErrorCode.FailedToParse,
                 f"commitQuorum has to be a non-negative number and not greater than {_MOST_MEMBERS}",
             )
-        if members > 1:
-            raise CommandError(
-                ErrorCode.UnsatisfiableCommitQuorum,
-                f"Commit quorum cannot be satisfied with the current replica set configuration: {members} of 1 member",
-            )
-    elif isinstance(quorum, str):
-        if quorum == "":
-            raise CommandError(ErrorCode.FailedToParse, "commitQuorum can't be an empty string")
+    elif not isinstance(quorum, str):
+        raise CommandError(ErrorCode.FailedToParse, "commitQuorum has to be a number or a string")
+    elif quorum == "":
+        raise CommandError(ErrorCode.FailedToParse, "commitQuorum can't be an empty string")
+
+
+def check_quorum_can_be_met(quorum: Value) -> None:
+    """UnsatisfiableCommitQuorum (278) for more members than one, which we are, UnknownReplWriteConcern (79) for a mode
+    of which no tags tell. MongoDB asks only where there are documents that others could have to index."""
+    if isinstance(quorum, str):
         if quorum not in _QUORUM_MODES:
             raise CommandError(
                 ErrorCode.UnknownReplWriteConcern,
                 f"No write concern mode named '{quorum}' found in replica set configuration",
             )
-    else:
-        raise CommandError(ErrorCode.FailedToParse, "commitQuorum has to be a number or a string")
+        return
+    members = truncated(quorum)
+    if members is not None and members > 1:
+        raise CommandError(
+            ErrorCode.UnsatisfiableCommitQuorum,
+            f"Commit quorum cannot be satisfied with the current replica set configuration: {members} of 1 member",
+        )
 
 
-def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor]) -> Steps[Reply]:
+def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quorum: Value) -> Steps[Reply]:
     collection = op.catalog.lookup(op.database, name)
     created = collection is None
     if collection is None:
@@ -116,6 +119,8 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor]) -> S
             raise CommandError(ErrorCode.IndexBuildAborted, f"Index build failed: {collection.namespace} was dropped")
     before = _ready(collection)
     if new:
+        if collection.store.count():
+            check_quorum_can_be_met(quorum)
         yield from build_indexes(op, collection, new)
         if any(_has_ttl(descriptor) for descriptor in new):
             yield from rearm_collection(op.service, collection.number)
@@ -368,6 +373,7 @@ def set_index_commit_quorum(op: OperationContext, request: SetIndexCommitQuorumR
                 f" '{type_name(type_code_of(name))}', expected type 'string'",
             )
     check_commit_quorum(request.commit_quorum)
+    check_quorum_can_be_met(request.commit_quorum)
     collection = op.catalog.lookup(op.database, request.collection)
     namespace = f"{op.database}.{request.collection}"
     if collection is None:

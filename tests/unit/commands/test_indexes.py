@@ -134,8 +134,6 @@ def test_at_most_64_indexes(running: Running) -> None:
         (create(spec(), commitQuorum=""), 9),
         (create(spec(), commitQuorum=-1), 9),
         (create(spec(), commitQuorum=51), 9),
-        (create(spec(), commitQuorum=2), 278),
-        (create(spec(), commitQuorum="dc"), 79),
         (create(spec(storageEngine=1)), 14),
         (create(spec(storageEngine={})), 67),
         (create(spec(storageEngine={"wiredTiger": 1})), 2),
@@ -152,6 +150,15 @@ def test_bad_requests_change_nothing(running: Running, command: dict[str, Any], 
 def test_commit_quorums_that_one_member_can_meet(running: Running, quorum: Any) -> None:
     running.run(create(spec(), commitQuorum=quorum))
     assert running.index_names() == ["_id_", "a_1"]
+
+
+def test_commit_quorums_that_one_member_cannot_meet(running: Running) -> None:
+    running.run(create(spec("empty", key={"b": 1}), commitQuorum=2))  # there is nothing to wait for
+    running.insert({"_id": 1})
+    assert running.code(create(spec(), commitQuorum=2)) == 278
+    assert running.code(create(spec(), commitQuorum="dc")) == 79
+    running.run(create(spec("empty", key={"b": 1}), commitQuorum=2))  # nor here
+    assert running.index_names() == ["_id_", "empty"]
 
 
 def test_indexes_that_are_being_built(running: Running) -> None:
