@@ -165,7 +165,6 @@ for _name, _reason in (
     ("$listSampledQueries", "there is no sharding"),
     ("$listSearchIndexes", "Atlas Search is not available"),
     ("$queryStats", "it is not there yet"),
-    ("$rankFusion", "Atlas Search is not available"),
     ("$scoreFusion", "Atlas Search is not available"),
     ("$search", "Atlas Search is not available"),
     ("$searchMeta", "Atlas Search is not available"),

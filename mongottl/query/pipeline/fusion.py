@@ -1,0 +1,290 @@
+"""`$rankFusion`: several rankings of a collection's documents into one, by reciprocal rank fusion.
+
+    {$rankFusion: {input: {pipelines: {a: [{$sort: …}], b: [{$match: …}, {$sort: …}]}}, combination: {weights: {b: 2}}}}
+
+Each input pipeline selects and orders documents and changes none. A document scores weight / (60 + its place) for each
+that gives it; documents come out by descending score, then by `_id`. The score is metadata (`score`), and so is how it
+came about, if that is asked for (`scoreDetails`).
+
+The documents are gathered in memory, as one `$group` would. Source: MongoDB's "$rankFusion" page; the pages' ranked
+stages of Atlas Search are not there.
+"""
+
+from typing import Final
+
+from mongottl.document.annotated import annotated, plain
+from mongottl.document.build import encode
+from mongottl.document.keystring import encode_value
+from mongottl.document.types import Int64, Value, is_number
+from mongottl.document.walk import first_field_name, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.numbers import to_double
+from mongottl.query.expr.parser import show, type_of
+from mongottl.query.pipeline.facet import FeedSource
+from mongottl.query.pipeline.join import check_known, open_on_collection, read_fields, wrong_type
+from mongottl.query.pipeline.source import DocumentSource, OutputQueue, RunContext
+from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
+
+NAME: Final = "$rankFusion"
+SCORE: Final = "score"
+SCORE_DETAILS: Final = "scoreDetails"
+# The constant of reciprocal rank fusion.
+RANK_CONSTANT: Final = 60
+
+_HYBRID: Final = ("$rankFusion", "$scoreFusion")
+# Stages that select documents or order them, and leave them as they are.
+_SELECTING: Final = frozenset(
+    {"$geoNear", "$limit", "$match", "$sample", "$search", "$skip", "$sort", "$vectorSearch", *_HYBRID}
+)
+# Those that give an order by themselves where they come first.
+_RANKING: Final = ("$geoNear", "$search", "$vectorSearch")
+_DESCRIPTION: Final = (
+    "value output by reciprocal rank fusion algorithm, computed as sum of (weight * (1 / (60 + rank))) across input"
+    " pipelines from which this document is output, from:"
+)
+
+
+class RankFusionSpec(StageSpec):
+    """names, pipelines, weights: of the inputs, in their order. contexts: what each pipeline was parsed in."""
+
+    def __init__(
+        self,
+        argument: bytes,
+        names: list[str],
+        pipelines: list[list[StageSpec]],
+        contexts: list[ParseContext],
+        weights: list[float],
+        details: bool,
+    ) -> None:
+        self.name = NAME
+        self.first_only = True
+        self.first_only_code = 10170100
+        self.argument: Final = argument
+        self.names: Final = names
+        self.pipelines: Final = pipelines
+        self.contexts: Final = contexts
+        self.weights: Final = weights
+        self.details: Final = details
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return RankFusionSource(source, self, run)
+
+    def describe(self) -> Value:
+        return encode({NAME: self.argument})
+
+
+class Ranked:
+    """A document and its place in each of the inputs, 0 where it is not in it."""
+
+    def __init__(self, document: bytes, inputs: int) -> None:
+        self.document: Final = document
+        self.ranks: Final[list[int]] = [0] * inputs
+
+
+class RankFusionSource(DocumentSource):
+    """Reads the inputs one after the other. In a `$facet`, the first of them reads the documents of the facet."""
+
+    def __init__(self, source: DocumentSource, spec: RankFusionSpec, run: RunContext) -> None:
+        self._spec: Final = spec
+        self._run: Final = run
+        self._fed: Final = isinstance(source, FeedSource)
+        self._source: Final = source
+        if not self._fed:
+            source.close()
+        self._found: Final[dict[bytes, Ranked]] = {}
+        self._place = 0
+        self._rank = 0
+        self._input: DocumentSource | None = None
+        self._output: OutputQueue | None = None
+
+    def next_batch(self) -> list[bytes] | None:
+        output = self._output
+        if output is not None:
+            return output.take()
+        current = self._input
+        if current is None:
+            if self._place >= len(self._spec.pipelines):
+                self._output = OutputQueue()
+                self._output.put(self._fused())
+                return []
+            current = self._open()
+            self._input = current
+            self._rank = 0
+        batch = current.next_batch()
+        if batch is None:
+            self._input = None
+            self._place += 1
+            return []
+        inputs = len(self._spec.pipelines)
+        for document in batch:
+            self._rank += 1
+            key = encode_value(get_value(document, "_id"))
+            ranked = self._found.get(key)
+            if ranked is None:
+                ranked = Ranked(plain(document), inputs)
+                self._found[key] = ranked
+            ranked.ranks[self._place] = self._rank
+        return []
+
+    def _open(self) -> DocumentSource:
+        specs = self._spec.pipelines[self._place]
+        if self._fed and self._place == 0 and not specs[0].first_only:
+            return open_pipeline(specs, self._source, self._run)
+        return open_on_collection(specs, self._spec.contexts[self._place], self._run, None)
+
+    def _fused(self) -> list[bytes]:
+        scored: list[tuple[float, bytes, Ranked]] = []
+        for key, ranked in self._found.items():
+            score = 0.0
+            for i in range(len(ranked.ranks)):
+                if ranked.ranks[i]:
+                    score += self._spec.weights[i] * (1.0 / (RANK_CONSTANT + ranked.ranks[i]))
+            scored.append((-score, key, ranked))
+        scored.sort(key=_order)
+        documents: list[bytes] = []
+        asked = self._run.metadata
+        for negative, _, ranked in scored:
+            document = ranked.document
+            if SCORE in asked:
+                document = annotated(document, SCORE, -negative)
+            if SCORE_DETAILS in asked and self._spec.details:
+                document = annotated(document, SCORE_DETAILS, self._details(-negative, ranked))
+            documents.append(document)
+        return documents
+
+    def _details(self, score: float, ranked: Ranked) -> Value:
+        none: list[Value] = []
+        details: list[Value] = []
+        for i in range(len(ranked.ranks)):
+            rank: Value = Int64(ranked.ranks[i]) if ranked.ranks[i] else "NA"
+            known: dict[str, Value] = {
+                "inputPipelineName": self._spec.names[i],
+                "rank": rank,
+                "weight": self._spec.weights[i],
+                "details": none,
+            }
+            details.append(encode(known))
+        return encode({"value": score, "description": _DESCRIPTION, "details": details})
+
+    def close(self) -> None:
+        self._source.close()
+        if self._input is not None:
+            self._input.close()
+
+
+def _order(entry: tuple[float, bytes, Ranked]) -> tuple[float, bytes]:
+    return entry[0], entry[1]
+
+
+@stage(NAME)
+def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{input: {pipelines: {<name>: [<stage>, …], …}}, combination: {weights: {…}}, scoreDetails: <bool>}`.
+
+    FailedToParse (9) for no object, 40414 and 40415 for missing and unknown fields, 10473002 for one inside another,
+    9834300 for an empty input, 9191103 for a stage that changes documents, 9191100 for an input without an order,
+    InvalidNamespace (73) without a collection; for weights see `_weights`.
+    """
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.FailedToParse, f"The {NAME} stage specification must be an object, found {type_of(argument)}"
+        )
+    written = read_fields(NAME, argument)
+    check_known(NAME, written, ["input", "combination", "scoreDetails"])
+    inputs = _object(_required(written, "input", NAME), f"{NAME}.input", ["pipelines"])
+    pipelines = _object(_required(inputs, "pipelines", f"{NAME}.input"), f"{NAME}.input.pipelines", None)
+    given: dict[str, Value] = {}
+    if written.get("combination") is not None:
+        combination = _object(written["combination"], f"{NAME}.combination", ["weights"])
+        given = _object(_required(combination, "weights", f"{NAME}.combination"), f"{NAME}.combination.weights", None)
+    details = written.get("scoreDetails")
+    if details is not None and not isinstance(details, bool):
+        raise wrong_type(f"{NAME}.scoreDetails", details, "bool")
+    if ctx.namespace.endswith(".$cmd.aggregate"):
+        raise CommandError(ErrorCode.InvalidNamespace, f"{NAME} is not valid for 'aggregate: 1'")
+    if not pipelines:
+        raise CommandError(ErrorCode.BadValue, f"{NAME} requires at least one input pipeline")
+    names: list[str] = []
+    specs: list[list[StageSpec]] = []
+    contexts: list[ParseContext] = []
+    for name, stages in pipelines.items():
+        _check_name(name)
+        inner = ParseContext(ctx.now_ms, ctx.let, ctx.namespace)
+        specs.append(_parse_input(name, stages, inner))
+        names.append(name)
+        contexts.append(inner)
+    found = _weights(given, names)
+    ctx.metadata.provided.add(SCORE)
+    if details:
+        ctx.metadata.provided.add(SCORE_DETAILS)
+    return [RankFusionSpec(argument, names, specs, contexts, found, bool(details))]
+
+
+def _required(written: dict[str, Value], key: str, path: str) -> Value:
+    value = written.get(key)
+    if value is None:
+        raise CommandError(40414, f"BSON field '{path}.{key}' is missing but a required field")
+    return value
+
+
+def _object(value: Value, path: str, known: list[str] | None) -> dict[str, Value]:
+    """The fields of an object, in their order; none for null."""
+    if value is None:
+        return {}
+    if not isinstance(value, bytes):
+        raise wrong_type(path, value, "object")
+    written = read_fields(path, value)
+    if known is not None:
+        check_known(path, written, known)
+    return written
+
+
+def _check_name(name: str) -> None:
+    """15998 for an empty name, 16410 for one with `$` in front, 16412 for one with a dot."""
+    if name == "":
+        raise CommandError(15998, f"{NAME} pipeline names may not be empty strings")
+    if name.startswith("$"):
+        raise CommandError(16410, f"{NAME} pipeline names may not start with '$': {name}")
+    if "." in name:
+        raise CommandError(16412, f"{NAME} pipeline names may not contain '.': {name}")
+
+
+def _parse_input(name: str, stages: Value, ctx: ParseContext) -> list[StageSpec]:
+    if not isinstance(stages, list):
+        raise wrong_type(f"{NAME}.input.pipelines.{name}", stages, "array")
+    kinds: list[str] = []
+    for item in stages:
+        if not isinstance(item, bytes):
+            raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
+        kinds.append(first_field_name(item))
+    if not kinds:
+        raise CommandError(9834300, f"{NAME} input pipeline '{name}' must not be empty")
+    if any(kind in _HYBRID for kind in kinds):
+        raise CommandError(10473002, f"{NAME} input pipeline '{name}' may not have a hybrid search stage in it")
+    specs = parse_pipeline(stages, ctx)
+    for kind in kinds:
+        if kind not in _SELECTING:
+            raise CommandError(
+                9191103, f"{NAME} input pipeline '{name}' must only select and order documents, and has {kind} in it"
+            )
+    if kinds[0] not in _RANKING and "$sort" not in kinds:
+        raise CommandError(
+            9191100, f"{NAME} input pipeline '{name}' must begin with a ranked stage or have a $sort in it"
+        )
+    return specs
+
+
+def _weights(given: dict[str, Value], names: list[str]) -> list[float]:
+    """A weight for each input, 1 by default. 9460301 for more of them than inputs, 9967500 for a name of none, 13118
+    for what is no number, 9460300 for a negative one."""
+    if len(given) > len(names):
+        raise CommandError(9460301, f"{NAME} input has more weights ({len(given)}) than pipelines ({len(names)})")
+    for name, value in given.items():
+        if name not in names:
+            raise CommandError(9967500, f"{NAME} has a weight for '{name}', which is no input pipeline")
+        if isinstance(value, bool) or not is_number(value):
+            raise CommandError(13118, f"{NAME} pipeline weight must be a number, and is {show(value)}")
+        weight = to_double(value)
+        if not weight >= 0:
+            raise CommandError(9460300, f"{NAME} pipeline weight must be non-negative, and is {show(value)}")
+    return [to_double(given[name]) if name in given else 1.0 for name in names]
