@@ -31,10 +31,11 @@ from mongottl.exec.bounds import (
 )
 from mongottl.exec.index_access.access import IndexAccess
 from mongottl.query.match import MatchExpression
+from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.elements import ExistsExpression
 from mongottl.query.match.interval import Interval, bracket_interval, intersection, point
 from mongottl.query.match.text_order import agree
-from mongottl.query.match.tree import AlwaysTrue, AndExpression, OrExpression
+from mongottl.query.match.tree import AlwaysTrue, AndExpression, NotExpression, OrExpression
 from mongottl.query.sort import SortPattern
 
 PATH_COMPONENT: Final = "$_path"
@@ -68,7 +69,7 @@ class WildcardAccess(IndexAccess):
     """Offers a way for each path of the filter, or for the regular components before the wildcard alone."""
 
     def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
-        return bool(filter.by_path)
+        return bool(filter.conjuncts)
 
     def candidates(
         self,
@@ -81,15 +82,16 @@ class WildcardAccess(IndexAccess):
         keys = index.keys
         assert isinstance(keys, WildcardKeyGenerator)
         found: list[IndexPath] = []
-        for path, predicates in filter.by_path.items():
+        existing = _existing_paths(filter, index)
+        for path in [*filter.by_path, *[path for path in existing if path not in filter.by_path]]:
             values = [
                 predicate
-                for predicate in predicates
+                for predicate in filter.by_path.get(path, [])
                 if _asks_for_values(predicate) and agree(predicate.orders, index.descriptor.collation)
             ]
             if values and keys.held.holds_values(path):
                 paths = [point(path)]
-            elif any(_asks_for_existence(predicate) for predicate in predicates) and keys.held.holds(path):
+            elif path in existing and keys.held.holds(path):
                 paths = [point(path), Interval(path + ".", True, path + "/", False)]
                 values = []
             else:
@@ -178,9 +180,19 @@ def _way(
     return IndexPath(collection, bounds, match, filter.conjuncts, 0 if sort is None else sort_direction(bounds, sort))
 
 
-def _asks_for_existence(predicate: Predicate) -> bool:
-    """{$exists: true}."""
-    return predicate.exists and isinstance(predicate.source, ExistsExpression)
+def _existing_paths(filter: Filter, index: IndexEntry) -> list[str]:
+    """The paths that must be there: {$exists: true}; and {$ne: null}, if there are no arrays on the path."""
+    found: list[str] = []
+    for conjunct in filter.conjuncts:
+        if isinstance(conjunct, ExistsExpression):
+            found.append(conjunct.path.dotted)
+        elif isinstance(conjunct, NotExpression):
+            child = conjunct.child
+            if isinstance(child, ComparisonExpression) and child.operator == EQ and child.value is None:
+                path = child.path.dotted
+                if not index.arrays.along(path):
+                    found.append(path)
+    return found
 
 
 def _asks_for_values(predicate: Predicate) -> bool:

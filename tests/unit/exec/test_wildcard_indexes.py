@@ -23,6 +23,7 @@ def bench_with(pattern: Pattern, **options: Any) -> Bench:
         ({"a": {"$in": [1, "x"]}}, {"$_path": ['["a", "a"]'], "a": ["[1, 1]", '["x", "x"]']}),
         ({"a": {"$gt": 1, "$lt": 5}}, {"$_path": ['["a", "a"]'], "a": ["(1, 5)"]}),
         ({"a": {"$exists": True}}, {"$_path": ['["a", "a"]', '["a.", "a/")'], "a": ["[MinKey, MaxKey]"]}),
+        ({"a": {"$ne": None}}, {"$_path": ['["a", "a"]', '["a.", "a/")'], "a": ["[MinKey, MaxKey]"]}),
         ({"a": {"$type": "string"}}, {"$_path": ['["a", "a"]'], "a": ['["", {})']}),
         ({"a": {}}, {"$_path": ['["a", "a"]'], "a": ["[{}, {}]"]}),
         ({"a": {"$elemMatch": {"b": 1}}}, {"$_path": ['["a.b", "a.b"]'], "a.b": ["[1, 1]"]}),
@@ -90,6 +91,19 @@ def test_existence_reaches_into_documents_and_gives_each_record_once() -> None:
     bench.insert([{"_id": 1, "a": {"b": 1, "c": 2}}, {"_id": 2, "a": [1, 2]}, {"_id": 3, "ab": 1}, {"_id": 4, "a": {}}])
     assert sorted(map(str, bench.find({"a": {"$exists": True}}))) == ["1", "2", "4"]
     assert bench.count({"a": {"$exists": True}}) == 3
+
+
+def test_what_is_not_null_is_there_where_there_are_no_arrays() -> None:
+    bench = bench_with([("$**", 1)])
+    bench.insert(
+        [{"_id": 1, "a": None}, {"_id": 2, "a": {"b": None}}, {"_id": 3, "a": 1}, {"_id": 4}, {"_id": 5, "c": []}]
+    )
+    filter = {"a": {"$ne": None}}
+    assert index_of(bench.plan(filter)) == "$**_1"
+    assert bench.find(filter) == [3, 2]
+    bench.insert([{"_id": 6, "a": [None, 1]}])
+    assert stages_of(bench.plan(filter)) == ["COLLSCAN"]
+    assert bench.find(filter) == [2, 3]
 
 
 def test_an_index_on_the_path_itself_is_preferred() -> None:
