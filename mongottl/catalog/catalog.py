@@ -46,6 +46,12 @@ def _stored_arrays(index: dict[str, Value]) -> ArrayPaths:
     return ARRAYS_SOMEWHERE if index["multikey"] else ArrayPaths(frozenset())
 
 
+def _stored_kinds(index: dict[str, Value]) -> int:
+    """What an index's keys stem from; catalogue entries of older versions do not tell."""
+    kinds = index.get("kinds")
+    return kinds if isinstance(kinds, int) else -1
+
+
 class Catalog:
     """Databases and collections by name. Names are checked by the callers (`catalog.namespace`)."""
 
@@ -102,7 +108,7 @@ class Catalog:
             data: SortedDataInterface | None = None
             if not descriptor.is_ttl_setting:
                 data = self.engine.sorted_data(ident, descriptor.unique or descriptor.is_id)
-            loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index)))
+            loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index), _stored_kinds(index)))
         collection.set_indexes(loaded)
         return collection
 
@@ -307,7 +313,7 @@ class Catalog:
 
     def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
         """Changes an index's options, as `collMod` does. Its keys stay, unless it becomes the TTL setting."""
-        changed = IndexEntry(descriptor, index.ident, index.data, index.ready, index.arrays)
+        changed = IndexEntry(descriptor, index.ident, index.data, index.ready, index.arrays, index.kinds)
         if descriptor.is_ttl_setting:
             changed.data = None
         indexes = [changed if known is index else known for known in collection.indexes]
@@ -338,14 +344,20 @@ class Catalog:
             collection.set_indexes(collection.indexes)
         collection.set_options(options)
 
-    def mark_multikey(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
-        """Notes where the last document that keys were made of has arrays. Inside the unit of work of the write."""
+    def note_news(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
+        """Notes the arrays and kinds of values of the last document that keys were made of, where any are new.
+
+        Inside the unit of work of the write.
+        """
         before = index.arrays
-        index.arrays = ArrayPaths(before.paths | index.keys.array_paths)
+        kinds = index.kinds
+        if index.keys.saw_array:
+            index.arrays = ArrayPaths(before.paths | index.keys.array_paths)
+        index.kinds |= index.keys.kinds
         collection.generation += 1
         if not index.ready:
             return  # stored when the build is finished
-        work.on_rollback(partial(index.restore_arrays, before))
+        work.on_rollback(partial(index.restore, before, kinds))
         self._put(collection, collection.entry_document())
 
     def _put(self, collection: Collection, entry: bytes) -> None:

@@ -9,7 +9,7 @@ from mongottl.catalog.plan_memory import PlanMemory
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
-from mongottl.document.types import BinData, Value
+from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.query.collation import parse_collation
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
@@ -21,6 +21,7 @@ class IndexEntry:
 
     data: its keys; None for the TTL setting on `_ts`, which has none.
     arrays: where documents have or had arrays on the index's paths, so that one document may have several keys.
+    kinds: what the keys stem from (`document.key_reader`), -1 where that is not known.
     ready: False while it is being built. Until then it serves no reads, and writes maintain it only for records that
     the build is done with, those up to `built_through`, or will not visit, those above `build_end`. Record ids ascend,
     so the latter are newer than the build, which therefore ends however fast they come.
@@ -33,11 +34,13 @@ class IndexEntry:
         data: SortedDataInterface | None,
         ready: bool,
         arrays: ArrayPaths = NO_ARRAYS,
+        kinds: int = 0,
     ) -> None:
         self.descriptor = descriptor
         self.ident = ident
         self.data = data
         self.arrays = arrays
+        self.kinds = kinds
         self.ready = ready
         # Names the build, where there is one.
         self.build_uuid: Value = None
@@ -57,13 +60,16 @@ class IndexEntry:
         """Whether any document has or had an array on the index's paths."""
         return self.arrays.found
 
-    def saw_new_array(self) -> bool:
-        """Whether the last document that keys were made of has an array that is not noted yet."""
-        return self.keys.saw_array and not self.arrays.holds(self.keys.array_paths)
+    def saw_news(self) -> bool:
+        """Whether the last document that keys were made of has an array or a kind of value that is not noted yet."""
+        if self.keys.saw_array and not self.arrays.holds(self.keys.array_paths):
+            return True
+        return self.keys.kinds | self.kinds != self.kinds
 
-    def restore_arrays(self, before: ArrayPaths) -> None:
-        """Undoes the mark of a write that was rolled back."""
-        self.arrays = before
+    def restore(self, arrays: ArrayPaths, kinds: int) -> None:
+        """Undoes the note of a write that was rolled back."""
+        self.arrays = arrays
+        self.kinds = kinds
 
     def covers_record(self, rid: int) -> bool:
         """Whether a write of this record must maintain the index."""
@@ -100,6 +106,7 @@ class IndexEntry:
             "ident": self.ident,
             "multikey": self.multikey,
             "multikeyPaths": sorted(self.arrays.paths),
+            "kinds": Int64(self.kinds),
         }
 
 

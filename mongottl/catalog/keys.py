@@ -18,13 +18,15 @@ Source: MongoDB's "Multikey Indexes" and "Sparse Indexes" pages.
 from abc import ABC, abstractmethod
 from typing import Final
 
+from librt.strings import read_f64_le
 from mypy_extensions import i64
 
 from mongottl.catalog.array_paths import SOMEWHERE
 from mongottl.document.collation import Collation
+from mongottl.document.key_reader import KIND_BITS, MAX_WIDTH, value_kind
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
 from mongottl.document.path import FieldPath
-from mongottl.document.types import ARRAY, DOCUMENT, NULL, UNDEFINED, Undefined, Value
+from mongottl.document.types import ARRAY, DOCUMENT, DOUBLE, NULL, UNDEFINED, Undefined, Value
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 
@@ -76,6 +78,8 @@ class KeyGenerator(ABC):
     def __init__(self) -> None:
         self.saw_array = False
         self.array_paths: set[str] = set()
+        # What all keys made so far stem from, a few bits for each component (`document.key_reader`).
+        self.kinds: i64 = 0
         self.roots: list[bytes] = []
 
     def begin(self) -> None:
@@ -127,6 +131,7 @@ class BtreeKeyGenerator(KeyGenerator):
         self.begin()
         builder = KeyStringBuilder(self._collation)
         missing: i64 = 0
+        kind_shift: i64 = 0
         for i in range(self._width):
             path = self._paths[i]
             depth: i64 = 1
@@ -140,7 +145,15 @@ class BtreeKeyGenerator(KeyGenerator):
                 return self._keys_through_arrays(document)
             if type_code == 0 or depth < path.depth:
                 missing += 1
+                kind = value_kind(0)
                 type_code = NULL
+            else:
+                kind = value_kind(type_code)
+                if type_code == DOUBLE and document[pos + 7] == 0x80 and read_f64_le(document, pos) == 0.0:
+                    kind = value_kind(DOCUMENT)  # the sign of -0.0 is not in the key
+            if kind != 0 and i < MAX_WIDTH:
+                self.kinds |= kind << kind_shift
+            kind_shift += KIND_BITS
             builder.append_raw(document, type_code, pos, self._descending[i])
         if self._sparse and missing == self._width:
             return []

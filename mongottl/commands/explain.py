@@ -44,7 +44,7 @@ from mongottl.exec.planner import plan_query
 from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import StageSpec
-from mongottl.query.projection import parse_projection
+from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import parse_sort
 
 if TYPE_CHECKING:
@@ -113,12 +113,9 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     match = parse_match(query.filter, context, near=True)
     natural = natural_order(query.sort)
     pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort, context.collation)
-    wrappers = query.wrappers
-    if query.keys_alone:
-        wrappers = (return_key_wrapper(), *wrappers)
-    elif not is_empty(query.projection):
-        parsed = parse_projection(query.projection, context, for_find=True)
-        wrappers = (projection_wrapper(parsed.is_simple, query.projection), *wrappers)
+    projection: Projection | None = None
+    if not is_empty(query.projection):
+        projection = parse_projection(query.projection, context, for_find=True)
     collection = op.catalog.lookup(op.database, query.collection)
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
@@ -139,6 +136,13 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         metadata=metadata,
         allow_disk_use=query.allow_disk_use,
     )
+    wrappers = query.wrappers
+    if query.keys_alone:
+        wrappers = (return_key_wrapper(), *wrappers)
+    elif projection is not None:
+        if not query.wrappers:
+            plan.cover(projection)
+        wrappers = (projection_wrapper(projection.is_simple, plan.covered, query.projection), *wrappers)
     namespace = f"{op.database}.{query.collection}"
     described = match.describe()
     reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)

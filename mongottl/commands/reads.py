@@ -261,6 +261,8 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         least=request.min,
         bound=request.max,
     )
+    if projection is not None and not request.return_key:
+        plan.cover(projection)
     stage = plan.open()
     tail: Tail | None = None
     if collection is not None and collection.options.capped:

@@ -27,6 +27,7 @@ from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
 from mongottl.query.pipeline.near import GeoNearFieldsSpec, GeoNearSpec
 from mongottl.query.pipeline.output import MergeRequest
+from mongottl.query.pipeline.project import ProjectSpec
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern
@@ -360,6 +361,8 @@ def plan_aggregation(
         remember=remember,
         metadata=metadata,
     )
+    if taken < len(specs) and isinstance(spec := specs[taken], ProjectSpec):
+        plan.cover(spec.projection)
     return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation)
 
 

@@ -50,9 +50,12 @@ class Wrapper:
         self.below_limit = below_limit
 
 
-def projection_wrapper(simple: bool, description: Value) -> Wrapper:
-    """PROJECTION_SIMPLE (whole root fields, taken or left out) or PROJECTION_DEFAULT; description: the projection."""
-    stage = "PROJECTION_SIMPLE" if simple else "PROJECTION_DEFAULT"
+def projection_wrapper(simple: bool, covered: bool, description: Value) -> Wrapper:
+    """PROJECTION_SIMPLE (whole root fields, taken or left out) or PROJECTION_DEFAULT; description: the projection.
+
+    PROJECTION_COVERED where the plan needs no documents.
+    """
+    stage = "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE" if simple else "PROJECTION_DEFAULT"
     return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True)
 
 

@@ -143,8 +143,8 @@ def _add_keys(
     keys_of: list[list[bytes]] = []
     for record in records:
         keys = index.keys_of(record[1])
-        if index.saw_new_array():
-            op.catalog.mark_multikey(collection, index, work)
+        if index.saw_news():
+            op.catalog.note_news(collection, index, work)
         keys_of.append(keys)
         for key in keys:
             entries.append((key, record[0]))

@@ -40,6 +40,7 @@ from mongottl.exec.annotate import ANNOTATED, AnnotateStage
 from mongottl.exec.between import path_between
 from mongottl.exec.bounds import Filter, conjuncts_of
 from mongottl.exec.context import OperationContext
+from mongottl.exec.covered import covered_path
 from mongottl.exec.implication import implies
 from mongottl.exec.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.plan_cache import NO_SHAPE, REPLAN_RATIO, QueryShape, confinement, is_allowed, new_plan
@@ -48,6 +49,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AlwaysFalse, AlwaysTrue, AndExpression, OrExpression
 from mongottl.query.metadata import INDEX_KEY
+from mongottl.query.projection import Projection
 from mongottl.query.sort import SortPattern
 from mongottl.query.spill import SpillSpace
 
@@ -102,8 +104,18 @@ class QueryPlan:
         self.sort_memory_bytes = sort_memory_bytes
         self.space = space
         self.metadata = metadata
+        self.covered = False
         if path is not None:
             path.metadata = metadata
+
+    def cover(self, projection: Projection) -> None:
+        """Has the plan leave documents alone if an index has all that a projection takes; it is applied later on."""
+        path = self.path
+        if path is not None and type(path) is IndexPath:
+            covered = covered_path(path, projection, self.sort, self.metadata)
+            if covered is not None:
+                self.path = covered
+                self.covered = True
 
     def open(self) -> PlanStage:
         """A new run of the plan."""

@@ -191,8 +191,8 @@ def _insert_keys(
             continue
         for key in index.keys_of(document):
             entries.append((key, rid))
-        if index.saw_new_array():
-            op.catalog.mark_multikey(collection, index, work)
+        if index.saw_news():
+            op.catalog.note_news(collection, index, work)
     if index.descriptor.prepare_unique:
         _refuse_duplicates(data, entries)
     data.insert(entries)
@@ -220,8 +220,8 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
                     assert data is not None
                     if index.covers_record(rid):
                         keys = index.keys_of(document)
-                        if index.saw_new_array():
-                            op.catalog.mark_multikey(collection, index, work)
+                        if index.saw_news():
+                            op.catalog.note_news(collection, index, work)
                         _insert_or_explain(op, collection, index, document, keys, rid)
                 if capped:
                     make_room(op, collection, work)
@@ -326,7 +326,7 @@ def update_record(
                 collection.store.update_record(old, new)
                 if document != old[1]:
                     for index in collection.writable_indexes:
-                        if not index.descriptor.is_id and index.covers_record(old[0]):
+                        if index.covers_record(old[0]):
                             _move_keys(op, work, collection, index, old, document)
                 work.commit()
         except _CorpseInTheWay as corpse:
@@ -360,13 +360,12 @@ def update_records(op: "OperationContext", collection: Collection, changes: list
     with op.service.engine.unit_of_work() as work:
         collection.store.update_records(old, new)
         for index in collection.writable_indexes:
-            if not index.descriptor.is_id:
-                for record, document in changes:
-                    if document != record[1] and index.covers_record(record[0]):
-                        try:
-                            _move_keys(op, work, collection, index, record, document)
-                        except _CorpseInTheWay:
-                            raise WriteConflict("an expired document is in the way") from None
+            for record, document in changes:
+                if document != record[1] and index.covers_record(record[0]):
+                    try:
+                        _move_keys(op, work, collection, index, record, document)
+                    except _CorpseInTheWay:
+                        raise WriteConflict("an expired document is in the way") from None
         work.commit()
     collection.writes += 1
     op.service.note_write()
@@ -389,8 +388,8 @@ def _move_keys(
         return
     before = index.keys_of(old[1])
     after = index.keys_of(document)
-    if index.saw_new_array():
-        op.catalog.mark_multikey(collection, index, work)
+    if index.saw_news():
+        op.catalog.note_news(collection, index, work)
     if before == after:
         return
     known = set(before)

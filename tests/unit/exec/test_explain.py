@@ -118,11 +118,11 @@ def test_sort_skip_limit(bench: Bench) -> None:
 
 
 def test_projection_stands_below_a_limit(bench: Bench) -> None:
-    wrapper = projection_wrapper(True, {"a": 1})
+    wrapper = projection_wrapper(True, False, {"a": 1})
     limit = bench.explain(bench.plan({}, limit=3), "executionStats", wrapper)["queryPlanner"]["winningPlan"]
     assert limit["stage"] == "LIMIT"
     assert (limit["inputStage"]["stage"], limit["inputStage"]["transformBy"]) == ("PROJECTION_SIMPLE", {"a": 1})
-    plain = bench.explain(bench.plan({}), "executionStats", projection_wrapper(False, {"a": 1}))
+    plain = bench.explain(bench.plan({}), "executionStats", projection_wrapper(False, False, {"a": 1}))
     assert plain["executionStats"]["executionStages"]["stage"] == "PROJECTION_DEFAULT"
     assert plain["executionStats"]["nReturned"] == 100
 

@@ -1,0 +1,115 @@
+"""Covered queries: explain shows that no document was looked at, and when documents are needed after all."""
+
+from typing import Any
+
+import pytest
+from pymongo.database import Database
+
+Documents = dict[str, Any]
+
+
+@pytest.fixture
+def stock(database: Database[Documents]) -> Database[Documents]:
+    database.c.create_index([("a", 1), ("b", -1)])
+    database.c.insert_many([{"_id": i, "a": i % 5, "b": f"b{i}", "c": i} for i in range(20)])
+    return database
+
+
+def stats(database: Database[Documents], **find: Any) -> tuple[list[str], int, int]:
+    """The stages from the top, and how many keys and documents were looked at."""
+    reply = database.command({"explain": {"find": "c", **find}, "verbosity": "executionStats"})
+    stage = reply["queryPlanner"]["winningPlan"]
+    names = [stage["stage"]]
+    while "inputStage" in stage:
+        stage = stage["inputStage"]
+        names.append(stage["stage"])
+    executed = reply["executionStats"]
+    return names, executed["totalKeysExamined"], executed["totalDocsExamined"]
+
+
+AB = {"_id": 0, "a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("find", "stages", "keys", "documents"),
+    [
+        ({"filter": {"a": 3}, "projection": AB}, ["PROJECTION_COVERED", "IXSCAN"], 4, 0),
+        ({"filter": {"a": 3}, "projection": {"_id": 0, "b": 1}}, ["PROJECTION_COVERED", "IXSCAN"], 4, 0),
+        ({"filter": {"a": {"$gt": 2}, "b": {"$regex": "1"}}, "projection": AB}, ["PROJECTION_COVERED", "IXSCAN"], 8, 0),
+        ({"filter": {"a": 3}, "projection": AB, "sort": {"b": 1}}, ["PROJECTION_COVERED", "IXSCAN"], 4, 0),
+        ({"filter": {"_id": {"$gt": 15}}, "projection": {"_id": 1}}, ["PROJECTION_COVERED", "IXSCAN"], 4, 0),
+        ({"filter": {"a": 3}, "projection": AB, "limit": 2}, ["LIMIT", "PROJECTION_COVERED", "IXSCAN"], 2, 0),
+        ({"filter": {"a": 3}, "projection": {"a": 1}}, ["PROJECTION_SIMPLE", "FETCH", "IXSCAN"], 4, 4),
+        ({"filter": {"a": 3}, "projection": {"_id": 0, "c": 1}}, ["PROJECTION_SIMPLE", "FETCH", "IXSCAN"], 4, 4),
+        ({"filter": {"a": 3}, "projection": {"_id": 0}}, ["PROJECTION_SIMPLE", "FETCH", "IXSCAN"], 4, 4),
+        ({"filter": {"a": 3, "c": 8}, "projection": AB}, ["PROJECTION_SIMPLE", "FETCH", "IXSCAN"], 4, 4),
+    ],
+    ids=str,
+)
+def test_plans(stock: Database[Documents], find: Documents, stages: list[str], keys: int, documents: int) -> None:
+    assert stats(stock, **find) == (stages, keys, documents)
+
+
+def found(database: Database[Documents]) -> list[Documents]:
+    return list(database.c.find({"a": 3}, AB, sort=[("b", -1)]))
+
+
+EXPECTED = [{"a": 3, "b": b} for b in ("b8", "b3", "b18", "b13")]
+
+
+def docs_examined(database: Database[Documents]) -> int:
+    return stats(database, filter={"a": 3}, projection=AB)[2]
+
+
+def test_results(stock: Database[Documents]) -> None:
+    assert found(stock) == EXPECTED
+    assert [list(document) for document in found(stock)] == [["a", "b"]] * 4
+    assert list(stock.c.aggregate([{"$match": {"a": 3}}, {"$project": AB}, {"$sort": {"b": -1}}])) == EXPECTED
+
+
+def test_another_sort_of_number_needs_documents(stock: Database[Documents]) -> None:
+    stock.c.insert_one({"a": 7.0, "b": "x"})
+    assert found(stock) == EXPECTED
+    assert docs_examined(stock) == 4
+    stock.c.delete_one({"a": 7.0})
+    stock.c.drop_index("a_1_b_-1")
+    stock.c.create_index([("a", 1), ("b", -1)])
+    assert docs_examined(stock) == 0
+
+
+def test_the_same_key_of_another_type_needs_documents(stock: Database[Documents]) -> None:
+    stock.c.update_one({"_id": 3}, {"$set": {"a": 3.0}})
+    assert docs_examined(stock) == 4
+    assert [type(document["a"]) for document in found(stock)] == [int, float, int, int]
+    stock.c.replace_one({"_id": 19}, {"_id": 19.0})
+    assert stats(stock, filter={"_id": {"$gt": 15}}, projection={"_id": 1})[2] == 4
+    assert [type(document["_id"]) for document in stock.c.find({"_id": {"$gt": 17}}, {"_id": 1})] == [int, float]
+
+
+def test_arrays_need_documents(stock: Database[Documents]) -> None:
+    stock.c.insert_one({"a": [3, 4], "b": "x"})
+    assert docs_examined(stock) == 5
+
+
+def test_expiry_needs_documents(stock: Database[Documents]) -> None:
+    stock.c.create_index("_ts", expireAfterSeconds=100)
+    assert docs_examined(stock) == 4
+
+
+def test_a_cursor_goes_on_with_documents(stock: Database[Documents]) -> None:
+    cursor = stock.c.find({"a": {"$gte": 0}}, AB, batch_size=3)
+    first = [next(cursor) for _ in range(3)]
+    stock.c.insert_one({"a": 9.5, "b": "late"})
+    rest = list(cursor)
+    assert len(first) + len(rest) == 21
+    assert rest[-1] == {"a": 9.5, "b": "late"}
+
+
+def test_a_collated_index_needs_documents(database: Database[Documents]) -> None:
+    collation = {"locale": "en", "strength": 2}
+    database.c.create_index("a", collation=collation)
+    database.c.insert_many([{"a": a} for a in ("x", "Y", "z")])
+    query = {"filter": {"a": {"$gte": "y"}}, "projection": {"_id": 0, "a": 1}, "collation": collation}
+    assert stats(database, **query) == (["PROJECTION_SIMPLE", "FETCH", "IXSCAN"], 2, 2)
+    command = {"find": "c", "min": {"a": "y"}, "hint": "a_1", "projection": {"_id": 0}}
+    assert database.command(command)["cursor"]["firstBatch"] == [{"a": "Y"}, {"a": "z"}]

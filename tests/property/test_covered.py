@@ -1,0 +1,124 @@
+"""What an index's keys tell is what the documents have."""
+
+from typing import Any
+
+import bson
+from bson import Decimal128, Int64, ObjectId, Timestamp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mongottl.document.build import encode_fields
+from mongottl.document.key_reader import KIND_BITS, KeyReader, tells_values, value_kind
+from mongottl.document.keystring import encode_key
+from mongottl.document.walk import fields, find_field_at
+from tests.running import Running
+
+Document = dict[str, Any]
+
+ID = ObjectId("0123456789abcdef01234567")
+texts = st.one_of(st.text(max_size=6), st.sampled_from(["", "\0", "\x01\x02\0a", "é"]))
+others = st.one_of(
+    texts,
+    st.booleans(),
+    st.just(ID),
+    st.datetimes().map(lambda at: at.replace(microsecond=0)),
+    st.builds(Timestamp, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
+)
+numbers = st.sampled_from(
+    [
+        st.integers(-(2**31), 2**31 - 1),
+        st.integers(-(2**63), 2**63 - 1).map(Int64),
+        st.floats().filter(lambda value: value != 0.0 or str(value) == "0.0"),
+    ]
+)
+columns = numbers.flatmap(
+    lambda number: st.sampled_from([st.none(), st.just(...)]).flatmap(
+        lambda nothing: st.lists(st.one_of(number, others, nothing), min_size=1, max_size=6)
+    )
+)
+
+
+@given(st.lists(columns, min_size=1, max_size=4), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_values_come_back(rows: list[list[Any]], directions: list[bool]) -> None:
+    """One column for each component; ... stands for no field."""
+    width = len(rows)
+    names = [chr(ord("a") + i).encode() for i in range(width)]
+    kinds = 0
+    documents: list[bytes] = []
+    for place in range(max(len(column) for column in rows)):
+        values = [column[place % len(column)] for column in rows]
+        document = bson.encode({chr(ord("a") + i): value for i, value in enumerate(values) if value is not ...})
+        documents.append(document)
+        for i, name in enumerate(names):
+            kinds |= value_kind(find_field_at(document, 0, name)[0]) << (i * KIND_BITS)
+    assert tells_values(kinds, width)
+    reader = KeyReader(list(names), directions[:width], kinds)
+    for document in documents:
+        there = dict(fields(document))
+        key = encode_key([there.get(name.decode()) for name in names], directions[:width])
+        assert reader.document(key) == document
+
+
+def test_what_keys_do_not_tell() -> None:
+    def kind(value: Any) -> int:
+        return value_kind(find_field_at(bson.encode({} if value is ... else {"a": value}), 0, b"a")[0])
+
+    assert tells_values(kind(1) | kind("x") | kind(None), 1)
+    for together in [(1, 1.0), (1, Int64(1)), (None, ...), (Decimal128("1"),), ({},), (b"x",)]:
+        kinds = 0
+        for value in together:
+            kinds |= kind(value)
+        assert not tells_values(kinds, 1)
+        assert tells_values(kinds, 0)
+        assert not tells_values(kinds << KIND_BITS, 2)
+    assert tells_values(kind(1) | kind(1.0) << KIND_BITS, 2)
+    assert not tells_values(-1, 1)
+    assert not tells_values(0, 11)
+
+
+values = st.one_of(
+    st.integers(0, 3),
+    st.sampled_from([1.0, -0.0, 2.5, None, "x", "y", True, Int64(2), [1, 2], {"c": 1}, Decimal128("1")]),
+)
+plain = st.one_of(st.integers(0, 3), st.sampled_from(["x", "y", True]))
+rows_of = st.one_of(
+    st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), plain), max_size=6),
+    st.lists(st.fixed_dictionaries({"a": plain, "b": plain}), max_size=6),
+    st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), values), max_size=6),
+)
+conditions = st.one_of(
+    plain,
+    st.builds(lambda op, value: {op: value}, st.sampled_from(["$gt", "$lte", "$ne"]), plain),
+    st.sampled_from([{"$exists": True}, {"$exists": False}, {"$type": "int"}, {"$in": [1, "x"]}, None]),
+)
+filters = st.dictionaries(st.sampled_from(["a", "b", "c"]), conditions, max_size=2)
+
+
+def canonical(documents: list[Document]) -> list[bytes]:
+    return sorted(encode_fields(sorted(fields(bson.encode(document)))) for document in documents)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows_of,
+    rows_of,
+    filters,
+    st.sampled_from([{"a": 1}, {"a": -1, "b": 1}, {"b": 1, "a.c": 1}, {"b": -1, "c": -1, "a": 1}]),
+    st.sampled_from([{"_id": 0, "a": 1}, {"_id": 0, "a": 1, "b": 1}, {"_id": 0, "b": 1}]),
+    st.sampled_from([{}, {"a": 1}, {"b": -1, "a": 1}, {"c": 1}]),
+)
+def test_covered_queries_give_what_others_give(
+    rows: list[Document], later: list[Document], filter: Document, key: Document, projection: Document, sort: Document
+) -> None:
+    server = Running()
+    server.run({"create": "c"})
+    if rows:
+        server.run({"insert": "c", "documents": rows})
+    name = "x"
+    server.run({"createIndexes": "c", "indexes": [{"key": key, "name": name}]})
+    if later:
+        server.run({"insert": "c", "documents": later})
+        server.run({"update": "c", "updates": [{"q": {"a": 1}, "u": {"$set": {"a": 1.0}}, "multi": True}]})
+    query = {"find": "c", "filter": filter, "projection": projection, "sort": sort}
+    expected = server.run({**query, "hint": {"$natural": 1}})["cursor"]["firstBatch"]
+    assert canonical(server.run({**query, "hint": name})["cursor"]["firstBatch"]) == canonical(expected)
