@@ -12,7 +12,7 @@ from typing import Final
 from mongottl.catalog.array_paths import ARRAYS_SOMEWHERE, ArrayPaths
 from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
 from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
-from mongottl.catalog.namespace import check_database_name, check_new_collection_name
+from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_database_name, check_new_collection_name
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
 from mongottl.clock import Clock
@@ -163,7 +163,7 @@ class Catalog:
         """The record of `system.views` that defines a view."""
         collections = self._databases.get(database)
         definitions = None if collections is None else collections.get(SYSTEM_VIEWS)
-        if definitions is None or name == SYSTEM_VIEWS:
+        if definitions is None or name == SYSTEM_VIEWS or len(name) > MAX_NAMESPACE_BYTES:
             return None
         index = definitions.id_index
         if index is None or index.data is None:

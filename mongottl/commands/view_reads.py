@@ -21,7 +21,6 @@ from mongottl.exec.views import ResolvedView, resolve_view, view_collation
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline
-from mongottl.query.pipeline.stage import check_positions
 
 if TYPE_CHECKING:
     from mongottl.commands.reads import AggregateRequest, CountRequest, DistinctRequest, FindRequest
@@ -49,7 +48,7 @@ class ViewQuery:
 def query_view(
     op: OperationContext, view: View, stages: list[Value], let: dict[str, Value], collation: bytes = EMPTY_DOCUMENT
 ) -> ViewQuery:
-    """A pipeline on a view. let: the variables that its stages know; the view's own do not.
+    """A pipeline on a view. let: the command's variables.
 
     OptionNotSupportedOnView (167) for a collation that is not the view's; 40602 where a stage that must come first
     comes behind those of the view.
@@ -61,8 +60,7 @@ def query_view(
         )
     resolved = resolve_view(op.catalog, view)
     context = ParseContext(op.now_ms, let, resolved.namespace, collation=rules)
-    specs = resolved.parse(op.now_ms) + parse_pipeline(stages, context)
-    check_positions(specs)
+    specs = parse_pipeline(resolved.pipeline + stages, context)
     collection = op.catalog.lookup(resolved.database, resolved.collection)
     return ViewQuery(view, resolved, collection, optimise(specs, context))
 

@@ -46,6 +46,9 @@ def _multiplies(spec: StageSpec) -> bool:
     return spec.name == "$unwind" or (spec.name == "$lookup" and not spec.one_to_one)
 
 
+_JOINING: Final = frozenset(("$graphLookup", "$lookup", "$unionWith"))
+
+
 class OperationRun(RunContext):
     """A pipeline's view of the operation that runs it."""
 
@@ -85,17 +88,16 @@ class OperationRun(RunContext):
         self._check_view(view)
         resolved = resolve_view(op.catalog, view)
         context = ParseContext(op.now_ms, outer.let, resolved.namespace, collation=self._collation)
-        specs = resolved.parse(op.now_ms)
-        if match is not None:
-            specs.extend(parse_pipeline([encode({"$match": match})], context))
-        specs = optimise(specs, context)
+        narrowing: list[Value] = [] if match is None else [encode({"$match": match})]
+        specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
         underlying = op.catalog.lookup(resolved.database, resolved.collection)
         plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use, collation=self._collation)
         names = {spec.name for spec in plan.rest}
         rationed = self._handed_on and names <= _STREAMING and not any(_multiplies(spec) for spec in plan.rest)
         head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
         run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata, self._collation)
-        return ViewDocuments(head, open_pipeline(plan.rest, head, run))
+        joins = not names.isdisjoint(_JOINING)
+        return ViewDocuments(head, open_pipeline(plan.rest, head, run), self._pull, joins)
 
     def open_near(self, near: GeoNearSpec) -> DocumentSource:
         op = self._pull.op
@@ -246,17 +248,23 @@ class OperationRun(RunContext):
 
 
 class ViewDocuments(DocumentSource):
-    """The documents of a view that another pipeline reads. head: those of the collection at its bottom."""
+    """The documents of a view that another pipeline reads. head: those of the collection at its bottom.
 
-    def __init__(self, head: DocumentSource, documents: DocumentSource) -> None:
+    joins: whether the view's own stages read further collections, whose documents may expire as well.
+    """
+
+    def __init__(self, head: DocumentSource, documents: DocumentSource, pull: Pull, joins: bool) -> None:
         self._head = head
         self._documents = documents
+        self._pull = pull
+        self._joins = joins
+        self._opened_s = pull.op.now_s
 
     def next_batch(self) -> list[bytes] | None:
         return self._documents.next_batch()
 
     def is_outdated(self) -> bool:
-        return self._head.is_outdated()
+        return self._head.is_outdated() or (self._joins and self._pull.op.now_s != self._opened_s)
 
     def close(self) -> None:
         self._documents.close()

@@ -20,7 +20,7 @@ from mongottl.exec.context import OperationContext
 from mongottl.exec.writes import delete_batch, insert_document, update_record
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
-from mongottl.query.pipeline import StageSpec, parse_pipeline
+from mongottl.query.pipeline import parse_pipeline
 
 # Views that may stand on one another.
 MAX_VIEW_DEPTH: Final = 20
@@ -37,11 +37,6 @@ class ResolvedView:
         self.namespace = f"{database}.{collection}"
         self.pipeline = pipeline
         self.collation = collation
-
-    def parse(self, now_ms: int) -> list[StageSpec]:
-        """The stages, parsed for an operation of this instant; they know no variables but their own."""
-        collation = None if self.collation is None else parse_collation(self.collation)
-        return parse_pipeline(self.pipeline, ParseContext(now_ms, None, self.namespace, collation=collation))
 
 
 def view_collation(view: View) -> Collation | None:

@@ -169,6 +169,12 @@ class TestReading:
     def test_stages_that_must_come_first(self, big: Running) -> None:
         assert big.code({"aggregate": "big", "pipeline": [{"$indexStats": {}}], "cursor": {}}) == 40602
 
+    def test_text_can_only_come_first(self, big: Running) -> None:
+        big.index({"y": "text"}, "t")
+        create(big, "all", "c")
+        assert big.ids("all", {"$text": {"$search": "b"}}) == [2, 4]
+        assert big.code({"find": "big", "filter": {"$text": {"$search": "b"}}}) == 17313
+
     def test_more_pages_are_asked_of_the_view(self, big: Running) -> None:
         cursor = big.run({"find": "big", "batchSize": 1})["cursor"]
         assert cursor["ns"] == "test.big"
@@ -215,6 +221,19 @@ class TestExpiry:
         server.advance(10)
         more = server.run({"getMore": bson.Int64(cursor["id"]), "collection": "all"})["cursor"]
         assert more["nextBatch"] == []
+
+    def test_what_a_view_joins_expires_too(self, server: Running) -> None:
+        server.insert({"_id": "a"}, {"_id": "b"}, into="d")
+        server.run({"createIndexes": "d", "indexes": [{"key": {"_ts": 1}, "name": "t", "expireAfterSeconds": 10}]})
+        join = {"from": "d", "localField": "y", "foreignField": "_id", "as": "d"}
+        create(server, "joined", "c", {"$lookup": join}, {"$unwind": "$d"})
+        lookup = {"from": "joined", "localField": "y", "foreignField": "y", "as": "found"}
+        pipeline = [{"$lookup": lookup}, {"$project": {"n": {"$size": "$found"}}}]
+        cursor = server.run({"aggregate": "c", "pipeline": pipeline, "cursor": {"batchSize": 1}})["cursor"]
+        assert cursor["firstBatch"] == [{"_id": 1, "n": 2}]
+        server.advance(10)
+        more = server.run({"getMore": bson.Int64(cursor["id"]), "collection": "c"})["cursor"]
+        assert more["nextBatch"][-1] == {"_id": 4, "n": 0}
 
 
 class TestRefusals:
