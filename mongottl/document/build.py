@@ -16,6 +16,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
+from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
     BINARY,
@@ -116,7 +117,7 @@ def write_element(writer: BytesWriter, name: bytes, value: Value) -> None:
         _write_dict(writer, value)
     elif isinstance(value, (list, tuple)):
         _write_name(writer, ARRAY, name)
-        _write_array(writer, value)
+        _write_array(writer, value, MAX_LEVELS)
     elif value is None:
         _write_name(writer, NULL, name)
     elif isinstance(value, ObjectId):
@@ -187,12 +188,19 @@ def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
     _set_length(writer, start)
 
 
-def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...]) -> None:
+def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...], levels: i64) -> None:
+    """levels: how many may nest, with it; Overflow (15) beyond."""
+    if levels <= 0:
+        raise too_deep()
     start: i64 = len(writer)
     writer.write(_LENGTH_PLACE)
     index: i64 = 0
     for value in values:
-        write_element(writer, index_name(index), value)
+        if isinstance(value, list):
+            _write_name(writer, ARRAY, index_name(index))
+            _write_array(writer, value, levels - 1)
+        else:
+            write_element(writer, index_name(index), value)
         index += 1
     writer.append(0)
     _set_length(writer, start)
@@ -250,7 +258,7 @@ def encode_fields(fields: Iterable[tuple[str, Value]]) -> bytes:
 def encode_array(values: list[Value]) -> bytes:
     """The raw BSON of an array (a document with the names "0", "1", …)."""
     writer = BytesWriter()
-    _write_array(writer, values)
+    _write_array(writer, values, MAX_LEVELS)
     return writer.getvalue()
 
 

@@ -14,6 +14,7 @@ from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
+from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
     BOOL,
@@ -154,12 +155,7 @@ def compare_values(a: Value, b: Value, collation: Collation | None = None) -> i6
     if isinstance(a, bytes) and isinstance(b, bytes):
         return compare_documents(a, 0, b, 0, collation)
     if isinstance(a, list) and isinstance(b, list):
-        shorter = min(len(a), len(b))
-        for i in range(shorter):
-            order = compare_values(a[i], b[i], collation)
-            if order != 0:
-                return order
-        return _sign(len(a) < len(b), len(a) > len(b))
+        return _compare_lists(a, b, MAX_LEVELS, collation)
     if isinstance(a, bool) and isinstance(b, bool):
         return _sign(b and not a, a and not b)
     if isinstance(a, ObjectId) and isinstance(b, ObjectId):
@@ -167,6 +163,24 @@ def compare_values(a: Value, b: Value, collation: Collation | None = None) -> i6
     if isinstance(a, Date) and isinstance(b, Date):
         return _sign(a.ms < b.ms, a.ms > b.ms)
     return _compare_rare(a, b)
+
+
+def _compare_lists(a: list[Value], b: list[Value], levels: i64, collation: Collation | None) -> i64:
+    """levels: how many may nest, with these; Overflow (15) beyond."""
+    if levels <= 0:
+        raise too_deep()
+    shorter = min(len(a), len(b))
+    for i in range(shorter):
+        x = a[i]
+        y = b[i]
+        order = (
+            _compare_lists(x, y, levels - 1, collation)
+            if isinstance(x, list) and isinstance(y, list)
+            else compare_values(x, y, collation)
+        )
+        if order != 0:
+            return order
+    return _sign(len(a) < len(b), len(a) > len(b))
 
 
 def _compare_bytes(a: bytes, b: bytes) -> i64:
@@ -208,6 +222,12 @@ def _compare_rare(a: Value, b: Value) -> i64:
 
 def compare_documents(a: bytes, a_start: i64, b: bytes, b_start: i64, collation: Collation | None = None) -> i64:
     """The order of two documents in place: element by element, by bracket, then name, then value."""
+    return _compare_documents(a, a_start, b, b_start, MAX_LEVELS, collation)
+
+
+def _compare_documents(a: bytes, a_start: i64, b: bytes, b_start: i64, levels: i64, collation: Collation | None) -> i64:
+    if levels <= 0:
+        raise too_deep()
     left = ElementCursor(a, a_start)
     right = ElementCursor(b, b_start)
     while True:
@@ -222,9 +242,20 @@ def compare_documents(a: bytes, a_start: i64, b: bytes, b_start: i64, collation:
         order = _compare_bytes(left.name_bytes(), right.name_bytes())
         if order != 0:
             return order
-        order = compare_raw(a, left.type_code, left.value, b, right.type_code, right.value, collation)
+        order = _compare_nested(a, left, b, right, levels - 1, collation)
         if order != 0:
             return order
+
+
+def _compare_nested(
+    a: bytes, left: ElementCursor, b: bytes, right: ElementCursor, levels: i64, collation: Collation | None
+) -> i64:
+    if left.type_code == right.type_code:
+        if left.type_code == DOCUMENT:
+            return _compare_documents(a, left.value, b, right.value, levels, collation)
+        if left.type_code == ARRAY:
+            return _compare_arrays(a, left.value, b, right.value, levels, collation)
+    return compare_raw(a, left.type_code, left.value, b, right.type_code, right.value, collation)
 
 
 def compare_raw(
@@ -258,9 +289,9 @@ def compare_raw(
                 right_text = collation.key(right_text)
             return _compare_bytes(left_text, right_text)
         if a_type == DOCUMENT:
-            return compare_documents(a, a_pos, b, b_pos, collation)
+            return _compare_documents(a, a_pos, b, b_pos, MAX_LEVELS, collation)
         if a_type == ARRAY:
-            return _compare_arrays(a, a_pos, b, b_pos, collation)
+            return _compare_arrays(a, a_pos, b, b_pos, MAX_LEVELS, collation)
         if a_type == OBJECT_ID:
             return _compare_bytes(a[a_pos : a_pos + 12], b[b_pos : b_pos + 12])
         if a_type == BOOL:
@@ -272,7 +303,9 @@ def compare_raw(
     return compare_values(decode_value(a, a_type, a_pos), decode_value(b, b_type, b_pos), collation)
 
 
-def _compare_arrays(a: bytes, a_start: i64, b: bytes, b_start: i64, collation: Collation | None) -> i64:
+def _compare_arrays(a: bytes, a_start: i64, b: bytes, b_start: i64, levels: i64, collation: Collation | None) -> i64:
+    if levels <= 0:
+        raise too_deep()
     left = ElementCursor(a, a_start)
     right = ElementCursor(b, b_start)
     while True:
@@ -280,7 +313,7 @@ def _compare_arrays(a: bytes, a_start: i64, b: bytes, b_start: i64, collation: C
         more_right = right.next()
         if not more_left or not more_right:
             return _sign(more_right, more_left)
-        order = compare_raw(a, left.type_code, left.value, b, right.type_code, right.value, collation)
+        order = _compare_nested(a, left, b, right, levels - 1, collation)
         if order != 0:
             return order
 

@@ -69,6 +69,7 @@ from mongottl.document.compare import (
     BRACKET_UNDEFINED,
     bracket_of_type,
 )
+from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
     BOOL,
@@ -332,8 +333,10 @@ def _write_string(writer: BytesWriter, text: str, collation: Collation | None = 
     _write_text(writer, data, 0, len(data))
 
 
-def _write_elements(writer: BytesWriter, buf: bytes, start: i64, collation: Collation | None) -> None:
-    """The elements of the object at `start`, and their end."""
+def _write_elements(writer: BytesWriter, buf: bytes, start: i64, levels: i64, collation: Collation | None) -> None:
+    """The elements of the object at `start`, and their end. levels: how many may nest; Overflow (15) beyond."""
+    if levels <= 0:
+        raise too_deep()
     pos: i64 = start + 4
     while True:
         type_code: i64 = buf[pos]
@@ -348,11 +351,26 @@ def _write_elements(writer: BytesWriter, buf: bytes, start: i64, collation: Coll
             pos += 1
             if byte == 0:
                 break
-        write_raw(writer, buf, type_code, pos, collation)
+        _write_nested(writer, buf, type_code, pos, levels - 1, collation)
         pos = skip_value(buf, type_code, pos)
 
 
-def _write_raw_array(writer: BytesWriter, buf: bytes, start: i64, collation: Collation | None) -> None:
+def _write_nested(
+    writer: BytesWriter, buf: bytes, type_code: i64, pos: i64, levels: i64, collation: Collation | None
+) -> None:
+    if type_code == DOCUMENT:
+        writer.append(_OBJECT)
+        _write_elements(writer, buf, pos, levels, collation)
+    elif type_code == ARRAY:
+        writer.append(_ARRAY)
+        _write_raw_array(writer, buf, pos, levels, collation)
+    else:
+        write_raw(writer, buf, type_code, pos, collation)
+
+
+def _write_raw_array(writer: BytesWriter, buf: bytes, start: i64, levels: i64, collation: Collation | None) -> None:
+    if levels <= 0:
+        raise too_deep()
     pos: i64 = start + 4
     while True:
         type_code: i64 = buf[pos]
@@ -363,7 +381,7 @@ def _write_raw_array(writer: BytesWriter, buf: bytes, start: i64, collation: Col
         while buf[pos] != 0:
             pos += 1
         pos += 1
-        write_raw(writer, buf, type_code, pos, collation)
+        _write_nested(writer, buf, type_code, pos, levels - 1, collation)
         pos = skip_value(buf, type_code, pos)
 
 
@@ -382,12 +400,9 @@ def write_value(writer: BytesWriter, value: Value, collation: Collation | None =
         writer.append(_NULL)
     elif isinstance(value, bytes):
         writer.append(_OBJECT)
-        _write_elements(writer, value, 0, collation)
+        _write_elements(writer, value, 0, MAX_LEVELS, collation)
     elif isinstance(value, (list, tuple)):
-        writer.append(_ARRAY)
-        for item in value:
-            write_value(writer, item, collation)
-        writer.append(_END)
+        _write_list(writer, value, MAX_LEVELS, collation)
     elif isinstance(value, ObjectId):
         writer.append(_OBJECT_ID)
         writer.write(value.binary)
@@ -396,6 +411,20 @@ def write_value(writer: BytesWriter, value: Value, collation: Collation | None =
         _write_date(writer, i64(value.ms))
     else:
         _write_rare(writer, value, collation)
+
+
+def _write_list(
+    writer: BytesWriter, values: list[Value] | tuple[Value, ...], levels: i64, collation: Collation | None
+) -> None:
+    if levels <= 0:
+        raise too_deep()
+    writer.append(_ARRAY)
+    for item in values:
+        if isinstance(item, list):
+            _write_list(writer, item, levels - 1, collation)
+        else:
+            write_value(writer, item, collation)
+    writer.append(_END)
 
 
 def _write_date(writer: BytesWriter, ms: i64) -> None:
@@ -430,7 +459,7 @@ def _write_rare(writer: BytesWriter, value: Value, collation: Collation | None) 
         writer.append(_CODE if scope is None else _CODE_WITH_SCOPE)
         _write_string(writer, value.code)
         if scope is not None:
-            _write_elements(writer, scope, 0, None)
+            _write_elements(writer, scope, 0, MAX_LEVELS, None)
     elif isinstance(value, DBPointer):
         writer.append(_DB_POINTER)
         namespace = value.namespace.encode("utf-8")
@@ -443,7 +472,7 @@ def _write_rare(writer: BytesWriter, value: Value, collation: Collation | None) 
         writer.append(_MAX_KEY)
     elif isinstance(value, dict):
         writer.append(_OBJECT)
-        _write_elements(writer, encode(value), 0, collation)
+        _write_elements(writer, encode(value), 0, MAX_LEVELS, collation)
     else:
         raise TypeError(f"not a BSON value: {type(value).__name__}")
 
@@ -477,12 +506,8 @@ def write_raw(writer: BytesWriter, buf: bytes, type_code: i64, pos: i64, collati
         writer.append(_FALSE if buf[pos] == 0 else _TRUE)
     elif type_code == NULL:
         writer.append(_NULL)
-    elif type_code == DOCUMENT:
-        writer.append(_OBJECT)
-        _write_elements(writer, buf, pos, collation)
-    elif type_code == ARRAY:
-        writer.append(_ARRAY)
-        _write_raw_array(writer, buf, pos, collation)
+    elif type_code == DOCUMENT or type_code == ARRAY:
+        _write_nested(writer, buf, type_code, pos, MAX_LEVELS, collation)
     elif type_code == TIMESTAMP:
         writer.append(_TIMESTAMP)
         _write_big_endian(writer, read_i64_le(buf, pos), 8)

@@ -12,6 +12,7 @@ checked by the language, so that a mistake here is an IndexError and never a wil
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
+from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
     BINARY,
@@ -256,7 +257,13 @@ def _decode_rare(buf: bytes, type_code: i64, pos: i64) -> Value:
 
 
 def decode_array(buf: bytes, start: i64) -> list[Value]:
-    """The elements of the array at `start`, in order; their names are not looked at."""
+    """The elements of the array at `start`, in order; their names are not looked at. Overflow (15) if too deep."""
+    return _decode_array(buf, start, MAX_LEVELS)
+
+
+def _decode_array(buf: bytes, start: i64, levels: i64) -> list[Value]:
+    if levels <= 0:
+        raise too_deep()
     values: list[Value] = []
     pos: i64 = start + 4
     while True:
@@ -264,7 +271,30 @@ def decode_array(buf: bytes, start: i64) -> list[Value]:
         if type_code == 0:
             return values
         pos = cstring_end(buf, pos + 1) + 1
-        values.append(decode_value(buf, type_code, pos))
+        if type_code == ARRAY:
+            values.append(_decode_array(buf, pos, levels - 1))
+        else:
+            values.append(decode_value(buf, type_code, pos))
+        pos = skip_value(buf, type_code, pos)
+
+
+def is_deeper(buf: bytes, start: i64, levels: i64) -> bool:
+    """Whether the document (or array) at `start` has more than `levels` levels, counting itself.
+
+    Quick: a level takes seven bytes at least, so that only large parts can have many.
+    """
+    if i64(read_i32_le(buf, start)) < levels * 7:
+        return False
+    if levels <= 0:
+        return True
+    pos: i64 = start + 4
+    while True:
+        type_code: i64 = buf[pos]
+        if type_code == 0:
+            return False
+        pos = cstring_end(buf, pos + 1) + 1
+        if (type_code == DOCUMENT or type_code == ARRAY) and is_deeper(buf, pos, levels - 1):
+            return True
         pos = skip_value(buf, type_code, pos)
 
 

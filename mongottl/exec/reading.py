@@ -3,8 +3,9 @@
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import metadata_of
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.document.nesting import MAX_RESULT_LEVELS, too_deep
 from mongottl.document.types import Int64, Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, is_deeper
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import DEFAULT_FIRST_BATCH, MAX_PAGE_BYTES, ClientCursor, Page, PageSource
 from mongottl.exec.stages import PlanStage
@@ -89,11 +90,14 @@ class RecordPages(PageSource):
         projection = self._projection
         if projection is None:
             return document
-        if not projection.needs_positional:
-            return projection.apply(document, None)
-        details = MatchDetails()
-        self._match.matches_positional(document, details)
-        return projection.apply(document, details)
+        details: MatchDetails | None = None
+        if projection.needs_positional:
+            details = MatchDetails()
+            self._match.matches_positional(document, details)
+        result = projection.apply(document, details)
+        if is_deeper(result, 0, MAX_RESULT_LEVELS):
+            raise too_deep()
+        return result
 
 
 class Pull:
@@ -137,7 +141,10 @@ class PipelinePages(PageSource):
             if self._pull.full:
                 page.close()
         while self._position < len(self._waiting):
-            if not page.add(self._waiting[self._position]):
+            document = self._waiting[self._position]
+            if is_deeper(document, 0, MAX_RESULT_LEVELS):
+                raise too_deep()
+            if not page.add(document):
                 return True
             self._position += 1
         return True

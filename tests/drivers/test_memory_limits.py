@@ -131,3 +131,20 @@ def test_results_beyond_16_mib(database: Database[Documents]) -> None:
     assert refused.value.details["codeName"] == "BSONObjectTooLarge"
     # In between, a document may be larger.
     assert list(database.c.aggregate([everything, {"$project": {"n": {"$size": "$all"}}}])) == [{"_id": 1, "n": 20}]
+
+
+@pytest.mark.parametrize("body", [["$$value"], {"a": "$$value"}])
+def test_results_that_are_too_deep(database: Database[Documents], body: Any) -> None:
+    database.c.insert_one({"_id": 1})
+
+    def nested(levels: int) -> Documents:
+        return {"$reduce": {"input": {"$range": [0, levels]}, "initialValue": 1, "in": body}}
+
+    assert len(list(database.c.aggregate([{"$project": {"n": nested(150)}}]))) == 1
+    for stages in ([{"$project": {"n": nested(220)}}], [{"$project": {"n": nested(1000)}}, {"$sort": {"n": 1}}]):
+        with pytest.raises(OperationFailure) as refused:
+            database.command("aggregate", "c", pipeline=stages, cursor={})
+        assert refused.value.code == 15
+    with pytest.raises(OperationFailure) as refused:
+        database.c.find_one({}, {"n": nested(220)})
+    assert refused.value.code == 15

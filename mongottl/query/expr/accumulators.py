@@ -13,6 +13,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
+from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import MISSING, Int64, Missing, Value
 from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError
@@ -313,8 +314,14 @@ def size_of(value: Value) -> int:
     if isinstance(value, bytes):
         return 40 + len(value)
     if isinstance(value, list):
-        total = 56
-        for item in value:
-            total += 8 + size_of(item)
-        return total
+        return _size_of_list(value, MAX_LEVELS)
     return 32
+
+
+def _size_of_list(values: list[Value], levels: i64) -> int:
+    if levels <= 0:
+        raise too_deep()
+    total = 56
+    for item in values:
+        total += 8 + (_size_of_list(item, levels - 1) if isinstance(item, list) else size_of(item))
+    return total
