@@ -2,7 +2,8 @@
 
 A database exists while it has a collection. Each change is one unit of work of the engine, and memory follows only when
 that has been committed, so the two never disagree. An index that was still being built when the server stopped is not
-in the stored catalogue; its half-filled data is dropped at the next start.
+in the stored catalogue; its half-filled data is dropped at the next start. Keys of collated indexes that another ICU
+has made are made anew then (`rekeying`).
 """
 
 import os
@@ -14,13 +15,15 @@ from mongottl.catalog.collection import Collection, IndexEntry, index_ident, rec
 from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
 from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_database_name, check_new_collection_name
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
+from mongottl.catalog.rekeying import rekey
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
 from mongottl.clock import Clock
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import BinData, Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.storage.interface import Record, SortedDataInterface, StorageEngine, WriteUnitOfWork
+from mongottl.query.icu import icu_version
+from mongottl.storage.interface import DataDirectoryError, Record, SortedDataInterface, StorageEngine, WriteUnitOfWork
 
 # Views read at once where all are wanted.
 _VIEWS_PER_SCAN: Final = 256
@@ -65,8 +68,9 @@ class Catalog:
 
     def _load(self) -> None:
         known: set[str] = set()
+        outdated: list[tuple[Collection, IndexEntry]] = []
         for _, entry in self.engine.catalog_entries():
-            collection = self._loaded(entry)
+            collection = self._loaded(entry, outdated)
             self._remember(collection)
             known.add(record_store_ident(collection.number))
             for index in collection.indexes:
@@ -82,8 +86,23 @@ class Catalog:
                 for ident in abandoned:
                     self.engine.drop_ident(ident)
                 work.commit()
+        for collection, index in outdated:
+            with self.engine.unit_of_work() as work:
+                rekey(self.engine, collection, index, index_ident(self._next_number()))
+                self._put(collection, collection.entry_document())
+                work.commit()
 
-    def _loaded(self, entry: bytes) -> Collection:
+    def _loaded(self, entry: bytes, outdated: list[tuple[Collection, IndexEntry]]) -> Collection:
+        """The collection of an entry of the catalogue; adds indexes whose keys have to be made anew to `outdated`.
+
+        DataDirectoryError for a collation without the library that makes it.
+        """
+        try:
+            return self._read_entry(entry, outdated)
+        except CommandError as error:
+            raise DataDirectoryError(f"{get_value(entry, 'ns')}: {error.message}") from error
+
+    def _read_entry(self, entry: bytes, outdated: list[tuple[Collection, IndexEntry]]) -> Collection:
         stored = dict(fields(entry))
         namespace = str(stored["ns"])
         database, _, name = namespace.partition(".")
@@ -109,6 +128,8 @@ class Catalog:
             if not descriptor.is_ttl_setting:
                 data = self.engine.sorted_data(ident, descriptor.unique or descriptor.is_id)
             loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index), _stored_kinds(index)))
+            if descriptor.collation is not None and data is not None and index.get("icu") != icu_version():
+                outdated.append((collection, loaded[-1]))
         collection.set_indexes(loaded)
         return collection
 

@@ -12,6 +12,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.query.collation import parse_collation
+from mongottl.query.icu import icu_version
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -101,13 +102,16 @@ class IndexEntry:
         return self.keys.keys_of(document)
 
     def entry_document(self) -> dict[str, Value]:
-        return {
+        entry: dict[str, Value] = {
             "spec": self.descriptor.spec,
             "ident": self.ident,
             "multikey": self.multikey,
             "multikeyPaths": sorted(self.arrays.paths),
             "kinds": Int64(self.kinds),
         }
+        if self.descriptor.collation is not None:
+            entry["icu"] = icu_version()  # of its keys
+        return entry
 
 
 class Collection:

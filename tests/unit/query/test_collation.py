@@ -1,5 +1,6 @@
 """Collation documents: what they are completed to, what is refused, and how the texts compare."""
 
+import sys
 from typing import Any
 
 import bson
@@ -186,14 +187,16 @@ def test_same() -> None:
     assert same_collation(None, None)
 
 
-def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(icu, "_loaded", [])
-    monkeypatch.setitem(__import__("sys").modules, "icu", None)
-    with pytest.raises(CommandError) as caught:
-        collation_of({"locale": "nl", "strength": 4})
-    assert caught.value.code == 115
-    assert "mongottl[collation]" in caught.value.message
-    assert collation_of({"locale": "simple"}) is None
-    with pytest.raises(CommandError) as caught:
-        collation_of({"locale": "xx"})
-    assert caught.value.code == 2
+def test_without_the_library() -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "icu", None)
+        icu._loaded.clear()
+        with pytest.raises(CommandError) as caught:
+            collation_of({"locale": "nl", "strength": 4})
+        assert caught.value.code == 115
+        assert "mongottl[collation]" in caught.value.message
+        assert collation_of({"locale": "simple"}) is None
+        with pytest.raises(CommandError) as caught:
+            collation_of({"locale": "xx"})
+        assert caught.value.code == 2
+    assert icu.is_available()
