@@ -22,6 +22,7 @@ COMPILED = (
     "mongottl/commands/request.py",
     "mongottl/document",
     "mongottl/exec",
+    "mongottl/geometry",
     "mongottl/query",
     "mongottl/storage/interface.py",
     "mongottl/storage/memory",

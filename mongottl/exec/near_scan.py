@@ -19,7 +19,16 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import KeyRange
 from mongottl.exec.context import OperationContext
-from mongottl.exec.stages import BATCH, MAX_RANGES_PER_CALL, PlanNode, PlanStage, check_alive, living
+from mongottl.exec.stages import (
+    BATCH,
+    FIRST_BATCH,
+    MAX_RANGES_PER_CALL,
+    PlanNode,
+    PlanStage,
+    check_alive,
+    living,
+    next_batch_size,
+)
 from mongottl.geometry.geojson import GeometryError, stored_geometry
 from mongottl.geometry.nearness import Nearness, joined, without
 from mongottl.geometry.region import CellRange
@@ -87,6 +96,7 @@ class NearStage(PlanStage):
         self._metadata = metadata
         self._stage = stage
         self._used = False
+        self._size = FIRST_BATCH
         self._inner = nearest  # where the current ring begins and ends
         self._outer = nearest
         self._width = 0.0
@@ -190,8 +200,9 @@ class NearStage(PlanStage):
 
     def _read_some(self, op: OperationContext) -> None:
         store = self._collection.store
-        room = BATCH
+        room = self._size
         visits = 0
+        started_s = op.service.clock.monotonic_s()
         while self._place < len(self._ranges) and room > 0 and visits < MAX_RANGES_PER_CALL:
             low, high = self._ranges[self._place]
             rows = self._data.scan_fetch(store, low, high, self._after, room, True)
@@ -204,6 +215,7 @@ class NearStage(PlanStage):
                 self._after = (rows[-1][0], rows[-1][1])
             room -= len(rows)
             self._take(op, rows)
+        self._size = next_batch_size(op, self._size, started_s)
 
     def _take(self, op: OperationContext, rows: list[FetchedEntry]) -> None:
         fresh: list[Record] = []

@@ -10,7 +10,6 @@ middle of the ids of all that it contains, so that "everything within this cell"
 Ids are kept as signed numbers; no range crosses the sign, as the cube's faces (the top level) do not.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import s2rst
@@ -82,24 +81,21 @@ def _covering(shape: SphereShape, most: int, coarsest: int, finest: int) -> list
     More than `most` only where the coarsest are as many. S2's own coverer does not take lines.
     """
     query = shape.query()
-
-    def touched(cell: s2rst.CellId) -> bool:
-        return query.is_distance_less(s2rst.Cell(cell), _TOUCHING)
-
-    cells = [face for face in map(s2rst.CellId.from_face, range(6)) if touched(face)]
+    faces = [s2rst.CellId.from_face(face) for face in range(6)]
+    cells = [face for face in faces if _touches(query, face)]
     done: list[s2rst.CellId] = []
     while cells:
         # The largest first: the order of ids does not matter, that of levels does.
         level = cells[0].level()
         if level >= finest:
             break
-        divided = [child for cell in cells for child in _touched_children(cell, touched)]
+        divided = [child for cell in cells for child in _touched_children(cell, query)]
         if level >= coarsest and len(divided) + len(done) > most:
             # Divides those that this does not make more, and leaves the others.
             rest: list[s2rst.CellId] = []
             room = most - len(cells) - len(done)
             for cell in cells:
-                children = _touched_children(cell, touched)
+                children = _touched_children(cell, query)
                 if len(children) - 1 <= room:
                     room -= len(children) - 1
                     rest.extend(children)
@@ -111,5 +107,9 @@ def _covering(shape: SphereShape, most: int, coarsest: int, finest: int) -> list
     return done + cells
 
 
-def _touched_children(cell: s2rst.CellId, touched: Callable[[s2rst.CellId], bool]) -> list[s2rst.CellId]:
-    return [child for child in cell.children() if touched(child)]
+def _touched_children(cell: s2rst.CellId, query: s2rst.ClosestEdgeQuery) -> list[s2rst.CellId]:
+    return [child for child in cell.children() if _touches(query, child)]
+
+
+def _touches(query: s2rst.ClosestEdgeQuery, cell: s2rst.CellId) -> bool:
+    return query.is_distance_less(s2rst.Cell(cell), _TOUCHING)

@@ -13,7 +13,7 @@ import math
 from typing import Final
 
 from mongottl.document.render import render_document, render_value
-from mongottl.document.types import MISSING, Value, is_number
+from mongottl.document.types import DECIMAL128, DOUBLE, INT32, INT64, MISSING, Value, is_number
 from mongottl.document.walk import fields, get_value
 
 POINT: Final = "Point"
@@ -87,8 +87,7 @@ def query_geometry(value: Value) -> Geometry:
 
 
 def _starts_with_number(document: bytes) -> bool:
-    pairs = fields(document)
-    return bool(pairs) and is_number(pairs[0][1])
+    return document[4] in (DOUBLE, INT32, INT64, DECIMAL128)
 
 
 def _components(value: Value) -> list[Value] | None:
@@ -102,7 +101,7 @@ def _components(value: Value) -> list[Value] | None:
 
 def pair(value: Value, exact: bool) -> Position:
     """Two numbers out of an array or document. exact: whether nothing may follow them."""
-    components = _components(value)
+    components = value if isinstance(value, list) else _components(value)
     if components is None:
         raise GeometryError(f"Point must be an array or object, instead got type {render_value(value)}")
     if len(components) < 2:

@@ -18,7 +18,8 @@ class GeoRegion(ABC):
     spherical: whether it is a question of the sphere, which a 2dsphere index can answer.
     """
 
-    spherical = True
+    def __init__(self, spherical: bool) -> None:
+        self.spherical = spherical
 
     @abstractmethod
     def matches(self, geometry: Geometry) -> bool:
@@ -37,9 +38,8 @@ class GeoRegion(ABC):
 class WithinPlaneShape(GeoRegion):
     """Within a shape of the plane: points alone can be, in GeoJSON or as pairs."""
 
-    spherical = False
-
     def __init__(self, shape: PlaneShape) -> None:
+        super().__init__(spherical=False)
         self._shape = shape
 
     def matches(self, geometry: Geometry) -> bool:

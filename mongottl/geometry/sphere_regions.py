@@ -11,6 +11,7 @@ class WithinShape(GeoRegion):
     """`$geoWithin: {$geometry: …}`: all of the geometry lies in the polygon, or in one of several."""
 
     def __init__(self, geometry: Geometry) -> None:
+        super().__init__(spherical=True)
         self._shape = shape_of(geometry)
 
     def matches(self, geometry: Geometry) -> bool:
@@ -37,6 +38,7 @@ class WithinCap(GeoRegion):
     """`$centerSphere`."""
 
     def __init__(self, center: Position, radius_rad: float) -> None:
+        super().__init__(spherical=True)
         if not is_within_bounds(center):
             raise GeometryError(f"Legacy point is out of bounds for spherical query: {list(center)}")
         self._cap = SphereCap(center, radius_rad)
