@@ -102,7 +102,19 @@ class Samples:
             name = self.random.choice(["$or", "$or", "$and", "$nor"])
             return {name: [self.filter(level + 1) for _ in range(self.random.randint(1, 3))]}
         paths = self.random.sample(PATHS, self.random.choice([0, 1, 1, 2, 2, 3]))
-        return {path: self.condition() for path in paths}
+        found = {path: self.condition() for path in paths}
+        if self.chance(0.12):
+            found["$expr"] = self.expression()
+        return found
+
+    def expression(self) -> dict[str, Any]:
+        """A comparison of a path with a constant, in either order, or several."""
+        if self.chance(0.3):
+            return {"$and": [self.expression(), self.expression()]}
+        operands = ["$" + self.random.choice(PATHS), {"$literal": self.scalar()}]
+        if self.chance(0.3):
+            operands.reverse()
+        return {self.random.choice(COMPARISONS): operands}
 
     def pattern(self) -> Pattern:
         paths = self.random.sample(PATHS, self.random.choice([1, 1, 2, 2, 3]))

@@ -50,10 +50,12 @@ from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, bracket_range, 
 from mongottl.document.path import FieldPath
 from mongottl.document.render import render_value
 from mongottl.document.types import MaxKey, MinKey, Value
+from mongottl.exec.expr_bounds import compared_paths
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.arrays import ElemMatchObjectExpression
 from mongottl.query.match.comparison import ComparisonExpression, InExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, intersection_of_all, union
+from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.text_order import agree, text_orders
 from mongottl.query.match.tree import AndExpression, NotExpression, OrExpression, PathExpression, path_of
 from mongottl.query.sort import SortPattern
@@ -103,6 +105,8 @@ class Filter:
     def __init__(self, conjuncts: list[MatchExpression]) -> None:
         self.conjuncts = conjuncts
         self.by_path: dict[str, list[Predicate]] = {}
+        # What `$expr` says of the whole value of a path; of use where an index has met no array on it.
+        self.of_whole: dict[str, list[Predicate]] = {}
         self._serial = 0
         for conjunct in conjuncts:
             self._collect(conjunct, conjunct, "", [])
@@ -145,6 +149,12 @@ class Filter:
                 self._add(Predicate(path, intervals, source, exact, False, False, elements, orders))
         elif isinstance(part, OrExpression):
             self._collect_or(part, source, prefix, elements)
+        elif isinstance(part, ExprExpression):
+            for compared in compared_paths(part.expression):
+                predicate = Predicate(compared.path, [compared.interval], source, False, False, compared.exists, [])
+                if compared.texts:
+                    predicate.orders = [compared.collation]
+                self.of_whole.setdefault(compared.path, []).append(predicate)
 
     def _collect_or(
         self, part: OrExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
@@ -299,6 +309,10 @@ def bounds_of(
     chosen: list[Predicate] = []
     for i in range(len(components)):
         predicates = components[i].predicates(filter)
+        if components[i].whole and components[i].named and not arrays.along(components[i].path.dotted):
+            of_whole = filter.of_whole.get(components[i].path.dotted)
+            if of_whole is not None:
+                predicates = of_whole if predicates is None else [*predicates, *of_whole]
         if predicates is not None:
             predicates = _comparable(predicates, descriptor.collation)
         if predicates is None:

@@ -244,3 +244,15 @@ def test_read_concerns_of_stages(
     database.c.insert_one({"a": 1})
     command = {"aggregate": collection, "pipeline": [stage], "cursor": {}, "readConcern": {"level": level}}
     assert refusal(database, command) == code
+
+
+def test_a_correlated_pipeline_uses_an_index(database: Database[Documents]) -> None:
+    database.c.insert_many([{"_id": i, "k": i} for i in range(10)])
+    database.o.insert_many([{"_id": i, "k": i % 5, "v": i} for i in range(50)])
+    database.o.create_index("k")
+    inner = [{"$match": {"$expr": {"$eq": ["$k", "$$key"]}, "v": {"$gt": 20}}}, {"$project": {"v": 1}}]
+    joined = {"$lookup": {"from": "o", "let": {"key": "$k"}, "pipeline": inner, "as": "j"}}
+    found = list(database.c.aggregate([joined, {"$set": {"j": {"$size": "$j"}}}]))
+    assert [document["j"] for document in found] == [5, 6, 6, 6, 6, 0, 0, 0, 0, 0]
+    [stats] = database.o.aggregate([{"$indexStats": {}}, {"$match": {"name": "k_1"}}])
+    assert stats["accesses"]["ops"] == 10

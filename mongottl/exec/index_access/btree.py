@@ -16,7 +16,9 @@ class BtreeAccess(IndexAccess):
 
     def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
         leading = index.descriptor.paths[0].dotted
-        return leading in filter.by_path or (sort is not None and any(path.dotted == leading for path in sort.paths))
+        if leading in filter.by_path or leading in filter.of_whole:
+            return True
+        return sort is not None and any(path.dotted == leading for path in sort.paths)
 
     def candidates(
         self,

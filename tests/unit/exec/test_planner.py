@@ -388,3 +388,34 @@ def test_reading_begins_small_for_a_small_page(bench: Bench) -> None:
     stage = bench.plan({}, limit=2).open()
     assert len(stage.next_batch(bench.op) or []) == 2
     assert stage.examined_below() == 2
+
+
+@pytest.mark.parametrize(
+    ("expression", "bounds"),
+    [
+        ({"$eq": ["$a", 5]}, ["[5, 5]"]),
+        ({"$eq": [5, "$a"]}, ["[5, 5]"]),
+        ({"$gt": ["$a", 5]}, ["(5, MaxKey]"]),
+        ({"$gt": [5, "$a"]}, ["[MinKey, 5)"]),
+        ({"$lte": ["$a", "x"]}, ['[MinKey, "x"]']),
+        ({"$and": [{"$gte": ["$a", 1]}, {"$lt": ["$a", 3]}, {"$ne": ["$b", 1]}]}, ["[1, 3)"]),
+        ({"$eq": ["$a", None]}, None),
+        ({"$eq": ["$a", [1]]}, None),
+        ({"$ne": ["$a", 5]}, None),
+        ({"$eq": ["$a", "$b"]}, None),
+        ({"$or": [{"$eq": ["$a", 5]}, {"$eq": ["$a", 6]}]}, None),
+    ],
+    ids=str,
+)
+def test_comparisons_in_expr(bench: Bench, expression: dict[str, Any], bounds: list[str] | None) -> None:
+    bench.index([("a", 1)])
+    bench.insert([{"_id": i, "a": i} for i in range(10)])
+    node = bench.plan({"$expr": expression}).winning
+    if bounds is None:
+        assert node.stage == "COLLSCAN"
+        return
+    assert node.stage == "FETCH"
+    assert "$expr" in str(node.details["filter"])
+    assert node.inputs[0].details["indexBounds"] == {"a": bounds}
+    bench.insert([{"_id": "array", "a": [1]}])
+    assert bench.plan({"$expr": expression}).winning.stage == "COLLSCAN"
