@@ -133,6 +133,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         remember=False,
         least=query.least,
         bound=query.bound,
+        collation=context.collation,
         metadata=metadata,
         allow_disk_use=query.allow_disk_use,
     )

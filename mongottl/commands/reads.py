@@ -260,6 +260,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         allow_disk_use=request.allow_disk_use,
         least=request.min,
         bound=request.max,
+        collation=context.collation,
     )
     if projection is not None and not request.return_key:
         plan.cover(projection)

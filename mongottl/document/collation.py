@@ -61,6 +61,11 @@ def same_collation(a: Collation | None, b: Collation | None) -> bool:
     return a is b or a.spec == b.spec
 
 
+def may_hold_text(value: Value) -> bool:
+    """Whether a collation may have a say in how the value compares: for texts, and for what may have some in it."""
+    return isinstance(value, (str, bytes, list, Symbol))
+
+
 def with_keys(value: Value, collation: Collation | None) -> Value:
     """The value with every text in it replaced by its key: it compares simply as the value does under the collation."""
     if collation is None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import encode_fields
-from mongottl.document.collation import with_keys
+from mongottl.document.collation import Collation, may_hold_text, same_collation, with_keys
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, encode_key
 from mongottl.document.types import MaxKey, MinKey, Value
 from mongottl.document.walk import fields, is_empty
@@ -32,16 +32,17 @@ def path_between(
     bound: bytes,
     match: MatchExpression,
     sort: SortPattern | None,
+    collation: Collation | None,
 ) -> AccessPath:
     """The part of the hinted index between two keys; an empty document stands for no limit.
 
-    51173 without hint of an index, 51174 for keys that are not the index's, 51175 where the first is not before the
-    second.
+    51173 without hint of an index, 51174 for keys that are not the index's, or that have text in them where its
+    collation is not the query's, 51175 where the first is not before the second.
     """
     if index is None:
         raise CommandError(NO_HINT, "When using min()/max() a hint of which index to use must be provided")
-    low = LOWEST_KEY if is_empty(least) else _key(index, least)
-    high = HIGHEST_KEY if is_empty(bound) else _key(index, bound)
+    low = LOWEST_KEY if is_empty(least) else _key(index, least, collation)
+    high = HIGHEST_KEY if is_empty(bound) else _key(index, bound, collation)
     if low >= high:
         raise CommandError(
             NOT_BEFORE, "The value provided for min() does not come before the value provided for max() in the index"
@@ -54,12 +55,14 @@ def path_between(
     return IndexPath(collection, bounds, match, conjuncts_of(match), direction)
 
 
-def _key(index: IndexEntry, limit: bytes) -> bytes:
+def _key(index: IndexEntry, limit: bytes, collation: Collation | None) -> bytes:
     descriptor = index.descriptor
     given = fields(limit)
     names = [name for name, _ in given]
     if descriptor.kind.name != "btree" or names != [path.dotted for path in descriptor.paths]:
         raise CommandError(NOT_COMPATIBLE, "The index chosen is not compatible with min/max")
+    if any(may_hold_text(value) for _, value in given) and not same_collation(descriptor.collation, collation):
+        raise CommandError(NOT_COMPATIBLE, "The collation of the index chosen is not that of min/max")
     return encode_key([with_keys(value, descriptor.collation) for _, value in given], descriptor.descending)
 
 

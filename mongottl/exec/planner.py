@@ -31,6 +31,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields, is_empty
@@ -178,6 +179,7 @@ def plan_query(
     metadata: set[str] | None = None,
     least: bytes = EMPTY_DOCUMENT,
     bound: bytes = EMPTY_DOCUMENT,
+    collation: Collation | None = None,
 ) -> QueryPlan:
     """The plan for a query. None as collection: there is none of that name, and the result is empty.
 
@@ -186,7 +188,7 @@ def plan_query(
     the server's default. shape: the rest of the query, by which index filters and cached plans know it. remember:
     whether a plan that wins is kept in mind. metadata: keywords of what `{$meta: …}` reads of the documents, besides
     what the sort itself needs. least, bound: the keys of the hinted index between which to stay, the second exclusive;
-    empty for none.
+    empty for none. collation: of these two; filter and sort have their own.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
     if sort is not None and sort.is_empty():
@@ -212,7 +214,7 @@ def plan_query(
                 hinted = _hinted_index(collection, hint)
         trivial = is_trivial(match)
         if not is_empty(least) or not is_empty(bound):
-            path = path_between(collection, hinted, least, bound, match, sort)
+            path = path_between(collection, hinted, least, bound, match, sort, collation)
         elif special is not None:
             path = _answering_path(collection, hinted, special, match, sort)
         elif hinted is not None:
@@ -318,7 +320,10 @@ def is_usable(index: IndexEntry) -> bool:
 
 
 def _hinted_index(collection: Collection, hint: Value) -> IndexEntry | None:
-    """The index that a hint names; None for the empty hint {}."""
+    """The index that a hint names; None for the empty hint {}.
+
+    IndexNotFound (27) for a key pattern that several indexes have: they differ in their collation, or in other options.
+    """
     if isinstance(hint, str):
         named = collection.index_named(hint)
         if named is not None and is_usable(named):
@@ -327,9 +332,19 @@ def _hinted_index(collection: Collection, hint: Value) -> IndexEntry | None:
         pattern = fields(hint)
         if not pattern:
             return None
-        for index in collection.indexes:
-            if is_usable(index) and _same_pattern(fields(index.descriptor.key), pattern):
-                return index
+        matched = [
+            index
+            for index in collection.indexes
+            if is_usable(index) and _same_pattern(fields(index.descriptor.key), pattern)
+        ]
+        if len(matched) > 1:
+            raise CommandError(
+                ErrorCode.IndexNotFound,
+                f"error processing query: ns={collection.namespace}: planner returned error :: caused by :: Hint"
+                f" matched multiple indexes, must hint by index name. Matched: {', '.join(index.name for index in matched)}",
+            )
+        if matched:
+            return matched[0]
     else:
         raise CommandError(ErrorCode.FailedToParse, "Hint must be a string or an object")
     raise CommandError(

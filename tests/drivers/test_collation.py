@@ -507,3 +507,71 @@ def test_hashed_indexes(database: Database[Documents]) -> None:
     assert ids(database.c.find({"w": "a"})) == []
     assert "IXSCAN" in str(plan_of(database, {"w": "a"}, ANY_CASE))
     assert "COLLSCAN" in str(plan_of(database, {"w": "a"}, None))
+
+
+def test_hints(words: Database[Documents]) -> None:
+    words.c.create_index("w", name="any_case", collation=ANY_CASE)
+    assert ids(words.c.find({"w": "APPLE"}, collation=ANY_CASE).hint([("w", 1)])) == [0, 1]
+    # An index of another collation can be demanded: its order is of no use then, and the filter is tested as ever.
+    assert ids(words.c.find({"w": "apple"}).hint("any_case")) == [0]
+    words.c.create_index("w", name="base", collation=BASE)
+    assert refusal(words, {"find": "c", "filter": {"w": "a"}, "hint": {"w": 1}}) == 27
+    assert ids(words.c.find({"w": "CAFE"}, collation=BASE).hint("base")) == [4, 5]
+    assert ids(words.c.find({"w": "CAFE"}, collation=BASE).hint("any_case")) == [4, 5]
+    found = words.c.find({}, collation=BASE).hint("any_case").sort("w")
+    assert [document["w"].lower()[0] for document in found] == list("aabbcc")
+
+
+def test_min_and_max(words: Database[Documents]) -> None:
+    words.c.create_index("w", collation=ANY_CASE)
+    between = {"find": "c", "min": {"w": "APPLE"}, "max": {"w": "CAFE"}, "hint": {"w": 1}}
+    reply = words.command({**between, "collation": ANY_CASE.document})
+    assert ids(reply["cursor"]["firstBatch"]) == [0, 1, 2, 3]
+    assert refusal(words, between) == 51174
+    assert refusal(words, {**between, "collation": BASE.document}) == 51174
+    numbers = {"find": "c", "min": {"w": 1}, "max": {"w": 5}, "hint": {"w": 1}, "collation": BASE.document}
+    assert words.command(numbers)["cursor"]["firstBatch"] == []
+
+
+def test_wildcard_indexes(words: Database[Documents]) -> None:
+    words.c.create_index([("$**", 1)], collation=ANY_CASE)
+    words.c.insert_one({"_id": 9, "o": {"p": ["Pear", "x"]}})
+    assert ids(words.c.find({"w": "APPLE"}, collation=ANY_CASE)) == [0, 1]
+    assert ids(words.c.find({"o.p": "pear"}, collation=ANY_CASE)) == [9]
+    assert ids(words.c.find({"o.p": "pear"})) == []
+    assert "IXSCAN" in str(plan_of(words, {"w": "APPLE"}, ANY_CASE))
+    assert "COLLSCAN" in str(plan_of(words, {"w": "APPLE"}, None))
+    assert "IXSCAN" in str(plan_of(words, {"w": 5}, None))
+
+
+def test_views(words: Database[Documents]) -> None:
+    words.create_collection("v", viewOn="c", pipeline=[{"$match": {"w": {"$gte": "BANANA"}}}], collation=ANY_CASE)
+    words.create_collection("s", viewOn="c", pipeline=[])
+    assert ids(words.v.find()) == [2, 3, 4, 5]
+    assert ids(words.v.find({"w": "CAFE"})) == [4]
+    assert ids(words.v.find({"w": "CAFE"}, collation=ANY_CASE)) == [4]
+    assert words.v.count_documents({"w": "BANANA"}) == 2
+    assert words.v.distinct("w") == ["banana", "cafe", "café"]
+    assert refusal(words, {"find": "v", "collation": BASE.document}) == 167
+    assert refusal(words, {"find": "v", "collation": {"locale": "simple"}}) == 167
+    assert refusal(words, {"find": "s", "collation": ANY_CASE.document}) == 167
+    join = [{"$lookup": {"from": "v", "localField": "w", "foreignField": "w", "as": "m"}}]
+    assert refusal(words, {"aggregate": "c", "pipeline": join, "cursor": {}}) == 167
+    joined = words.c.aggregate(join, collation=ANY_CASE)
+    assert [len(document["m"]) for document in joined] == [0, 0, 2, 2, 1, 1]
+
+
+def test_validators(database: Database[Documents]) -> None:
+    database.create_collection("c", validator={"w": {"$in": ["a", "b"]}}, collation=ANY_CASE)
+    database.c.insert_one({"w": "A"})
+    assert refusal(database, {"insert": "c", "documents": [{"w": "x"}]}) == 121
+
+
+def test_index_kinds_without_collation(database: Database[Documents]) -> None:
+    for key in ({"w": "text"}, {"w": "2d"}):
+        specification = {"key": key, "name": "x", "collation": ANY_CASE.document}
+        assert refusal(database, {"createIndexes": "c", "indexes": [specification]}) == 67
+    database.create_collection("d", collation=ANY_CASE)
+    assert refusal(database, {"createIndexes": "d", "indexes": [{"key": {"w": "2d"}, "name": "x"}]}) == 67
+    simple = {"key": {"w": "2d"}, "name": "x", "collation": {"locale": "simple"}}
+    assert refusal(database, {"createIndexes": "d", "indexes": [simple]}) == 0

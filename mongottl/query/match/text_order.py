@@ -5,8 +5,7 @@ A comparison with a text, or with a document or array, which may hold some, goes
 ordered: a range of numbers is the same in every index.
 """
 
-from mongottl.document.collation import Collation, same_collation
-from mongottl.document.types import Symbol, Value
+from mongottl.document.collation import Collation, may_hold_text, same_collation
 from mongottl.query.match.arrays import ElementsExpression
 from mongottl.query.match.comparison import ComparisonExpression, InExpression
 from mongottl.query.match.regex import RegexExpression
@@ -27,12 +26,12 @@ def agree(orders: list[Collation | None], collation: Collation | None) -> bool:
 
 def _collect(expression: MatchExpression, orders: list[Collation | None]) -> None:
     if isinstance(expression, ComparisonExpression):
-        if _may_hold_text(expression.value):
+        if may_hold_text(expression.value):
             orders.append(expression.collation)
     elif isinstance(expression, InExpression):
         if expression.regexes:
             orders.append(None)
-        if any(_may_hold_text(value) for value in expression.values):
+        if any(may_hold_text(value) for value in expression.values):
             orders.append(expression.collation)
     elif isinstance(expression, RegexExpression):
         orders.append(None)
@@ -41,7 +40,3 @@ def _collect(expression: MatchExpression, orders: list[Collation | None]) -> Non
     elif isinstance(expression, ListExpression):
         for child in expression.children:
             _collect(child, orders)
-
-
-def _may_hold_text(value: Value) -> bool:
-    return isinstance(value, (str, bytes, list, Symbol))

@@ -33,7 +33,9 @@ def fill(folder: Path, documents: list[dict[str, Any]]) -> None:
     engine, catalog = opened(folder)
     found = parse_collation(ANY_CASE)
     assert found is not None
-    collection = catalog.create_collection("db", "c", CollectionOptions(bson.encode({"collation": bson.decode(found.spec)})))
+    collection = catalog.create_collection(
+        "db", "c", CollectionOptions(bson.encode({"collation": bson.decode(found.spec)}))
+    )
     spec = bson.encode({"key": {"w": 1}, "name": "w_1", "unique": True})
     index = catalog.start_index(collection, parse_index_spec(spec, False, collection.collation))
     catalog.finish_indexes(collection, [index])
