@@ -338,10 +338,11 @@ def _hinted_index(collection: Collection, hint: Value) -> IndexEntry | None:
             if is_usable(index) and _same_pattern(fields(index.descriptor.key), pattern)
         ]
         if len(matched) > 1:
+            names = ", ".join(index.name for index in matched)
             raise CommandError(
                 ErrorCode.IndexNotFound,
                 f"error processing query: ns={collection.namespace}: planner returned error :: caused by :: Hint"
-                f" matched multiple indexes, must hint by index name. Matched: {', '.join(index.name for index in matched)}",
+                f" matched multiple indexes, must hint by index name. Matched: {names}",
             )
         if matched:
             return matched[0]
