@@ -39,6 +39,7 @@ from mongottl.exec.explain import (
     return_key_wrapper,
     update_wrapper,
 )
+from mongottl.exec.measured import MeasuredPipeline
 from mongottl.exec.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.planner import plan_query
 from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
@@ -288,15 +289,18 @@ def _explain_pipeline(
     explained: Value,
 ) -> Steps[Reply]:
     described = plan.match.describe()
-    stages: list[Value] = [spec.describe() for spec in plan.rest]
+    pipeline = MeasuredPipeline(plan)
+    stages = pipeline.describe()
     parts = shape.parts(described)
     if stages and is_planned_stage(stages[0]):
         parts.append(expression_shape(stages[0]))
-    reply = yield from explain_plan(op, plan.plan, namespace, described, verbosity, explained)
+    reply = yield from explain_plan(
+        op, plan.plan, namespace, described, verbosity, explained, drain=pipeline.drain if stages else None
+    )
     _add_plan_hashes(reply, collection, parts, plan.collation)
     if stages:
         del reply["command"]
-        reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *stages]}
+        reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *pipeline.describe()]}
     reply["queryShapeHash"] = query_shape_hash(query_shape)
     reply["command"] = explained
     return _with_server(op, reply)

@@ -7,6 +7,7 @@
 What lies around a plan (a projection, a count, an update, a delete) is known to the commands; they pass it as wrappers.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from mongottl.document.types import Value
@@ -86,11 +87,13 @@ def explain_plan(
     verbosity: str,
     command: Value,
     wrappers: tuple[Wrapper, ...] = (),
+    drain: Callable[[OperationContext, PlanStage], Steps[None]] | None = None,
 ) -> Steps[dict[str, Value]]:
     """The reply of `explain`, without `serverInfo` and `ok`.
 
     filter_description: `MatchExpression.describe()`. command: the explained command, shown as it is. wrappers: from the
-    inside out. BadValue (2) for an unknown verbosity; otherwise the errors of running the plan.
+    inside out. drain: what reads the plan to its end, where that is more than reading it. BadValue (2) for an unknown
+    verbosity; otherwise the errors of running the plan.
     """
     if verbosity not in VERBOSITIES:
         raise CommandError(ErrorCode.BadValue, f"verbosity string must be one of {', '.join(VERBOSITIES)}")
@@ -121,7 +124,9 @@ def explain_plan(
         clock = op.service.clock
         start_s = clock.monotonic_s()
         try:
-            while stage.next_batch(op) is not None:
+            if drain is not None:
+                yield from drain(op, stage)
+            while drain is None and stage.next_batch(op) is not None:
                 if most and stage.returned >= most:
                     break
                 op.check_interrupt()

@@ -2,6 +2,8 @@
 
 from mypy_extensions import mypyc_attr
 
+from mongottl.document.types import Int64, Value
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SpillFile:
@@ -36,3 +38,13 @@ class SpillStatistics:
         self.spills = 0
         self.records = 0
         self.bytes = 0
+
+    def describe(self) -> dict[str, Value]:
+        """As a pipeline's stage shows it."""
+        return {
+            "usedDisk": self.spills > 0,
+            "spills": Int64(self.spills),
+            "spilledBytes": Int64(self.bytes),
+            "spilledRecords": Int64(self.records),
+            "spilledDataStorageSize": Int64(self.bytes),
+        }

@@ -148,3 +148,32 @@ def test_results_that_are_too_deep(database: Database[Documents], body: Any) -> 
     with pytest.raises(OperationFailure) as refused:
         database.c.find_one({}, {"n": nested(220)})
     assert refused.value.code == 15
+
+
+def test_explain_tells_what_the_stages_did(filled: Database[Documents]) -> None:
+    window = {"$setWindowFields": {"sortBy": {"k": 1}, "output": {"n": {"$documentNumber": {}}}}}
+    auto = {"$bucketAuto": {"groupBy": "$k", "buckets": 4}}
+    group = {"$group": {"_id": "$k", "n": {"$sum": 1}}}
+    tight = {
+        SORT: 20_000,
+        GROUP: 20_000,
+        "internalDocumentSourceBucketAutoMaxMemoryBytes": 20_000,
+        "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": 20_000,
+    }
+    for stage, returned in ((group, 2000), ({"$sort": {"s": 1, "x": 1}}, 2000), (auto, 4), (window, 2000)):
+        pipeline = [{"$unset": "y"}, stage, {"$match": {"z": None}}, {"$out": "nowhere"}]
+        explained = {"aggregate": "c", "pipeline": pipeline, "cursor": {}}
+        for limits, used in (({}, False), (tight, True)):
+            with limited(filled.client, **limits):
+                reply = filled.command("explain", explained, verbosity="executionStats")
+            shown = next(each for each in reply["stages"] if next(iter(stage)) in each)
+            assert shown["usedDisk"] is used
+            assert (shown["spills"] > 0) is used
+            assert (shown["spilledRecords"] > 0) is used
+            assert (shown["spilledBytes"] > 0) is used
+            assert shown["nReturned"] == returned
+            assert shown["executionTimeMillisEstimate"] >= 0
+            assert reply["stages"][0]["$cursor"]["executionStats"]["nReturned"] == 2000
+        planned = filled.command("explain", explained, verbosity="queryPlanner")
+        assert all("nReturned" not in each for each in planned["stages"])
+    assert "nowhere" not in filled.list_collection_names()

@@ -267,6 +267,9 @@ class BucketAutoSource(DocumentSource):
         granularity = self._spec.granularity
         return [self._end_bucket(self._last if granularity is None else granularity.round_up(self._last))]
 
+    def statistics(self) -> dict[str, Value]:
+        return self._sorter.spilled.describe()
+
     def close(self) -> None:
         self._sorter.close()
         self.source.close()

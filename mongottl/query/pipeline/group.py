@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import JavaScript, MaxKey, MinKey, Missing, Value
+from mongottl.document.types import Int64, JavaScript, MaxKey, MinKey, Missing, Value
 from mongottl.document.walk import fields, find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -125,6 +125,7 @@ class GroupSource(DocumentSource):
         self._groups: dict[bytes, Group] = {}
         self._by_raw_key: Final[dict[bytes, Group]] = {}
         self._size: i64 = 0
+        self._given_bytes: i64 = 0
         self._reading = True
         # Finished groups, and their keys, the first one last: what is handed out is let go of bit by bit.
         self._ready: list[bytes] = []
@@ -172,6 +173,11 @@ class GroupSource(DocumentSource):
         self._chunks = task.chunks
         self._level = task.level
         return []
+
+    def statistics(self) -> dict[str, Value]:
+        found: dict[str, Value] = {"totalOutputDataSizeBytes": Int64(int(self._given_bytes))}
+        found.update(self.spilled.describe())
+        return found
 
     def close(self) -> None:
         self._close_file()
@@ -367,6 +373,7 @@ class GroupSource(DocumentSource):
             document = self._output(self._finished.pop(ready.pop()))
             size += len(document)
             batch.append(document)
+        self._given_bytes += size
         return batch
 
     def _output(self, group: Group) -> bytes:

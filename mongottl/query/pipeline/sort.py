@@ -76,6 +76,11 @@ class SortSource(DocumentSource):
         batch = [entry[2] for entry in entries]
         return with_sort_keys(batch, self._pattern) if self._gives_key else batch
 
+    def statistics(self) -> dict[str, Value]:
+        found: dict[str, Value] = {"totalDataSizeSortedBytesEstimate": Int64(int(self._sorter.total_bytes))}
+        found.update(self._sorter.spilled.describe())
+        return found
+
     def close(self) -> None:
         self._sorter.close()
         self.source.close()

@@ -34,6 +34,10 @@ class DocumentSource:
         """Whether one of the documents given so far has expired since."""
         return False
 
+    def statistics(self) -> dict[str, Value]:
+        """What explain shows of the stage's work, in mongod's names, besides what it shows of every stage."""
+        return {}
+
     def close(self) -> None:
         """Lets go of whatever is held; the stream is not asked again."""
 

@@ -25,6 +25,7 @@ from mongottl.query.pipeline.windowframe import Partition
 from mongottl.query.pipeline.windowfunction import WindowFunction, parse_window_function
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.sorter import SortEntry, Sorter
+from mongottl.query.spill import SpillStatistics
 
 STEPS: Final = 4096  # values that one call takes into windows, roughly
 
@@ -89,6 +90,7 @@ class WindowSource(DocumentSource):
         self._reading = True
         self._sorted: list[SortEntry] = []  # the next entries, from `_position` on
         self._position = 0
+        self._spilled: Final = SpillStatistics()  # of all partitions
         self._partition = self._new_partition()
         self._key = b""
         self._given = -1  # documents of the partition that are given out; -1 while it is being gathered
@@ -116,13 +118,21 @@ class WindowSource(DocumentSource):
             return []
         return self._compute()
 
+    def statistics(self) -> dict[str, Value]:
+        spilled = SpillStatistics()
+        for one in (self._sorter.spilled, self._spilled):
+            spilled.spills += one.spills
+            spilled.records += one.records
+            spilled.bytes += one.bytes
+        return spilled.describe()
+
     def close(self) -> None:
         self._partition.close()
         self._sorter.close()
         self.source.close()
 
     def _new_partition(self) -> Partition:
-        return Partition(self._spec.pattern, self._run.limits.window_bytes, self._run.space)
+        return Partition(self._spec.pattern, self._run.limits.window_bytes, self._run.space, self._spilled)
 
     def _absorb(self, batch: list[bytes]) -> None:
         partition_by = self._spec.partition_by

@@ -22,7 +22,7 @@ from mongottl.query.expr.path import value_at
 from mongottl.query.pipeline.join import read_fields
 from mongottl.query.pipeline.partition import read_chunk, write_keyed
 from mongottl.query.sort import SortPattern
-from mongottl.query.spill import SpillFile, SpillSpace
+from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
 
 _DOCUMENT_TYPE: Final = 3
 _NO_END: Final = 1 << 62
@@ -40,8 +40,11 @@ class Partition:
     come back when one of their documents is asked for: frames move through a partition in a few places.
     """
 
-    def __init__(self, pattern: SortPattern | None, memory_limit_bytes: int, space: SpillSpace | None) -> None:
+    def __init__(
+        self, pattern: SortPattern | None, memory_limit_bytes: int, space: SpillSpace | None, spilled: SpillStatistics
+    ) -> None:
         self.count = 0
+        self._spilled: Final = spilled
         self._sort_path: Final[FieldPath | None] = None if pattern is None else pattern.paths[0]
         self._memory_limit_bytes: Final[i64] = memory_limit_bytes
         self._space: Final = space
@@ -147,6 +150,9 @@ class Partition:
             write_keyed(writer, key, document)
         data = writer.getvalue()
         self._in_file[number] = (file.append(data), len(data))
+        self._spilled.spills += 1
+        self._spilled.records += len(page)
+        self._spilled.bytes += len(data)
 
 
 class Frame:
