@@ -14,6 +14,7 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, ONE, Field
 from mongottl.document.types import Decimal128, Int64, Value, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.capped import empty
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.copying import copy_as_capped
 from mongottl.query.match.numbers import clamped_integer
@@ -67,6 +68,27 @@ def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsC
         raise CommandError(ErrorCode.NamespaceExists, f"a {what} '{target.namespace}' already exists")
     options = _capped_options(source, request.size)
     yield from copy_as_capped(op, source, to, options)
+    return {}
+
+
+class EmptyCappedRequest(NamedTuple):
+    collection: Annotated[str, Field("emptycapped", COLLECTION)]
+
+
+@command(
+    "emptycapped",
+    EmptyCappedRequest,
+    help="Empties a capped collection, for tests.",
+    writes=True,
+    test_only=True,
+    strict=False,
+)
+def empty_capped(op: OperationContext, request: EmptyCappedRequest) -> Steps[Reply]:
+    """NamespaceNotFound (26) without collection, IllegalOperation (20) unless it is capped."""
+    collection = _source(op, request.collection)
+    if not collection.options.capped:
+        raise CommandError(ErrorCode.IllegalOperation, f"{collection.namespace} is not a capped collection")
+    yield from empty(op, collection)
     return {}
 
 

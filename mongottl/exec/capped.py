@@ -14,7 +14,7 @@ from mongottl.storage.interface import Record, WriteUnitOfWork
 from mongottl.ttl.policy import NO_TTL
 
 if TYPE_CHECKING:
-    from mongottl.exec.context import OperationContext
+    from mongottl.exec.context import OperationContext, Steps
 
 # Records deleted at once, and looked at to find out how many it takes.
 _EVICTED_AT_ONCE: Final = 256
@@ -49,6 +49,21 @@ def make_room(op: "OperationContext", collection: Collection, work: WriteUnitOfW
         last = oldest[-1][0]
     if last:
         work.on_commit(_Evicted(collection, last).note)
+
+
+def empty(op: "OperationContext", collection: Collection) -> "Steps[None]":
+    """Deletes all documents, a batch at a time."""
+    while not collection.dropped:
+        records = collection.store.scan(0, _EVICTED_AT_ONCE)
+        if not records:
+            break
+        with op.service.engine.unit_of_work() as work:
+            delete_records(op.service, collection, records)
+            work.on_commit(_Evicted(collection, records[-1][0]).note)
+            work.commit()
+        op.service.note_write()
+        op.check_interrupt()
+        yield None
 
 
 class _Evicted:

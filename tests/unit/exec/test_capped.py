@@ -393,6 +393,18 @@ class TestAwaiting:
             server.steps(cursor.command(), max_time_ms=100)
 
 
+def test_emptying(server: Running) -> None:
+    make(server)
+    server.insert(*({"_id": number} for number in range(600)))
+    cursor = Tailing(server)
+    assert server.run({"emptycapped": "c"}) == {}
+    assert found(server) == []
+    assert server.code(cursor.command()) == 136
+    server.insert({"_id": 1}, into="d")
+    assert server.code({"emptycapped": "d"}) == 20
+    assert server.code({"emptycapped": "none"}) == 26
+
+
 class TestConversion:
     def test_convert(self, server: Running) -> None:
         server.insert(*(document_of(number, 100) for number in range(1000)))
