@@ -2,7 +2,7 @@
 
     languages   the languages there are: names, stemmers, stop words
     stopwords   the words of each that say nothing by themselves
-    unicode     delimiters, case and diacritics
+    unicode, unicode_tables   delimiters, case and diacritics
     tokenizer   text into terms
     fields      which strings of a document a text index covers, in which language, with which weight; their scores
     search      `$search` strings: terms, phrases, negations; matching them against documents

@@ -1,5 +1,6 @@
 """Words, stems, languages and search strings."""
 
+import pcre2
 import pytest
 
 from mongottl.document.build import encode
@@ -10,6 +11,7 @@ from mongottl.query.fulltext.languages import ENGLISH, LANGUAGES, NONE, Language
 from mongottl.query.fulltext.search import SearchString, TextSearch
 from mongottl.query.fulltext.stopwords import STOP_WORDS
 from mongottl.query.fulltext.tokenizer import Tokenizer
+from mongottl.query.fulltext.unicode_tables import DELIMITERS, DIACRITICS, ranges
 
 
 def named(name: str) -> Language:
@@ -104,6 +106,24 @@ def test_search_strings(
     parts = SearchString(search)
     assert (parts.positive, parts.negated) == (positive, negated)
     assert (parts.phrases, parts.negated_phrases) == (phrases, negated_phrases)
+
+
+@pytest.mark.parametrize(
+    ("table", "pattern"),
+    [
+        (
+            DELIMITERS,
+            r"[\p{Dash}\p{Pattern_Syntax}\p{Quotation_Mark}\p{Terminal_Punctuation}\p{White_Space}\xAD\u30FB\uFF65"
+            r"\x00-\x1F\x7F]+",
+        ),
+        (DIACRITICS, r"\p{Diacritic}+"),
+    ],
+)
+def test_tables_are_what_pcre2_knows(table: str, pattern: str) -> None:
+    """U+00AD, U+30FB and U+FF65 are hyphens by a property that PCRE2 does not have."""
+    planes = "".join(chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000)
+    known = "".join(pcre2.compile(pattern).findall(planes))
+    assert known == "".join(chr(code) for first, last in ranges(table) for code in range(first, last + 1))
 
 
 FIELDS = TextFields({"a": 1, "b.c": 2}, ENGLISH, "language", 3)
