@@ -20,6 +20,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.expiry import delete_records
+from mongottl.exec.stages import FIRST_BATCH, next_batch_size
 from mongottl.exec.writes import duplicate_key_error
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
@@ -47,7 +48,8 @@ def build_indexes(
 ) -> "Steps[list[IndexEntry]]":
     """Builds indexes in one pass over the collection, all or none; the caller knows that they may be made.
 
-    batch: records between two steps. replaced: an index that the only new one takes the place of.
+    batch: records between two steps at most; fewer where their keys take long. replaced: an index that the only new
+    one takes the place of.
     DuplicateKeyError (11000) where living documents share a unique key; CannotIndexParallelArrays (171);
     IndexBuildAborted (276) if one of them, or the collection, is dropped meanwhile; MaxTimeMSExpired (50).
     Nothing of them is left after an error.
@@ -87,14 +89,20 @@ def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEnt
     for index in indexes:
         index.build_end = build_end
     built_through = 0
+    # Keys of a text or a geometry cost a hundred times those of a number.
+    costly = any(index.descriptor.kind.plugin for index in indexes)
+    size = min(batch, FIRST_BATCH) if costly else batch
     while built_through < build_end:
-        records = collection.store.scan(built_through, batch)
+        started_s = op.service.clock.monotonic_s()
+        records = collection.store.scan(built_through, size)
         if not records:
             return  # what was left of them has been deleted
         _add_batch(op, collection, indexes, records)
         built_through = records[-1][0]
         for index in indexes:
             index.built_through = built_through
+        if costly:
+            size = min(batch, next_batch_size(op, size, started_s))
         yield None
         op.check_interrupt()
         _check_wanted(collection, indexes)
