@@ -108,7 +108,7 @@ class Running:
         return sorted(document["_id"] for document in self.listed({"find": of, "filter": filter or {}}))
 
     def collection(self, name: str = "c", database: str = "test") -> Collection:
-        found = self.service.catalog.lookup(database, name)
+        found = self.service.catalog.lookup(database, name, time_series=True)
         assert found is not None
         return found
 

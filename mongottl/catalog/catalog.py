@@ -158,9 +158,16 @@ class Catalog:
         self._last_number += 1
         return self._last_number
 
-    def lookup(self, database: str, name: str) -> Collection | None:
-        """The collection, or None if there is none of that name. CommandNotSupportedOnView (166) for a view."""
+    def lookup(self, database: str, name: str, time_series: bool = False) -> Collection | None:
+        """The collection, or None if there is none of that name. CommandNotSupportedOnView (166) for a view.
+
+        time_series: whether it may also be one of these, which mongod shows as views on their buckets.
+        """
         found = self.find(database, name)
+        if isinstance(found, Collection) and found.time_series is not None and not time_series:
+            raise CommandError(
+                ErrorCode.CommandNotSupportedOnView, f"Namespace {found.namespace} is a timeseries collection"
+            )
         if isinstance(found, View):
             raise CommandError(
                 ErrorCode.CommandNotSupportedOnView, f"Namespace {found.namespace} is a view, not a collection"
@@ -241,7 +248,7 @@ class Catalog:
             )
 
     def create_collection(self, database: str, name: str, options: CollectionOptions = NO_OPTIONS) -> Collection:
-        """Makes an empty collection with its `_id` index.
+        """Makes an empty collection with its `_id` index, or with those of a time series collection.
 
         The caller knows that the name is free, and has asked `check_new_name` whether it is allowed.
         """
@@ -250,16 +257,34 @@ class Catalog:
         with self.engine.unit_of_work() as work:
             store = self.engine.create_record_store(record_store_ident(number))
             collection = Collection(database, name, number, new_uuid(), options, store)
-            data = self.engine.create_sorted_data(ident, True)
-            clustered = options.clustered_index is not None
-            spec = clustered_index_spec(options) if clustered else id_index_spec(collection.collation)
-            index = IndexEntry(IndexDescriptor(spec), ident, data, True)
-            index.since_ms = self._now_ms()
-            collection.set_indexes([index])
+            if collection.time_series is None:
+                data = self.engine.create_sorted_data(ident, True)
+                clustered = options.clustered_index is not None
+                spec = clustered_index_spec(options) if clustered else id_index_spec(collection.collation)
+                collection.set_indexes([IndexEntry(IndexDescriptor(spec), ident, data, True)])
+            else:
+                self._make_time_series_indexes(collection, ident)
+            for index in collection.indexes:
+                index.since_ms = self._now_ms()
             self.engine.put_catalog_entry(str(number), collection.entry_document())
             work.commit()
         self._remember(collection)
         return collection
+
+    def _make_time_series_indexes(self, collection: Collection, ident: str) -> None:
+        """The index on meta field and time, and that of the expiry, where there are such. Inside a unit of work."""
+        series = collection.time_series
+        assert series is not None
+        made: list[IndexEntry] = []
+        meta = series.meta_index_spec(collection.options.collation)
+        if meta is not None:
+            made.append(IndexEntry(IndexDescriptor(meta), ident, self.engine.create_sorted_data(ident, False), True))
+        seconds = collection.options.expire_after_seconds
+        if seconds is not None:
+            expiry = index_ident(self._next_number())
+            descriptor = IndexDescriptor(series.expiry_index_spec(seconds))
+            made.append(IndexEntry(descriptor, expiry, self.engine.create_sorted_data(expiry, False), True))
+        collection.set_indexes(made)
 
     def drop_collection(self, collection: Collection) -> None:
         """Takes a collection away with its records and indexes, those that are being built included."""

@@ -6,6 +6,7 @@ from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
+from mongottl.catalog.time_series import TimeSeries
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
@@ -120,7 +121,7 @@ class Collection:
     number: unique among the collections of this server since it was created; names it in the timing wheel.
     options: those of `create`, as `collMod` has changed them. collation: of operations that name none; never changed.
     default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
-    validator: what documents must match to be written, or None.
+    validator: what documents must match to be written, or None. time_series: None for any other collection.
     writable_indexes: those with keys, ready or being built; a write maintains them all.
     evicted_through: the newest record that a capped collection has lost to newer ones since the server started.
     scans, tailable_scans: how many times it was read from end to end, and how many of these by tailable cursors.
@@ -139,6 +140,7 @@ class Collection:
         self.options = options
         self.collation: Collation | None = None if options.collation is None else parse_collation(options.collation)
         self.validator: Validator | None = validator_of(options, self.collation)
+        self.time_series: TimeSeries | None = None if options.time_series is None else TimeSeries(options.time_series)
         self.store = store
         self.indexes: list[IndexEntry] = []
         self.writable_indexes: list[IndexEntry] = []
@@ -179,8 +181,16 @@ class Collection:
     def set_options(self, options: CollectionOptions) -> None:
         """Takes other options and everything that follows from them."""
         self.validator = validator_of(options, self.collation)
+        self.time_series = None if options.time_series is None else TimeSeries(options.time_series)
         self.options = options
         self.generation += 1
+
+    @property
+    def listed_indexes(self) -> list[IndexEntry]:
+        """The indexes that clients see."""
+        if self.time_series is None:
+            return self.indexes
+        return [index for index in self.indexes if not index.descriptor.internal]
 
     def index_named(self, name: str) -> IndexEntry | None:
         for index in self.indexes:

@@ -40,7 +40,7 @@ _NOT_OTHER: Final = frozenset(
 class IndexDescriptor:
     """One index of a collection, as specified.
 
-    prepare_unique: duplicates may be there, but no write adds another.
+    prepare_unique: duplicates may be there, but no write adds another. internal: clients do not see it.
     key: the pattern as raw BSON. paths, directions, descending: its components. kind: what the pattern asks for.
     collation: how the strings in its keys are ordered, and compared by its partial filter; None for the simple way.
     expire_after_s: `expireAfterSeconds` of an index on a date field, or None; on `_ts` it is the collection's default
@@ -54,6 +54,7 @@ class IndexDescriptor:
         self.key: bytes = b""
         self.unique = False
         self.prepare_unique = False
+        self.internal = False
         self.sparse = False
         self.hidden = False
         self.clustered = False
@@ -69,6 +70,8 @@ class IndexDescriptor:
                 self.key = value
             elif field == "unique":
                 self.unique = bool(value)
+            elif field == "internal":
+                self.internal = bool(value)
             elif field == "prepareUnique":
                 self.prepare_unique = bool(value)
             elif field == "sparse":

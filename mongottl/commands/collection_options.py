@@ -6,6 +6,7 @@ Source: MongoDB's create and collMod references; the codes are those that MongoD
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.namespace import SYSTEM_DATABASES
+from mongottl.catalog.time_series import completed_options
 from mongottl.commands.request import BOOL_FIELD, DOCUMENT_FIELD, INTEGER, TEXT, Field, RequestParser, parser_for
 from mongottl.document.types import Decimal128, Undefined, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, is_empty
@@ -18,9 +19,6 @@ MAX_CAPPED_BYTES: Final = 2**50
 MAX_CAPPED_DOCUMENTS: Final = 2**31 - 1
 VALIDATION_LEVELS: Final = ("off", "strict", "moderate")
 VALIDATION_ACTIONS: Final = ("error", "warn", "errorAndLog")
-MAX_BUCKET_SECONDS: Final = 31_536_000
-# The span of a bucket by granularity, in seconds.
-BUCKET_SPANS: Final = {"seconds": 3600, "minutes": 86_400, "hours": 2_592_000}
 _NEAR_NOT_ALLOWED: Final = 5626500
 _CLUSTERED_BY_FLAG: Final = 5979703
 _CLUSTERED_NOT_UNIQUE: Final = 5979700
@@ -106,14 +104,13 @@ class TimeSeriesOptions(NamedTuple):
 _TIME_SERIES: Final[RequestParser] = parser_for("create.timeseries", TimeSeriesOptions)
 
 
-def checked_time_series(value: bytes) -> dict[str, Value]:
+def checked_time_series(value: bytes) -> bytes:
     """`timeseries` of `create`, with its defaults, as listCollections shows it.
 
     40414 without `timeField`; InvalidOptions (72) for names that cannot be fields and for bucket sizes that do not go
     together; BadValue (2) for those out of range and for another granularity.
     """
     given = TimeSeriesOptions._make(_TIME_SERIES.parse(value, [], None))
-    shown: dict[str, Value] = {"timeField": given.time_field}
     _check_field_name("timeField", given.time_field)
     if given.meta_field is not None:
         _check_field_name("metaField", given.meta_field)
@@ -121,38 +118,9 @@ def checked_time_series(value: bytes) -> dict[str, Value]:
             raise CommandError(ErrorCode.InvalidOptions, "The field name '_id' is not allowed for 'metaField'")
         if given.meta_field == given.time_field:
             raise CommandError(ErrorCode.InvalidOptions, "'metaField' and 'timeField' must not have the same name")
-        shown["metaField"] = given.meta_field
-    if given.granularity is not None:
-        check_word("create.timeseries.granularity", given.granularity, tuple(BUCKET_SPANS))
-    check_bucket_seconds(given.bucket_rounding_s, given.bucket_max_span_s)
-    rounding, span = given.bucket_rounding_s, given.bucket_max_span_s
-    if given.granularity is None and (rounding is not None or span is not None):
-        if rounding is None or span is None or rounding != span:
-            raise CommandError(
-                ErrorCode.InvalidOptions,
-                "'bucketMaxSpanSeconds' and 'bucketRoundingSeconds' must be given together, and be equal",
-            )
-        shown["bucketRoundingSeconds"] = rounding
-        shown["bucketMaxSpanSeconds"] = span
-        return shown
-    granularity = given.granularity or "seconds"
-    if rounding is not None or (span is not None and span != BUCKET_SPANS[granularity]):
-        raise CommandError(
-            ErrorCode.InvalidOptions,
-            "'bucketMaxSpanSeconds' and 'bucketRoundingSeconds' cannot be combined with 'granularity'",
-        )
-    shown["granularity"] = granularity
-    shown["bucketMaxSpanSeconds"] = BUCKET_SPANS[granularity]
-    return shown
-
-
-def check_bucket_seconds(rounding: int | None, span: int | None) -> None:
-    for name, seconds in (("bucketRoundingSeconds", rounding), ("bucketMaxSpanSeconds", span)):
-        if seconds is not None and not 1 <= seconds <= MAX_BUCKET_SECONDS:
-            bound = ">= 1" if seconds < 1 else f"<= {MAX_BUCKET_SECONDS}"
-            raise CommandError(
-                ErrorCode.BadValue, f"BSON field '{name}' value must be {bound}, actual value '{seconds}'"
-            )
+    return completed_options(
+        given.time_field, given.meta_field, given.granularity, given.bucket_rounding_s, given.bucket_max_span_s
+    )
 
 
 def _check_field_name(option: str, name: str) -> None:

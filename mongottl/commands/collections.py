@@ -3,7 +3,7 @@
 Source: MongoDB's command reference for each.
 """
 
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
@@ -31,8 +31,6 @@ from mongottl.exec.views import drop_view
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 
-MAX_CAPPED_BYTES: Final = 2**50
-
 
 class DropRequest(NamedTuple):
     collection: Annotated[str, Field("drop", COLLECTION)]
@@ -52,7 +50,7 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     check_uuid(op, "drop", request.collection_uuid, op.database, request.collection, collection)
     if collection is None:
         return {}
-    indexes = len(collection.indexes)
+    indexes = len(collection.listed_indexes)
     op.service.cursors.close_where_namespace(collection.namespace)
     op.catalog.drop_collection(collection)
     op.forget_usage(collection.namespace)
@@ -169,5 +167,5 @@ def coll_stats(op: OperationContext, request: CollStatsRequest) -> Reply:
     scale = parse_scale("collStats", request.scale)
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     return {"ns": f"{op.database}.{request.collection}", **describe_size(collection, op.now_s, scale)}

@@ -6,13 +6,13 @@ Source: MongoDB's collMod reference.
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.time_series import EXPIRY_INDEX, changed_options, check_bucket_seconds, check_granularity
 from mongottl.catalog.view import View
 from mongottl.commands.collection_options import (
-    BUCKET_SPANS,
     VALIDATION_ACTIONS,
     VALIDATION_LEVELS,
-    check_bucket_seconds,
     check_capped_size,
     check_validator,
     check_view_source,
@@ -42,6 +42,7 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import rearm_collection
+from mongottl.exec.index_build import build_indexes
 from mongottl.exec.views import define_view
 from mongottl.query.match.numbers import clamped_integer
 
@@ -101,7 +102,8 @@ def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Rep
         return _change_view(op, collection, request, change, options)
     if request.view_on is not None or request.pipeline is not None:
         raise CommandError(ErrorCode.InvalidOptions, "'viewOn' and 'pipeline' are only supported on views")
-    _check_applicable(collection, request)
+    _check_applicable(collection, request, options)
+    _add_time_series(collection, request, options)
     if request.dry_run and (change is None or not change.only_unique or options):
         raise CommandError(ErrorCode.InvalidOptions, "The option 'dryRun' is only for converting to a unique index")
     check_no_index_build(collection)
@@ -115,6 +117,8 @@ def _change(
     if change is not None:
         reply = yield from change_index(op, collection, change, dry_run)
     if options:
+        if collection.time_series is not None and "expireAfterSeconds" in options:
+            yield from _change_expiry_index(op, collection, options["expireAfterSeconds"])
         op.catalog.set_options(collection, collection.options.with_options(options))
         op.service.note_write()
         if "expireAfterSeconds" in options:
@@ -141,9 +145,8 @@ def _checked_options(op: OperationContext, request: CollModRequest) -> dict[str,
         documents = checked_capped_max(request.capped_max)
         options["max"] = documents if documents else MISSING
     if request.time_series is not None:
-        series = TimeSeriesChange._make(_TIME_SERIES.parse(request.time_series, [], None))
-        if series.granularity is not None:
-            check_word("collMod.timeseries.granularity", series.granularity, tuple(BUCKET_SPANS))
+        series = _parsed_time_series(request.time_series)
+        check_granularity(series.granularity)
         check_bucket_seconds(series.bucket_rounding_s, series.bucket_max_span_s)
     if request.expire_after_seconds is not None:
         seconds = _checked_expiry(op, request.expire_after_seconds)
@@ -152,6 +155,35 @@ def _checked_options(op: OperationContext, request: CollModRequest) -> dict[str,
         images = ImagesChange._make(_IMAGES.parse(request.pre_and_post_images, [], None))
         options["changeStreamPreAndPostImages"] = encode({"enabled": True}) if images.enabled else MISSING
     return options
+
+
+def _parsed_time_series(change: bytes) -> TimeSeriesChange:
+    return TimeSeriesChange._make(_TIME_SERIES.parse(change, [], None))
+
+
+def _add_time_series(collection: Collection, request: CollModRequest, options: dict[str, Value]) -> None:
+    before = collection.options.time_series
+    if request.time_series is None or before is None:
+        return
+    series = _parsed_time_series(request.time_series)
+    after = changed_options(before, series.granularity, series.bucket_rounding_s, series.bucket_max_span_s)
+    if after != before:
+        options["timeseries"] = after
+
+
+def _change_expiry_index(op: OperationContext, collection: Collection, seconds: Value) -> Steps[None]:
+    """Makes, changes or drops the index that measurements expire by."""
+    series = collection.time_series
+    assert series is not None
+    index = collection.index_named(EXPIRY_INDEX)
+    if isinstance(seconds, int):
+        descriptor = IndexDescriptor(series.expiry_index_spec(int(seconds)))
+        if index is None:
+            yield from build_indexes(op, collection, [descriptor])
+        else:
+            op.catalog.replace_descriptor(collection, index, descriptor)
+    elif index is not None:
+        op.catalog.remove_indexes(collection, [index])
 
 
 def _checked_expiry(op: OperationContext, value: Value) -> int | None:
@@ -171,9 +203,15 @@ def _checked_expiry(op: OperationContext, value: Value) -> int | None:
     return checked_expiry_s(clamped_integer(value), op.now_ms)
 
 
-def _check_applicable(collection: Collection, request: CollModRequest) -> None:
+def _check_applicable(collection: Collection, request: CollModRequest, changes: dict[str, Value]) -> None:
     """InvalidOptions (72) for what only other kinds of collections have."""
     options = collection.options
+    if collection.time_series is not None:
+        for name in changes:
+            if name != "expireAfterSeconds":
+                raise CommandError(
+                    ErrorCode.InvalidOptions, f"option not supported on a time-series collection: {name}"
+                )
     if (request.capped_size is not None or request.capped_max is not None) and not options.capped:
         raise CommandError(ErrorCode.InvalidOptions, "Collection must be capped.")
     if request.time_series is not None and options.time_series is None:

@@ -233,7 +233,7 @@ def _find_index(collection: Collection, change: IndexChange) -> IndexEntry:
         return index
     assert change.key is not None
     key = change.key
-    found = [e for e in collection.indexes if e.descriptor.has_key(key) and not _is_clustering(e, change)]
+    found = [e for e in collection.listed_indexes if e.descriptor.has_key(key) and not _is_clustering(e, change)]
     if not found:
         raise CommandError(
             ErrorCode.IndexNotFound,

@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.engine_options import checked_storage_engine
+from mongottl.catalog.index import TS_FIELD
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.options import CollectionOptions, options_document
 from mongottl.catalog.view import View
@@ -41,7 +42,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.compare import compare_values
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, integer
-from mongottl.document.walk import is_empty
+from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.views import define_view
@@ -148,7 +149,7 @@ def parse_options(op: OperationContext, request: CreateRequest) -> CollectionOpt
     _add_validation(op, request, options)
     _check_view(request)
     if request.time_series is not None:
-        options["timeseries"] = encode(checked_time_series(request.time_series))
+        options["timeseries"] = checked_time_series(request.time_series)
     if request.clustered_index is not MISSING:
         clustered = checked_clustered_index(request.clustered_index)
         if clustered is not None:
@@ -156,7 +157,6 @@ def parse_options(op: OperationContext, request: CreateRequest) -> CollectionOpt
     _check_together(request, options)
     _add_expiry(op, request, options)
     _add_settings(request, options)
-    _refuse_unsupported(options)
     return CollectionOptions(options_document(options))
 
 
@@ -246,7 +246,15 @@ def _add_expiry(op: OperationContext, request: CreateRequest, options: dict[str,
             "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is"
             " specified",
         )
+    refusal = op.service.dialect.date_ttl_refusal
+    if refusal is not None:
+        raise CommandError(ErrorCode.BadValue, refusal)
     options["expireAfterSeconds"] = Int64(checked_expiry_s(request.expire_after_seconds, op.now_ms))
+    if "timeseries" in options and get_value(request.time_series or EMPTY_DOCUMENT, "timeField") == TS_FIELD:
+        raise CommandError(
+            ErrorCode.CommandNotSupported,
+            f"measurements cannot expire by a field '{TS_FIELD}': it stands for the time of a document's last write",
+        )
 
 
 def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
@@ -282,13 +290,3 @@ def _check_encryptable(request: CreateRequest) -> None:
         raise CommandError(6346401, "Encrypted fields cannot be used with views or time series collections")
     if request.capped:
         raise CommandError(6367301, "Encrypted fields cannot be used with capped collections")
-
-
-# What a collection cannot be so far.
-_UNSUPPORTED: Final = ("timeseries",)
-
-
-def _refuse_unsupported(options: dict[str, Value]) -> None:
-    for option in _UNSUPPORTED:
-        if option in options:
-            raise CommandError(ErrorCode.CommandNotSupported, f"The option 'create.{option}' is not supported yet")

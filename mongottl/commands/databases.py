@@ -104,7 +104,7 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
         records += size.records
         data += size.data
         index_size += size.indexes_total
-        indexes += len(collection.indexes)
+        indexes += len(collection.listed_indexes)
     reply: dict[str, Value] = {
         "db": op.database,
         "collections": Int64(len(collections)),

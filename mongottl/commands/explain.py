@@ -117,7 +117,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     projection: Projection | None = None
     if not is_empty(query.projection):
         projection = parse_projection(query.projection, context, for_find=True)
-    collection = op.catalog.lookup(op.database, query.collection)
+    collection = op.catalog.lookup(op.database, query.collection, time_series=True)
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
     metadata = reads.checked_metadata(context, pattern)

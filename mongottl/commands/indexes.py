@@ -14,6 +14,7 @@ from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
+from mongottl.commands.time_series import check_time_series_index
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
@@ -57,7 +58,7 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
         raise CommandError(ErrorCode.BadValue, "Must specify at least one index to create")
     check_commit_quorum(request.commit_quorum)
     check_uuid_of(op, "createIndexes", request.collection_uuid, name)
-    collection = op.catalog.lookup(op.database, name)
+    collection = op.catalog.lookup(op.database, name, time_series=True)
     inherited = None if collection is None else collection.collation
     wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in request.indexes]
     refusal = op.service.dialect.date_ttl_refusal
@@ -102,8 +103,11 @@ def check_quorum_can_be_met(quorum: Value) -> None:
 
 
 def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quorum: Value) -> Steps[Reply]:
-    collection = op.catalog.lookup(op.database, name)
+    collection = op.catalog.lookup(op.database, name, time_series=True)
     created = collection is None
+    if collection is not None and collection.time_series is not None:
+        for descriptor in wanted:
+            check_time_series_index(descriptor)
     if collection is None:
         op.catalog.check_new_name(op.database, name)
         _new_indexes(f"{op.database}.{name}", None, wanted)  # refuses what clashes before anything is made
@@ -135,7 +139,7 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
 
 
 def _ready(collection: Collection) -> int:
-    return sum(1 for index in collection.indexes if index.ready)
+    return sum(1 for index in collection.listed_indexes if index.ready)
 
 
 def _has_ttl(descriptor: IndexDescriptor) -> bool:
@@ -149,7 +153,7 @@ def _new_indexes(
 
     collection: None where it is to be made. CannotCreateIndex (67) if there would be too many, 85 and 86 for clashes.
     """
-    entries = [] if collection is None else collection.indexes
+    entries = [] if collection is None else collection.listed_indexes
     known = [index.descriptor for index in entries]
     unfinished = {index.name for index in entries if not index.ready}
     new: list[IndexDescriptor] = []
@@ -234,14 +238,14 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
     """Specifications, `_id` first, those being built included. NamespaceNotFound (26) without collection."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if collection is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")
     if request.include_index_build_info and request.include_build_uuids:
         raise CommandError(
             ErrorCode.InvalidOptions, "The options includeBuildUUIDs and includeIndexBuildInfo cannot both be set"
         )
-    specs = [_listed(index, request) for index in collection.indexes]
+    specs = [_listed(index, request) for index in collection.listed_indexes]
     return listing_reply(op, "listIndexes", collection.namespace, specs, request.cursor)
 
 
@@ -279,7 +283,7 @@ def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Rep
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     check_uuid_of(op, "dropIndexes", request.collection_uuid, request.collection)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if request.what is MISSING:
         raise CommandError(40414, "BSON field 'dropIndexes.index' is missing but a required field")
     _check_index_type(request.what)
@@ -307,11 +311,12 @@ def _check_index_type(index: Value) -> None:
 
 
 def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[Reply]:
-    before = len(collection.indexes)
+    known = collection.listed_indexes
+    before = len(known)
     reply: dict[str, Value] = {"nIndexesWas": before}
     removed: list[IndexEntry] = []
     if index in ("*", ["*"]):
-        removed = [entry for entry in collection.indexes if not entry.descriptor.is_id]
+        removed = [entry for entry in known if not entry.descriptor.is_id]
         reply["msg"] = "non-_id indexes dropped for collection"
     elif isinstance(index, bytes):
         removed = [_by_key(collection, index)]
@@ -319,7 +324,7 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[R
         names = index if isinstance(index, list) else [index]
         for name in names:
             entry = collection.index_named(str(name))
-            if entry is None:
+            if entry is None or entry not in known:
                 raise CommandError(ErrorCode.IndexNotFound, f"index not found with name [{name}]")
             if entry not in removed:
                 removed.append(entry)
@@ -336,7 +341,7 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[R
 
 
 def _by_key(collection: Collection, key: bytes) -> IndexEntry:
-    found = [entry for entry in collection.indexes if entry.descriptor.has_key(key)]
+    found = [entry for entry in collection.listed_indexes if entry.descriptor.has_key(key)]
     if not found:
         raise CommandError(ErrorCode.IndexNotFound, f"can't find index with key: {render_document(key)}")
     if len(found) > 1:

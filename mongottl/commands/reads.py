@@ -106,7 +106,7 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return find_on_view(op, collection, request)
-    if collection is not None and is_point_lookup(request):
+    if collection is not None and collection.id_index is not None and is_point_lookup(request):
         type_code, pos = simple_id_filter(request.filter)
         if type_code != 0:
             namespace = collection.namespace
@@ -291,7 +291,12 @@ def checked_metadata(context: ParseContext, sort: SortPattern | None) -> set[str
 
 
 def _check_tailable(collection: Collection | None, request: FindRequest) -> None:
-    """BadValue (2) for what goes with no tailable cursor: any order but that of insertion, and one batch alone."""
+    """BadValue (2) for what goes with no tailable cursor: any order but that of insertion, and one batch alone.
+
+    InvalidPipelineOperator (168) on a time series collection, which mongod reads by a pipeline.
+    """
+    if collection is not None and collection.time_series is not None:
+        raise CommandError(ErrorCode.InvalidPipelineOperator, "Tailable cursors cannot read time-series collections")
     if not is_empty(request.sort) and natural_order(request.sort) != 1:
         raise CommandError(ErrorCode.BadValue, "cannot use tailable option with a sort other than {$natural: 1}")
     if request.single_batch:

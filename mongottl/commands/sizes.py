@@ -40,7 +40,7 @@ def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
     database, name = split_namespace(request.namespace)
     check_collection_name(database, name)
     started_s = op.service.clock.monotonic_s()
-    collection = op.catalog.lookup(database, name)
+    collection = op.catalog.lookup(database, name, time_series=True)
     size = count = 0
     if is_empty(request.least) != is_empty(request.bound):
         raise CommandError(ErrorCode.BadValue, "only one of min or max specified")

@@ -76,7 +76,7 @@ def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     _check_options(request)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if collection is None:
         raise CommandError(
             ErrorCode.NamespaceNotFound,
@@ -176,7 +176,7 @@ def _check_entries(op: OperationContext, collection: Collection, index: IndexEnt
 def _reply(collection: Collection, found: _Findings) -> Reply:
     details: dict[str, Value] = {}
     keys: dict[str, Value] = {}
-    for index in collection.indexes:
+    for index in collection.listed_indexes:
         if index.ready:
             details[index.name] = {"valid": index.name not in found.broken_indexes}
             keys[index.name] = Int64(found.keys.get(index.name, 0))

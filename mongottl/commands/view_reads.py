@@ -61,7 +61,7 @@ def query_view(
     resolved = resolve_view(op.catalog, view)
     context = ParseContext(op.now_ms, let, resolved.namespace, collation=rules)
     specs = parse_pipeline(resolved.pipeline + stages, context)
-    collection = op.catalog.lookup(resolved.database, resolved.collection)
+    collection = op.catalog.lookup(resolved.database, resolved.collection, time_series=True)
     return ViewQuery(view, resolved, collection, optimise(specs, context))
 
 

@@ -28,6 +28,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
+from mongottl.commands.time_series import check_measurement_update
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Int64, Value, type_code_of, type_name
 from mongottl.document.walk import is_empty
@@ -116,7 +117,7 @@ def check_batch(op: OperationContext, size: int) -> None:
 
 def collection_for_write(op: OperationContext, name: str) -> Collection:
     """The collection, made now if it does not exist."""
-    collection = op.catalog.lookup(op.database, name)
+    collection = op.catalog.lookup(op.database, name, time_series=True)
     if collection is not None:
         return collection
     op.catalog.check_new_name(op.database, name)
@@ -239,11 +240,11 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     )
     if refused is not None:
         return {**refused, "nModified": 0}
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if collection is None:
         check_database_name(op.database)
         check_new_collection_name(op.database, request.collection)
-    elif len(statements) == 1:
+    elif len(statements) == 1 and collection.id_index is not None:
         reply = _update_by_id(op, collection, statements[0], request.let)
         if reply is not None:
             return reply
@@ -322,7 +323,12 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
     if natural == 0 and not is_empty(statement.sort):
         sort = parse_sort(statement.sort, context.collation)
     metadata = checked_metadata(context, sort)
-    selection = Selection(op.catalog.lookup(op.database, name), match, sort, statement.hint, natural, metadata)
+    collection = op.catalog.lookup(op.database, name, time_series=True)
+    if collection is not None and collection.time_series is not None:
+        check_measurement_update(collection.time_series, statement.query, statement.update, statement.multi)
+        if statement.upsert:
+            raise CommandError(ErrorCode.InvalidOptions, "Cannot perform an upsert on a time-series collection")
+    selection = Selection(collection, match, sort, statement.hint, natural, metadata)
     if statement.multi:
         result = yield from update_many(op, selection, driver)
     else:
@@ -425,11 +431,11 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
     )
     if refused is not None:
         return refused
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if collection is None:
         check_database_name(op.database)
         check_new_collection_name(op.database, request.collection)
-    elif len(statements) == 1:
+    elif len(statements) == 1 and collection.id_index is not None:
         reply = _delete_by_id(op, collection, statements[0])
         if reply is not None:
             return reply
@@ -478,7 +484,7 @@ def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let:
     if statement.limit == 0 and op.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
     match = parse_match(statement.query, context, near=True)
-    selection = Selection(op.catalog.lookup(op.database, name), match, None, statement.hint)
+    selection = Selection(op.catalog.lookup(op.database, name, time_series=True), match, None, statement.hint)
     if statement.limit == 1:
         return 0 if (yield from delete_one(op, selection)) is None else 1
     return (yield from delete_many(op, selection))

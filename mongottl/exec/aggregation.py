@@ -90,7 +90,7 @@ class OperationRun(RunContext):
         context = ParseContext(op.now_ms, outer.let, resolved.namespace, collation=self._collation)
         narrowing: list[Value] = [] if match is None else [encode({"$match": match})]
         specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
-        underlying = op.catalog.lookup(resolved.database, resolved.collection)
+        underlying = op.catalog.lookup(resolved.database, resolved.collection, time_series=True)
         plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use, collation=self._collation)
         names = {spec.name for spec in plan.rest}
         rationed = self._handed_on and names <= _STREAMING and not any(_multiplies(spec) for spec in plan.rest)
@@ -167,7 +167,7 @@ class OperationRun(RunContext):
         collection = self._find(namespace)
         host = op.service.config.advertise_host or op.client.local
         found: list[bytes] = []
-        for index in [] if collection is None else collection.indexes:
+        for index in [] if collection is None else collection.listed_indexes:
             since = Date(max(index.since_ms, op.service.started_ms))
             known: dict[str, Value] = {
                 "name": index.name,
@@ -185,6 +185,8 @@ class OperationRun(RunContext):
         collection = self._find(namespace)
         if collection is None:
             raise CommandError(50933, f"{namespace} does not exist")
+        if collection.time_series is not None:
+            raise CommandError(40602, "$planCacheStats is only valid as the first stage in a pipeline")
         host = self._op.service.config.advertise_host or self._op.client.local
         return [describe_plan(plan, host) for plan in collection.plan_memory.plans_at(collection.generation)]
 
@@ -217,16 +219,16 @@ class OperationRun(RunContext):
 
     def _find(self, namespace: str) -> Collection | None:
         database, _, name = namespace.partition(".")
-        return self._op.catalog.lookup(database, name)
+        return self._op.catalog.lookup(database, name, time_series=True)
 
     def random(self) -> float:
         return random.random()
 
-    def check_out(self, database: str, collection: str, time_series: bool) -> None:
+    def check_out(self, database: str, collection: str, time_series: bytes | None) -> None:
         output.check_out(self._pull.op, database, collection, time_series)
 
-    def open_output(self, database: str, collection: str) -> str:
-        return output.open_output(self._pull.op, database, collection)
+    def open_output(self, database: str, collection: str, time_series: bytes | None) -> str:
+        return output.open_output(self._pull.op, database, collection, time_series)
 
     def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:
         output.insert_output(self._pull.op, database, temporary, documents)

@@ -9,13 +9,20 @@ from mongottl.document.types import Value
 
 
 def describe_place(place: Collection | View) -> list[tuple[str, Value]]:
-    """`{name, type, options, info: {readOnly, uuid}, idIndex}`; a view has neither `uuid` nor `idIndex`."""
+    """`{name, type, options, info: {readOnly, uuid}, idIndex}`; views and time series lack the last two."""
     if isinstance(place, View):
         return [
             ("name", place.name),
             ("type", "view"),
             ("options", place.options()),
             ("info", encode({"readOnly": True})),
+        ]
+    if place.time_series is not None:
+        return [
+            ("name", place.name),
+            ("type", "timeseries"),
+            ("options", place.options.raw),
+            ("info", encode({"readOnly": False})),
         ]
     described: list[tuple[str, Value]] = [
         ("name", place.name),

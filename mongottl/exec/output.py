@@ -5,17 +5,20 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
+from mongottl.catalog.time_series import completed_options
 from mongottl.catalog.view import View
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.collation import Collation, same_collation
-from mongottl.document.types import MISSING, Value
-from mongottl.document.walk import ElementCursor, find_field_at
+from mongottl.document.render import render_document
+from mongottl.document.types import MISSING, Decimal128, Value, type_code_of, type_name
+from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.context import OperationContext
 from mongottl.exec.modifying import Selection, UpdateResult, apply_update
 from mongottl.exec.writes import check_size, insert_batch, insert_document, prepare_document, with_new_id
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
+from mongottl.query.match.numbers import clamped_integer
 from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.update import parse_update
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
@@ -23,21 +26,65 @@ from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
 _MAX_CONFLICTS: Final = 100
 
 
-def check_out(op: OperationContext, database: str, name: str, time_series: bool) -> None:
-    """IllegalOperation (20) for a name that the result could not be given, 17152 for a capped collection."""
-    if time_series and isinstance(op.catalog.find(database, name), View):
+def check_out(op: OperationContext, database: str, name: str, time_series: bytes | None) -> None:
+    """IllegalOperation (20) for a name that the result could not be given, 17152 for a capped collection.
+
+    time_series: options of the time series collection that the target is to be, or None. 7268700 if it is another kind
+    of collection, 7406103 if its options are others.
+    """
+    if time_series is not None and isinstance(op.catalog.find(database, name), View):
         raise CommandError(7268700, f"$out with 'timeseries' cannot write to the view '{database}.{name}'")
-    target = op.catalog.lookup(database, name)
+    target = op.catalog.lookup(database, name, time_series=True)
     if target is None:
         _check_publishable(op, database, name)
     elif _is_capped(target):
         raise CommandError(17152, f"namespace '{target.namespace}' is capped so it can't be used for $out")
-    if time_series:
-        if target is not None:
-            raise CommandError(
-                7268700, f"$out with 'timeseries' needs a time series collection, and '{target.namespace}' is another"
-            )
-        raise CommandError(ErrorCode.CommandNotSupported, "$out.timeseries: there are no time series collections")
+    if time_series is None:
+        return
+    wanted = _time_series_options(time_series)
+    if target is None:
+        return
+    if target.options.time_series is None:
+        raise CommandError(
+            7268700, f"$out with 'timeseries' needs a time series collection, and '{target.namespace}' is another"
+        )
+    if target.options.time_series != wanted:
+        raise CommandError(
+            7406103,
+            f"time series options of '{target.namespace}' do not match those of $out: {render_document(wanted)}",
+        )
+
+
+def _time_series_options(written: bytes) -> bytes:
+    """The options of `$out` with their defaults. TypeMismatch (14), and the errors of `completed_options`."""
+    texts: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    for name, value in fields(written):
+        if value is None:
+            continue
+        if name.startswith("bucket"):
+            if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
+                raise _wrong_type(name, value, "types '[long, int, decimal, double]'")
+            numbers[name] = clamped_integer(value)
+        elif isinstance(value, str):
+            texts[name] = value
+        else:
+            raise _wrong_type(name, value, "type 'string'")
+    return completed_options(
+        texts["timeField"],
+        texts.get("metaField"),
+        texts.get("granularity"),
+        numbers.get("bucketRoundingSeconds"),
+        numbers.get("bucketMaxSpanSeconds"),
+    )
+
+
+def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
+    return CommandError(
+        ErrorCode.TypeMismatch,
+        f"BSON field '$out.timeseries.{name}' is the wrong type '{type_name(type_code_of(value))}',"
+        f" expected {expected}",
+    )
 
 
 def _check_publishable(op: OperationContext, database: str, name: str) -> None:
@@ -53,14 +100,24 @@ def _is_capped(collection: Collection) -> bool:
     return collection.options.capped
 
 
-def open_output(op: OperationContext, database: str, name: str) -> str:
-    """A temporary collection with the target's options and indexes, before any document is in it."""
-    target = op.catalog.lookup(database, name)
+def open_output(op: OperationContext, database: str, name: str, time_series: bytes | None) -> str:
+    """A temporary collection with the target's options and indexes, before any document is in it.
+
+    time_series: as for `check_out`.
+    """
+    target = op.catalog.lookup(database, name, time_series=True)
     temporary = f"tmp.agg_out.{op.service.object_ids.generate(op.now_s)}"
     op.catalog.check_new_name(database, temporary)
-    made = op.catalog.create_collection(database, temporary, NO_OPTIONS if target is None else target.options)
+    options = NO_OPTIONS
     if target is not None:
-        wanted = [index.descriptor.spec for index in target.indexes if index.ready and not index.descriptor.is_id]
+        options = target.options
+    elif time_series is not None:
+        options = NO_OPTIONS.with_options({"timeseries": _time_series_options(time_series)})
+    made = op.catalog.create_collection(database, temporary, options)
+    if target is not None:
+        there = _specs(made)
+        ready = [index.descriptor for index in target.indexes if index.ready and not index.descriptor.is_id]
+        wanted = [descriptor.spec for descriptor in ready if descriptor.spec not in there]
         started = [op.catalog.start_index(made, IndexDescriptor(spec)) for spec in wanted]
         if started:
             op.catalog.finish_indexes(made, started)
@@ -69,7 +126,7 @@ def open_output(op: OperationContext, database: str, name: str) -> str:
 
 
 def insert_output(op: OperationContext, database: str, temporary: str, documents: list[bytes]) -> None:
-    collection = op.catalog.lookup(database, temporary)
+    collection = op.catalog.lookup(database, temporary, time_series=True)
     if collection is None:
         raise CommandError(ErrorCode.CommandFailed, f"the temporary collection {database}.{temporary} was dropped")
     prepared = [prepare_document(op, document) for document in documents]
@@ -82,10 +139,10 @@ def insert_output(op: OperationContext, database: str, temporary: str, documents
 
 def publish_output(op: OperationContext, database: str, temporary: str, name: str) -> None:
     """CommandFailed (125) if the target's indexes are not those any more that the temporary collection has."""
-    made = op.catalog.lookup(database, temporary)
+    made = op.catalog.lookup(database, temporary, time_series=True)
     if made is None:
         raise CommandError(ErrorCode.CommandFailed, f"the temporary collection {database}.{temporary} was dropped")
-    target = op.catalog.lookup(database, name)
+    target = op.catalog.lookup(database, name, time_series=True)
     if target is None:
         _check_publishable(op, database, name)
     else:
@@ -104,7 +161,7 @@ def _specs(collection: Collection) -> list[bytes]:
 
 
 def discard_output(op: OperationContext, database: str, temporary: str) -> None:
-    made = op.catalog.lookup(database, temporary)
+    made = op.catalog.lookup(database, temporary, time_series=True)
     if made is not None:
         op.catalog.drop_collection(made)
         op.service.note_write()
@@ -115,10 +172,10 @@ def check_merge(op: OperationContext, database: str, name: str, on: list[str], c
 
     collation: the operation's, which the index must have too.
     """
+    collection = op.catalog.lookup(database, name)
     if on == ["_id"]:
         return False
     wanted = sorted(on)
-    collection = op.catalog.lookup(database, name)
     found = sparse = False
     for index in [] if collection is None else collection.indexes:
         descriptor = index.descriptor

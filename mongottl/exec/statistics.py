@@ -77,8 +77,8 @@ def describe_size(collection: Collection | None, now_s: int, scale: int) -> dict
         reply["maxSize"] = integer(options.capped_size_bytes // scale)
     if collection.clustering is not None:
         reply["clustered"] = True
-    reply["nindexes"] = len(collection.indexes)
-    reply["indexDetails"] = {index.name: {} for index in collection.indexes}
+    reply["nindexes"] = len(collection.listed_indexes)
+    reply["indexDetails"] = {index.name: {} for index in collection.listed_indexes}
     reply["indexBuilds"] = [index.name for index in collection.indexes if not index.ready]
     reply["totalIndexSize"] = integer(size.indexes_total // scale)
     reply["totalSize"] = integer(size.total // scale)

@@ -135,6 +135,9 @@ def insert_batch(op: "OperationContext", collection: Collection, documents: list
     Raises DuplicateKey as the engine does, DocumentValidationFailure (121) if the collection's validator fails any: the
     caller then inserts one by one.
     """
+    if collection.time_series is not None:
+        for document in documents:
+            collection.time_series.check(document)
     if collection.validator is not None and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     ts_s = op.now_s
@@ -203,6 +206,8 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
 
     DuplicateKeyError (11000) if a living record has one of its unique keys, DocumentValidationFailure (121).
     """
+    if collection.time_series is not None:
+        collection.time_series.check(document)
     if collection.validator is not None:
         check_document(op, collection, document)
     ttl_s = int(meaningful_ttl_s(document))

@@ -39,9 +39,9 @@ class OutputSpec(StageSpec):
 
 
 class OutSpec(OutputSpec):
-    """time_series: whether the results were to go into a time series collection, of which there are none."""
+    """time_series: the options of the time series collection that the results go into, as written, or None."""
 
-    def __init__(self, database: str, collection: str, time_series: bool) -> None:
+    def __init__(self, database: str, collection: str, time_series: bytes | None) -> None:
         super().__init__("$out", database, collection)
         self.time_series: Final = time_series
 
@@ -72,7 +72,7 @@ class OutSource(TransformSource):
             return None
         spec = self._spec
         if self._temporary == "":
-            self._temporary = self._run.open_output(spec.database, spec.collection)
+            self._temporary = self._run.open_output(spec.database, spec.collection, spec.time_series)
             return []
         if self._position < len(self._batch):
             start = self._position
@@ -102,7 +102,7 @@ class OutSource(TransformSource):
 def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{db, coll}`. 16990 for another type; InvalidNamespace (73), 17385, 31321 for bad targets."""
     database = ctx.database
-    time_series = False
+    time_series: bytes | None = None
     if isinstance(argument, str):
         collection = argument
     elif isinstance(argument, bytes):
@@ -112,8 +112,7 @@ def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         collection = _required_string("$out", written, "coll")
         options = written.get("timeseries", MISSING)
         if not is_nullish(options):
-            _check_time_series(options)
-            time_series = True
+            time_series = _checked_time_series(options)
     else:
         raise CommandError(16990, f"$out only supports a string or object argument, but found {type_of(argument)}")
     _check_target(database, collection)
@@ -133,7 +132,7 @@ def _required_string(name: str, written: dict[str, Value], field: str) -> str:
     return value
 
 
-def _check_time_series(options: Value) -> None:
+def _checked_time_series(options: Value) -> bytes:
     if not isinstance(options, bytes):
         raise wrong_type("$out.timeseries", options, "object")
     written = read_fields("$out.timeseries", options)
@@ -146,6 +145,7 @@ def _check_time_series(options: Value) -> None:
         raise CommandError(
             ErrorCode.InvalidOptions, "bucketMaxSpanSeconds and bucketRoundingSeconds must be given together"
         )
+    return options
 
 
 def _check_target(database: str, collection: str) -> None:

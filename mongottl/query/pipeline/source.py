@@ -189,12 +189,15 @@ class RunContext:
         """A number from [0, 1), for `$sample`."""
         raise NotImplementedError
 
-    def check_out(self, database: str, collection: str, time_series: bool) -> None:
+    def check_out(self, database: str, collection: str, time_series: bytes | None) -> None:
         """Whether `$out` may replace a collection. 7268700 where it would have to become one of another kind."""
         raise NotImplementedError
 
-    def open_output(self, database: str, collection: str) -> str:
-        """Makes a temporary collection with the options and indexes of the target; its name."""
+    def open_output(self, database: str, collection: str, time_series: bytes | None) -> str:
+        """Makes a temporary collection with the options and indexes of the target; its name.
+
+        time_series: the options of a target that is to be made a time series collection, as written.
+        """
         raise NotImplementedError
 
     def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:

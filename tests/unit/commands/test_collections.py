@@ -54,7 +54,6 @@ def test_options_that_ask_for_what_is_so_anyhow(running: Running, options: dict[
         ({"max": 1}, 72),
         ({"size": "1"}, 14),
         ({"pipeline": []}, 72),
-        ({"timeseries": {"timeField": "t"}}, 115),
         ({"expireAfterSeconds": 1}, 72),
         ({"encryptedFields": {"fields": []}}, 115),
         ({"collation": {"locale": "xx"}}, 2),

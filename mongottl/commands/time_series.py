@@ -1,0 +1,64 @@
+"""What cannot be done to time series collections, in addition to what is refused of views.
+
+Source: MongoDB's "Time Series Collection Limitations".
+"""
+
+from typing import Final
+
+from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.time_series import TimeSeries
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+
+_LISTS: Final = ("$and", "$or", "$nor")
+_INDEX_KINDS: Final = ("btree", "2dsphere")
+
+
+def check_measurement_update(series: TimeSeries, filter: bytes, update: Value, multi: bool) -> None:
+    """InvalidOptions (72) unless an update changes the meta field alone, of all measurements with a given one."""
+    if not multi:
+        raise _invalid("Cannot perform a non-multi update on a time-series collection")
+    if series.meta_field == "":
+        raise _invalid("Cannot perform an update on a time-series collection that does not have a metaField")
+    if not isinstance(update, bytes) or not all(name.startswith("$") for name, _ in fields(update)):
+        raise _invalid("Cannot perform a non-modifier update on a time-series collection")
+    if not _is_about_meta(series, filter):
+        raise _invalid(
+            f"Cannot perform an update on a time-series collection when querying on a field that is not the metaField"
+            f" '{series.meta_field}'"
+        )
+    for modifier, paths in fields(update):
+        if not isinstance(paths, bytes):
+            continue
+        for path, value in fields(paths):
+            renamed = modifier == "$rename" and isinstance(value, str) and not series.is_meta(value)
+            if renamed or not series.is_meta(path):
+                raise _invalid(
+                    "Cannot perform an update on a time-series collection which updates a field that is not the"
+                    f" metaField '{series.meta_field}'"
+                )
+
+
+def _is_about_meta(series: TimeSeries, filter: bytes) -> bool:
+    for name, value in fields(filter):
+        if name in _LISTS and isinstance(value, list):
+            if not all(isinstance(part, bytes) and _is_about_meta(series, part) for part in value):
+                return False
+        elif name != "$comment" and not series.is_meta(name):
+            return False
+    return True
+
+
+def check_time_series_index(descriptor: IndexDescriptor) -> None:
+    """CannotCreateIndex (67) for what measurements have no indexes of, InvalidOptions (72) for unique ones."""
+    if descriptor.unique or descriptor.prepare_unique:
+        raise _invalid("Unique indexes are not supported on time-series collections")
+    if descriptor.is_id or descriptor.kind.name not in _INDEX_KINDS:
+        raise CommandError(
+            ErrorCode.CannotCreateIndex, f"Index {descriptor.name} is not supported on time-series collections"
+        )
+
+
+def _invalid(message: str) -> CommandError:
+    return CommandError(ErrorCode.InvalidOptions, message)
