@@ -5,13 +5,32 @@ and the index on `_id` leads to them in the order that is asked for: what client
 "Clustered Collections" page.
 """
 
+import math
+from decimal import Decimal
+
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
-from mongottl.document.types import Value
+from mongottl.document.types import Decimal128, Value
+from mongottl.document.walk import get_value
+from mongottl.errors import WriteError
 from mongottl.exec.context import OperationContext
 from mongottl.exec.stages import PlanNode, PlanStage, check_alive, first_batch_size, living, next_batch_size
 from mongottl.query.match import MatchExpression
 from mongottl.storage.interface import Record
+
+
+def check_nameable(document: bytes) -> None:
+    """50819 or 50826 for a duplicate `_id` that is not a number or infinite, in place of DuplicateKey (11000).
+
+    mongod has no more than the key to name in the error, and cannot tell from it which type such a number was of.
+    """
+    value = get_value(document, "_id")
+    number = value.to_decimal() if isinstance(value, Decimal128) else value
+    if isinstance(number, (float, Decimal)):
+        if number != number:
+            raise WriteError(50819, "Malformed KeyString: the type of NaN is not known")
+        if number in (math.inf, -math.inf):
+            raise WriteError(50826, "Malformed KeyString: the type of an infinity is not known")
 
 
 class ClusteredScan(PlanStage):

@@ -14,6 +14,7 @@ from mongottl.document.validate import MAX_DEPTH, check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.capped import check_fits, make_room
+from mongottl.exec.clustered import check_nameable
 from mongottl.exec.expiry import arm_record, arm_records, delete_records
 from mongottl.exec.validation import all_valid, check_document
 from mongottl.query.update import with_timestamps
@@ -269,6 +270,8 @@ def _insert_or_explain(
         existing = collection.store.find_record(duplicate.existing_record_id)
         if existing is not None and is_expired(existing[2], existing[3], collection.default_ttl_s, op.now_s):
             raise _CorpseInTheWay(existing) from None
+        if index.descriptor.clustered:
+            check_nameable(document)
         raise duplicate_key_error(collection, index, document, duplicate.key) from None
 
 

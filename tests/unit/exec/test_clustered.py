@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import bson
 import pytest
 
 from mongottl.storage.contract import ContractEngine
@@ -51,6 +52,14 @@ def test_ids_are_unique(server: Running) -> None:
     server.insert({"_id": 1})
     reply = server.run({"insert": "c", "documents": [{"_id": 1}]})
     assert reply["writeErrors"][0]["code"] == 11000
+
+
+@pytest.mark.parametrize(("number", "code"), [("nan", 50819), ("inf", 50826), ("-inf", 50826)])
+def test_duplicates_that_mongod_cannot_name(server: Running, number: str, code: int) -> None:
+    server.insert({"_id": float(number)})
+    for again in (float(number), bson.Decimal128(number)):
+        reply = server.run({"insert": "c", "documents": [{"_id": again}]})
+        assert [error["code"] for error in reply["writeErrors"]] == [code]
 
 
 def test_an_id_may_not_be_too_long(server: Running) -> None:
