@@ -83,7 +83,9 @@ class WildcardAccess(IndexAccess):
         assert isinstance(keys, WildcardKeyGenerator)
         found: list[IndexPath] = []
         existing = _existing_paths(filter, index)
-        for path in [*filter.by_path, *[path for path in existing if path not in filter.by_path]]:
+        asked_of = list(filter.by_path)
+        asked_of.extend([path for path in existing if path not in filter.by_path])
+        for path in asked_of:
             values = [
                 predicate
                 for predicate in filter.by_path.get(path, [])
