@@ -1,0 +1,32 @@
+"""Collations are those of the ICU that is installed, and all comparison is by its sort keys.
+
+MongoDB has ICU 57.1 and says so in `version`; ours says the same, since drivers and dumps send it back. MongoDB compares
+texts by ICU's `compare` where it has no index, and by sort keys in indexes. The two disagree in one known corner: with
+`alternate: "shifted"` and `maxVariable: "space"`, ICU's `compare` tells U+00A0 from a space, its keys do not.
+"""
+
+from typing import Any
+
+import pytest
+from pymongo.collation import Collation
+from pymongo.database import Database
+
+from mongottl.query.icu import icu_version, is_available
+
+pytestmark = pytest.mark.skipif(not is_available(), reason="ICU is not installed")
+
+
+def test_a_hard_space_is_a_space_with_an_index_and_without(database: Database[dict[str, Any]]) -> None:
+    spaces = Collation("en", alternate="shifted", maxVariable="space")
+    collection = database["c"]
+    collection.insert_many([{"w": "a b"}, {"w": "a\u00a0b"}, {"w": "a-b"}])
+    assert collection.count_documents({"w": "ab"}, collation=spaces) == 2
+    collection.create_index("w", collation=spaces)
+    assert collection.count_documents({"w": "ab"}, collation=spaces) == 2
+
+
+def test_the_version_is_mongods(database: Database[dict[str, Any]]) -> None:
+    collection = database["c"]
+    collection.create_index("w", collation=Collation("en"))
+    shown = collection.index_information()["w_1"]["collation"]
+    assert shown["version"] == "57.1" != icu_version()
