@@ -12,10 +12,11 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState, size_of
 from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.digest import Digest
 from mongottl.query.expr.numbers import to_double, whole, width
 from mongottl.query.expr.parser import show
 from mongottl.query.expr.percentile import parse_percentile_parameters, parse_shares
-from mongottl.query.expr.ranking import percentile, smallest
+from mongottl.query.expr.ranking import smallest
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator
 from mongottl.query.sort import SortPattern, parse_sort
 
@@ -276,28 +277,27 @@ for _name in ("$top", "$topN", "$bottom", "$bottomN"):
 
 
 class PercentileState(AccumulatorState):
-    """Discrete percentiles of all numbers; null for each if there are none."""
+    """Discrete percentiles of all numbers, exact while they are few; null for each if there are none."""
 
     def __init__(self, shares: list[float], single: bool) -> None:
         self.shares: Final = shares
         self.single: Final = single
-        self.numbers: list[float] = []
+        self.digest: Final = Digest()
 
     def add(self, value: Value) -> None:
         if width(value):
             number = to_double(value)
             if number == number:
-                self.numbers.append(number)
+                self.digest.add(number)
 
     def result(self) -> Value:
-        self.numbers.sort()
         found: list[Value] = []
         for share in self.shares:
-            found.append(percentile(self.numbers, share) if self.numbers else None)
+            found.append(self.digest.percentile(share))
         return found[0] if self.single else found
 
     def size(self) -> int:
-        return 64 + 32 * len(self.numbers)
+        return 64 + self.digest.size()
 
     def grows(self) -> bool:
         return True
