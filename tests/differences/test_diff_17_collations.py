@@ -1,8 +1,9 @@
-"""Collations are those of the ICU that is installed, and all comparison is by its sort keys.
+"""Collations are those of the ICU that is installed, by its sort keys.
 
-MongoDB has ICU 57.1 and says so in `version`; ours says the same, since drivers and dumps send it back. MongoDB compares
-texts by ICU's `compare` where it has no index, and by sort keys in indexes. The two disagree in one known corner: with
-`alternate: "shifted"` and `maxVariable: "space"`, ICU's `compare` tells U+00A0 from a space, its keys do not.
+MongoDB has ICU 57.1 and says so in `version`; ours says the same, since drivers and dumps send it back. MongoDB
+compares texts by ICU's `compare` where it has no index, and by sort keys in indexes. The two disagree in one known
+corner: with `alternate: "shifted"` and `maxVariable: "space"`, ICU's `compare` tells U+00A0 from a space, its keys do
+not.
 """
 
 from typing import Any
