@@ -294,7 +294,8 @@ def test_languages_of_documents_and_subdocuments(database: Database[Documents]) 
         ({"textIndexVersion": "3"}, 14),
         ({"key": {"a": "text", "x": 1, "b": "text"}}, 67),
         ({"key": {"a": 1}, "weights": {"a": 1}}, 67),
-        ({"key": {"x": 1, "a": "text"}, "weights": {"x": 1}}, 67),
+        ({"key": {"_ftsx": 1, "a": "text"}}, 67),
+        ({"key": {"_fts": 1, "a": "text"}}, 67),
         ({"key": {"a": "text", "b": "hashed"}}, 67),
     ],
 )
@@ -311,6 +312,7 @@ def test_refused_indexes(database: Database[Documents], specification: Documents
         ({"key": {"$**": "text"}, "weights": {"a.b": 9}}, {"_fts": "text", "_ftsx": 1}, {"$**": 1, "a.b": 9}),
         ({"key": {"a": "text"}, "weights": {"b": 2.9}}, {"_fts": "text", "_ftsx": 1}, {"a": 1, "b": 2}),
         ({"key": {"_fts": "text", "_ftsx": 1}, "weights": {"a": 5}}, {"_fts": "text", "_ftsx": 1}, {"a": 5}),
+        ({"key": {"x": 1, "a": "text"}, "weights": {"x": 2}}, {"x": 1, "_fts": "text", "_ftsx": 1}, {"a": 1, "x": 2}),
         ({"key": {"a": "text", "x": 1}, "weights": "$**"}, {"_fts": "text", "_ftsx": 1, "x": 1}, {"$**": 1, "a": 1}),
     ],
 )

@@ -71,6 +71,8 @@ class TextKind(IndexKind):
             if is_text and not within:
                 blocks += 1
             within = is_text
+            if path == SCORE_FIELD and not is_text:
+                raise _refused("text index with reserved fields _fts/_ftsx not allowed")
             if path == TERM_FIELD and direction != TEXT:
                 raise _refused(f'expecting _fts:"text" in the key pattern, but found _fts:{direction}')
         if blocks > 1:
@@ -96,9 +98,6 @@ class TextKind(IndexKind):
                 shown.extend([(TERM_FIELD, TEXT), (SCORE_FIELD, 1)])
         if not weights:
             raise _refused("a text index needs a field")
-        for path, _ in shown:
-            if path in weights:
-                raise _refused(f"'{path}' cannot be both a text field and another field of a text index")
         options["weights"] = encode({path: weights[path] for path in sorted(weights)})
         language = options.pop("default_language", "english")
         override = options.pop("language_override", "language")
