@@ -12,6 +12,7 @@ from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
 from mongottl.exec.context import OperationContext, check_level
+from mongottl.exec.counting import CountedDocuments
 from mongottl.exec.geo_near import near_match
 from mongottl.exec.listing import describe_cluster
 from mongottl.exec.operations import CurrentOpOptions, describe_operations
@@ -24,7 +25,8 @@ from mongottl.exec.views import resolve_view, view_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
-from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
+from mongottl.query.pipeline.basic import CountSpec, LimitSpec, MatchSpec, SkipSpec
+from mongottl.query.pipeline.group import GroupSpec
 from mongottl.query.pipeline.near import GeoNearFieldsSpec, GeoNearSpec
 from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.pipeline.project import ProjectSpec
@@ -39,6 +41,11 @@ _STREAMING: Final = frozenset(
     $unionWith $unset $unwind
     """.split()
 )
+
+
+def _looks_at_nothing(spec: StageSpec) -> bool:
+    """Whether a stage needs no field of the documents, but only to know how many there are."""
+    return isinstance(spec, CountSpec) or (isinstance(spec, GroupSpec) and spec.dependencies() == set())
 
 
 def _multiplies(spec: StageSpec) -> bool:
@@ -304,7 +311,9 @@ class AggregationPlan:
         stage = self.plan.open()
         if self.collection is not None and self.collection.options.capped:
             stage.set_guarded()
-        head = PlanDocuments(stage, self.collection, pull, True)
+        head: DocumentSource = PlanDocuments(stage, self.collection, pull, True)
+        if self.plan.counted:
+            head = CountedDocuments(self.plan, head, pull)
         run = OperationRun(pull, allow_disk_use, self.rest, self.metadata, self.collation)
         return open_pipeline(self.rest, head, run)
 
@@ -373,6 +382,7 @@ def plan_aggregation(
     )
     if taken < len(specs) and isinstance(spec := specs[taken], ProjectSpec):
         plan.cover(spec.projection)
+    plan.counted = not metadata and taken < len(specs) and _looks_at_nothing(specs[taken])
     return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation)
 
 

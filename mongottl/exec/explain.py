@@ -142,7 +142,8 @@ def explain_plan(
 def _shown(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> PlanNode:
     """The plan's stages, or what a count does instead of running them. (explain runs them all the same.)"""
     node = stage.node()
-    if not wrappers or wrappers[0].stage != "COUNT" or plan.collection is None or plan.skip or plan.limit:
+    counts = plan.counted or (bool(wrappers) and wrappers[0].stage == "COUNT")
+    if not counts or plan.collection is None or plan.skip or plan.limit:
         return node
     if plan.path is not None and is_trivial(plan.match) and node.stage == "COLLSCAN":
         counters = StageCounters()

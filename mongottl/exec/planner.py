@@ -106,6 +106,8 @@ class QueryPlan:
         self.space = space
         self.metadata = metadata
         self.covered = False
+        # Whether nothing is wanted of the documents but their number.
+        self.counted = False
         if path is not None:
             path.metadata = metadata
 
