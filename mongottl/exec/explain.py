@@ -2,7 +2,7 @@
 
     queryPlanner        the plan that was chosen and those that were not
     executionStats      also runs it, to the end, and shows what each stage did
-    allPlansExecution   the same; plans that lost are not run again
+    allPlansExecution   the same, and what each plan that came into question does on its first entries
 
 What lies around a plan (a projection, a count, an update, a delete) is known to the commands; they pass it as wrappers.
 """
@@ -14,7 +14,7 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_scan_of
-from mongottl.exec.planner import QueryPlan, is_trivial
+from mongottl.exec.planner import TRIAL_ENTRIES, QueryPlan, is_trivial
 from mongottl.exec.stages import PlanNode, PlanStage, StageCounters
 
 QUERY_PLANNER: Final = "queryPlanner"
@@ -132,7 +132,10 @@ def explain_plan(
                 op.check_interrupt()
                 yield None
             elapsed_s = clock.monotonic_s() - start_s
-            reply["executionStats"] = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s)
+            stats = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s)
+            if verbosity == ALL_PLANS_EXECUTION:
+                stats["allPlansExecution"] = [_tried(op, candidate) for candidate in plan.candidates()]
+            reply["executionStats"] = stats
         finally:
             stage.close()
     reply["command"] = command
@@ -223,7 +226,6 @@ def _total(node: PlanNode, name: str) -> int:
 def _execution_stats(root: PlanNode, elapsed_s: float) -> dict[str, Value]:
     stages: dict[str, Value] = {"isCached": False}
     stages.update(_executed(root))
-    none: list[Value] = []
     return {
         "executionSuccess": True,
         "nReturned": root.counters.returned,
@@ -231,5 +233,20 @@ def _execution_stats(root: PlanNode, elapsed_s: float) -> dict[str, Value]:
         "totalKeysExamined": _total(root, "keysExamined"),
         "totalDocsExamined": _total(root, "docsExamined"),
         "executionStages": stages,
-        "allPlansExecution": none,
+    }
+
+
+def _tried(op: OperationContext, stage: PlanStage) -> Value:
+    """What a candidate does on as many entries as a trial takes."""
+    stage.set_timed()
+    while stage.examined_below() < TRIAL_ENTRIES and stage.next_batch(op) is not None:
+        pass
+    root = stage.node()
+    stage.close()
+    return {
+        "nReturned": root.counters.returned,
+        "executionTimeMillisEstimate": int(root.counters.elapsed_s * _MS_PER_S),
+        "totalKeysExamined": _total(root, "keysExamined"),
+        "totalDocsExamined": _total(root, "docsExamined"),
+        "executionStages": _executed(root),
     }

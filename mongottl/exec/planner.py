@@ -128,7 +128,8 @@ class QueryPlan:
         asked = self.metadata & ANNOTATED
         return AnnotateStage(stage, asked, self.sort) if asked else stage
 
-    def _opened(self, path: AccessPath | None) -> PlanStage:
+    def _opened(self, path: AccessPath | None, entries: int = 0) -> PlanStage:
+        """entries: how many are read at first, 0 for what the page needs."""
         if path is None:
             reason = "nonExistentNamespace" if self.collection is None else "predicateEvalsToFalse"
             return EofStage(reason)
@@ -145,13 +146,19 @@ class QueryPlan:
                 self.space,
             )
             return SkipStage(blocking, skip) if skip else blocking
-        wanted = self.wanted
+        wanted = entries or self.wanted
         if limit and (wanted == 0 or wanted > limit):
             wanted = limit
         stage = path.open(wanted + skip if wanted else 0)
         if skip:
             stage = SkipStage(stage, skip)
         return LimitStage(stage, limit) if limit else stage
+
+    def candidates(self) -> list[PlanStage]:
+        """New runs of the plan and of those that were considered besides; none where there was nothing to choose."""
+        if not self.others:
+            return []
+        return [self._opened(path, TRIAL_ENTRIES) for path in (self.path, *self.others)]
 
     @property
     def winning(self) -> PlanNode:

@@ -18,7 +18,7 @@ OF_A_COLLECTION: Final = 9621301
 NO_CATALOG_OPTIONS: Final = 9621302
 _SESSIONS: Final = "config.system.sessions"
 # What is known on this server alone, and is not a matter of replication.
-_LOCAL_ALONE: Final = frozenset(("$planCacheStats", "$listLocalSessions"))
+_LOCAL_ALONE: Final = frozenset(("$planCacheStats", "$listLocalSessions", "$currentOp"))
 _CURRENT_OP_OPTIONS: Final = (
     "allUsers",
     "idleConnections",

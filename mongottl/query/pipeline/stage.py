@@ -23,6 +23,7 @@ class StageSpec:
     keeps_metadata: whether documents come out with the metadata of those they were made of.
     requested: keywords that it reads by `{$meta: …}`.
     one_to_one: whether it makes one document of each, in their order, whatever the others are.
+    written: the stage in the client's pipeline that it stems from, where that is known.
     read_levels: the levels of read concern that it can be read at; None for all.
     """
 
@@ -34,6 +35,7 @@ class StageSpec:
     keeps_metadata: bool = True
     requested: frozenset[str] = frozenset()
     one_to_one: bool = False
+    written: str = ""
     read_levels: frozenset[str] | None = None
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
@@ -114,6 +116,7 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
             raise CommandError(17313, "$match with $text is only allowed as the first pipeline stage")
         check_available(ctx.metadata.requested, at_hand | ctx.metadata.provided)
         for spec in parsed:
+            spec.written = name
             spec.requested = frozenset(ctx.metadata.requested)
         at_hand = at_hand | ctx.metadata.provided if all(spec.keeps_metadata for spec in parsed) else set()
         whole.include(ctx.metadata)

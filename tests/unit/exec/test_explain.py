@@ -89,7 +89,7 @@ def test_collection_scan(bench: Bench) -> None:
     stats = reply["executionStats"]
     assert (stats["executionSuccess"], stats["nReturned"]) == (True, 10)
     assert (stats["totalKeysExamined"], stats["totalDocsExamined"]) == (0, 100)
-    assert stats["allPlansExecution"] == []
+    assert "allPlansExecution" not in stats
     scan = stats["executionStages"]
     assert (scan["stage"], scan["nReturned"], scan["docsExamined"], scan["isEOF"]) == ("COLLSCAN", 10, 100, 1)
     assert (scan["works"], scan["advanced"], scan["needTime"]) == (101, 10, 90)
@@ -183,3 +183,18 @@ def test_unknown_verbosity(bench: Bench) -> None:
     with pytest.raises(CommandError) as refused:
         bench.explain(bench.plan({}), "everything")
     assert refused.value.code == ErrorCode.BadValue
+
+
+def test_all_plans_execution() -> None:
+    bench = Bench()
+    bench.index([("a", 1)])
+    bench.index([("b", 1)])
+    bench.insert([{"_id": i, "a": i % 50, "b": i % 2} for i in range(1000)])
+    stats = bench.explain(bench.plan({"a": 3, "b": 1}), "allPlansExecution")["executionStats"]
+    winner, loser = stats["allPlansExecution"]
+    assert winner["executionStages"]["inputStage"]["indexName"] == "a_1"
+    assert (winner["nReturned"], winner["totalKeysExamined"], winner["totalDocsExamined"]) == (20, 20, 20)
+    assert loser["executionStages"]["inputStage"]["indexName"] == "b_1"
+    assert 128 <= loser["totalKeysExamined"] <= 256
+    only = bench.explain(bench.plan({"a": 3}), "allPlansExecution")["executionStats"]
+    assert only["allPlansExecution"] == []
