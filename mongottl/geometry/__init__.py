@@ -2,7 +2,8 @@
 
     geojson    values of documents and queries into `Geometry`: positions, lines and rings of numbers
     plane      $box, $center, $polygon, and distances between pairs of numbers
-    sphere     shapes over S2 (the library behind MongoDB's own spherical geometry): what contains, meets, is how far
+    sphere     shapes over S2 (the library behind MongoDB's own spherical geometry): what contains, meets, is how far;
+               sphere_polygon, the polygons among them
     coverings  shapes into S2 cells: the keys of a 2dsphere index, and the ranges of a query
     geohash    points into interleaved bits: the keys of a 2d index, and the ranges of a query
     region     what a query asks about, on the plane; sphere_regions, the same on the sphere

@@ -15,7 +15,8 @@ from typing import Final
 import s2rst
 
 from mongottl.geometry.region import CellRange
-from mongottl.geometry.sphere import TOUCHING_RAD, SphereShape
+from mongottl.geometry.sphere import SphereShape
+from mongottl.geometry.sphere_polygon import TOUCHING_RAD
 
 # Cells that cover a stored line or polygon, at most; MongoDB takes as many for the latter.
 MAX_STORED_CELLS: Final = 20

@@ -3,9 +3,6 @@
 Lines and sides are the shortest way between two points (geodesics), not lines of equal latitude. A polygon's interior
 is the smaller part of the sphere, whatever the direction of its ring, save with MongoDB's strict winding. Distances are
 angles in radians; MongoDB's metres are those on a sphere of EARTH_RADIUS_M.
-
-S2's polygons own half of their border. MongoDB compares with the cell of about a centimetre that a point lies in, and
-so counts what is on a border as inside; here what is nearer than TOUCHING is on it.
 """
 
 import math
@@ -13,21 +10,12 @@ from typing import Final
 
 import s2rst
 
-from mongottl.geometry.geojson import Geometry, GeometryError, Position, Ring, is_within_bounds
+from mongottl.geometry.geojson import Geometry, GeometryError, Position, is_within_bounds
 from mongottl.geometry.plane import Bounds
 from mongottl.geometry.region import EVERYWHERE
+from mongottl.geometry.sphere_polygon import TOUCHING, TOUCHING_RAD, SpherePolygon, polygon_of, s2_point
 
 EARTH_RADIUS_M: Final = 6378100.0
-# Radians: less than a centimetre on the ground.
-TOUCHING_RAD: Final = 1e-9
-# A shortest way that leaves a polygon by less than this (in radians) does so by rounding alone.
-_ROUNDING_RAD: Final = math.radians(1e-10)
-
-_TOUCHING: Final = s2rst.ChordAngle.from_radians(TOUCHING_RAD)
-
-
-def s2_point(position: Position) -> s2rst.S2Point:
-    return s2rst.LatLng.from_degrees(position[1], position[0]).to_point()
 
 
 def distance_rad(a: s2rst.S2Point, b: s2rst.S2Point) -> float:
@@ -35,31 +23,35 @@ def distance_rad(a: s2rst.S2Point, b: s2rst.S2Point) -> float:
 
 
 class SphereShape:
-    """Points, lines and polygons on the sphere. Made by `shape_of`.
+    """Points, lines and polygons on the sphere. Made by `shape_of`."""
 
-    Indexes over the parts, which the costlier questions need, are made when they are first asked.
-    """
-
-    def __init__(self, points: list[s2rst.S2Point], lines: list[s2rst.Polyline], polygons: list[s2rst.Polygon]) -> None:
+    def __init__(self, points: list[s2rst.S2Point], lines: list[s2rst.Polyline], polygons: list[SpherePolygon]) -> None:
         self.points = points
         self.lines = lines
         self.polygons = polygons
+        self._index: s2rst.ShapeIndex | None = None
         self._query: s2rst.ClosestEdgeQuery | None = None
-        self._borders: list[s2rst.ShapeIndex] | None = None
 
-    def query(self) -> s2rst.ClosestEdgeQuery:
-        """Distances to all of the shape; 0 within a polygon."""
-        query = self._query
-        if query is None:
+    def index(self) -> s2rst.ShapeIndex:
+        """All the parts; made when it is first asked for."""
+        index = self._index
+        if index is None:
             index = s2rst.ShapeIndex()
             if self.points:
                 index.add(s2rst.PointVector(self.points))
             for line in self.lines:
                 index.add(line)
             for polygon in self.polygons:
-                index.add(polygon)
+                index.add(polygon.polygon)
             index.build()
-            query = self._query = s2rst.ClosestEdgeQuery(index)
+            self._index = index
+        return index
+
+    def query(self) -> s2rst.ClosestEdgeQuery:
+        """Distances to all of the shape; 0 within a polygon."""
+        query = self._query
+        if query is None:
+            query = self._query = s2rst.ClosestEdgeQuery(self.index())
         return query
 
     def distance_rad(self, point: s2rst.S2Point) -> float:
@@ -73,62 +65,28 @@ class SphereShape:
         polygons = self.polygons
         return (
             bool(polygons)
-            and all(self._has_within(point) for point in other.points)
-            and all(self._contains_line(line) for line in other.lines)
+            and all(any(own.has_within(point) for own in polygons) for point in other.points)
+            and all(any(_contains_line(own, line) for own in polygons) for line in other.lines)
             and all(any(own.contains_polygon(polygon) for own in polygons) for polygon in other.polygons)
         )
 
     def intersects(self, other: "SphereShape") -> bool:
-        """Whether the two have a point in common."""
-        return (
-            any(self._meets_point(point) for point in other.points)
-            or any(other._meets_point(point) for point in self.points)
-            or any(self._meets_line(line) for line in other.lines)
-            or any(other._meets_line(line) for line in self.lines if other.polygons)
-            or any(own.intersects_polygon(polygon) for own in self.polygons for polygon in other.polygons)
-        )
+        """Whether the two have a point in common, be it of their borders."""
+        if not other.lines and not other.polygons:
+            return any(self._meets(point) for point in other.points)
+        return self.query().is_distance_less(other.index(), TOUCHING)
 
-    def _has_within(self, point: s2rst.S2Point) -> bool:
-        """Whether the point is inside of a polygon or on its border."""
-        polygons = self.polygons
-        if any(polygon.contains_point(point) for polygon in polygons):
+    def _meets(self, point: s2rst.S2Point) -> bool:
+        if any(polygon.has_within(point) for polygon in self.polygons):
             return True
-        borders = self._borders
-        if borders is None:
-            borders = self._borders = [_index_of(polygon) for polygon in polygons]
-        return any(border.is_distance_less_to_point(point, _TOUCHING) for border in borders)
-
-    def _contains_line(self, line: s2rst.Polyline) -> bool:
-        # A line whose points are all the same, at a pole for example, leaves nothing to subtract.
-        return all(self._has_within(vertex) for vertex in line.vertices()) and any(
-            all(part.length().radians <= _ROUNDING_RAD for part in polygon.subtract_from_polyline(line))
-            for polygon in self.polygons
-        )
-
-    def _meets_point(self, point: s2rst.S2Point) -> bool:
-        if self.polygons and self._has_within(point):
+        if any(distance_rad(point, own) < TOUCHING_RAD for own in self.points):
             return True
-        if self.points and any(distance_rad(point, own) < TOUCHING_RAD for own in self.points):
-            return True
-        return bool(self.lines) and self.query().is_distance_less(point, _TOUCHING)
-
-    def _meets_line(self, line: s2rst.Polyline) -> bool:
-        return any(own.intersects(line) for own in self.lines) or any(
-            _meets_polygon(polygon, line) for polygon in self.polygons
-        )
+        return bool(self.lines) and self.query().is_distance_less(point, TOUCHING)
 
 
-def _index_of(polygon: s2rst.Polygon) -> s2rst.ShapeIndex:
-    index = s2rst.ShapeIndex()
-    index.add(polygon)
-    index.build()
-    return index
-
-
-def _meets_polygon(polygon: s2rst.Polygon, line: s2rst.Polyline) -> bool:
-    return any(polygon.contains_point(vertex) for vertex in line.vertices()) or bool(
-        polygon.intersect_with_polyline(line)
-    )
+def _contains_line(polygon: SpherePolygon, line: s2rst.Polyline) -> bool:
+    vertices = line.vertices()
+    return all(polygon.contains_edge(vertices[i], vertices[i + 1]) for i in range(len(vertices) - 1))
 
 
 class SphereCap:
@@ -172,32 +130,5 @@ def shape_of(geometry: Geometry) -> SphereShape:
     return SphereShape(
         [s2_point(position) for position in geometry.points],
         [s2rst.Polyline([s2_point(position) for position in line]) for line in geometry.lines],
-        [_polygon(rings, geometry.strict_winding) for rings in geometry.polygons],
+        [polygon_of(rings, geometry.strict_winding) for rings in geometry.polygons],
     )
-
-
-def _loop(ring: Ring) -> s2rst.Loop:
-    loop = s2rst.Loop([s2_point(position) for position in ring[:-1]])
-    fault = loop.validate()
-    if fault is not None:
-        raise GeometryError(f"Loop is not valid: {list(map(list, ring))} {fault}")
-    return loop
-
-
-def _polygon(rings: list[Ring], strict_winding: bool) -> s2rst.Polygon:
-    loops: list[s2rst.Loop] = []
-    for ring in rings:
-        loop = _loop(ring)
-        if not strict_winding:
-            loop.normalize()
-        if loops and not loops[0].contains_loop(loop):
-            raise GeometryError(
-                "Secondary loops not contained by first exterior loop - secondary loops must be holes:"
-                f" {list(map(list, ring))} first loop: {list(map(list, rings[0]))}"
-            )
-        loops.append(loop)
-    polygon = s2rst.Polygon(loops)
-    fault = s2rst.find_self_intersection(_index_of(polygon))
-    if fault is not None:
-        raise GeometryError(f"Polygon isn't valid: {fault}")
-    return polygon

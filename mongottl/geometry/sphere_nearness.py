@@ -7,7 +7,8 @@ from mongottl.geometry.geohash import Geohash
 from mongottl.geometry.geojson import Geometry, GeometryError, Position
 from mongottl.geometry.nearness import Nearness
 from mongottl.geometry.region import CellRange
-from mongottl.geometry.sphere import EARTH_RADIUS_M, SphereCap, s2_point, shape_of
+from mongottl.geometry.sphere import EARTH_RADIUS_M, SphereCap, shape_of
+from mongottl.geometry.sphere_polygon import s2_point
 
 
 class SphereNearness(Nearness):
