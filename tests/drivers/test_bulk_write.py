@@ -9,6 +9,7 @@ from pymongo import DeleteMany, DeleteOne, InsertOne, MongoClient, ReplaceOne, U
 from pymongo.database import Database
 from pymongo.errors import ClientBulkWriteException, OperationFailure
 
+import mongottl
 from tests.drivers.refusals import refusal
 
 Documents = dict[str, Any]
@@ -167,8 +168,11 @@ def test_it_runs_against_admin_alone(database: Database[Documents]) -> None:
     assert refusal(database, command) == 13
 
 
-def test_a_retried_bulk_write_is_not_carried_out_twice(database: Database[Documents]) -> None:
-    with database.client.start_session() as session:
+def test_a_retried_bulk_write_is_not_carried_out_twice(
+    server: mongottl.RunningServer, database: Database[Documents]
+) -> None:
+    # A client of its own: it keeps sessions for reuse, and counts their transactions itself.
+    with pymongo.MongoClient[Documents](server.uri) as client, client.start_session() as session:
         command = {
             "bulkWrite": 1,
             "ops": [{"update": 0, "filter": {"_id": 1}, "updateMods": {"$inc": {"n": 1}}}],
@@ -177,10 +181,10 @@ def test_a_retried_bulk_write_is_not_carried_out_twice(database: Database[Docume
         }
         database.c.insert_one({"_id": 1, "n": 0})
         for _ in range(2):
-            assert database.client.admin.command(command, session=session)["nModified"] == 1
+            assert client.admin.command(command, session=session)["nModified"] == 1
         with pytest.raises(OperationFailure) as caught:
             many = [{"delete": 0, "filter": {}, "multi": True}]
-            database.client.admin.command({**command, "ops": many, "txnNumber": Int64(1006)}, session=session)
+            client.admin.command({**command, "ops": many, "txnNumber": Int64(1006)}, session=session)
         assert caught.value.code == 72
     assert database.c.find_one() == {"_id": 1, "n": 1}
 
