@@ -57,7 +57,7 @@ class CollModRequest(NamedTuple):
     validation_action: Annotated[str | None, Field("validationAction", TEXT)] = None
     view_on: Annotated[str | None, Field("viewOn", TEXT)] = None
     pipeline: Annotated[list[bytes] | None, Field("pipeline", DOCUMENTS)] = None
-    expire_after_seconds: Annotated[Value, Field("expireAfterSeconds", ANY)] = None
+    expire_after_seconds: Annotated[Value, Field("expireAfterSeconds", ANY)] = MISSING
     time_series: Annotated[bytes | None, Field("timeseries", DOCUMENT_FIELD)] = None
     pre_and_post_images: Annotated[bytes | None, Field("changeStreamPreAndPostImages", DOCUMENT_FIELD)] = None
     capped_size: Annotated[int | None, Field("cappedSize", INTEGER)] = None
@@ -148,7 +148,7 @@ def _checked_options(op: OperationContext, request: CollModRequest) -> dict[str,
         series = _parsed_time_series(request.time_series)
         check_granularity(series.granularity)
         check_bucket_seconds(series.bucket_rounding_s, series.bucket_max_span_s)
-    if request.expire_after_seconds is not None:
+    if request.expire_after_seconds is not MISSING:
         seconds = _checked_expiry(op, request.expire_after_seconds)
         options["expireAfterSeconds"] = MISSING if seconds is None else Int64(seconds)
     if request.pre_and_post_images is not None:
@@ -216,7 +216,7 @@ def _check_applicable(collection: Collection, request: CollModRequest, changes: 
         raise CommandError(ErrorCode.InvalidOptions, "Collection must be capped.")
     if request.time_series is not None and options.time_series is None:
         raise CommandError(ErrorCode.InvalidOptions, "option only supported on a time-series collection: timeseries")
-    if request.expire_after_seconds is not None and options.time_series is None and options.clustered_index is None:
+    if request.expire_after_seconds is not MISSING and options.time_series is None and options.clustered_index is None:
         raise CommandError(
             ErrorCode.InvalidOptions,
             "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is"

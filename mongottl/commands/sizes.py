@@ -110,4 +110,4 @@ def compact(op: OperationContext, request: CompactRequest) -> Reply:
         raise CommandError(
             ErrorCode.NamespaceNotFound, f"collection does not exist: {op.database}.{request.collection}"
         )
-    return {"estimatedBytesFreed" if request.dry_run else "bytesFreed": Int64(0)}
+    return {"estimatedBytesFreed" if request.dry_run else "bytesFreed": 0}

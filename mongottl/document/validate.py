@@ -45,7 +45,7 @@ from mongottl.errors import CommandError, ErrorCode
 # Levels of documents and arrays in a stored document, itself included: MongoDB's documented limit.
 MAX_DEPTH: Final = 100
 # A command's own levels (`updates: [{q: {$and: [{…}]}, u: {$set: …}}]`) come on top of those of the document in it.
-MAX_MESSAGE_DEPTH: Final = 200
+MAX_MESSAGE_DEPTH: Final = 201
 
 _LONG_STRING: Final = 128  # bytes from which cutting a string out costs less than looking through it in place
 _HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # 80 80 80 80 80 80 80 80 as a signed integer

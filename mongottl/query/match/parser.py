@@ -120,7 +120,7 @@ def parse_document(filter: bytes, ctx: ParseContext) -> MatchExpression:
             children.append(_parse_field("$regex", path, value, ctx))
         else:
             children.append(_parse_field("$eq", path, value, ctx))
-    return AndExpression(children)
+    return AndExpression(children, False)
 
 
 def _parse_root(name: str, operand: Value, ctx: ParseContext) -> MatchExpression:

@@ -164,11 +164,17 @@ class AndExpression(ListExpression):
 
     Of many children (`$all`) the equalities on one path are tested together: what the path reaches is walked once for
     all of them, not once for each.
+
+    written: whether it stands there as `$and`, or for a filter's several fields; the latter is no level of its own.
     """
 
-    def __init__(self, children: list[MatchExpression]) -> None:
+    def __init__(self, children: list[MatchExpression], written: bool = True) -> None:
         super().__init__(children)
+        self.written = written
         self._parts: AndParts | None = None
+
+    def depth(self) -> int:
+        return super().depth() if self.written else super().depth() - 1
 
     def name(self) -> str:
         return "$and"

@@ -159,6 +159,7 @@ def test_a_hidden_ttl_still_expires(running: Running) -> None:
         ({"collMod": "c", "expireAfterSeconds": 100}, 72),
         ({"collMod": "c", "expireAfterSeconds": "on"}, 72),
         ({"collMod": "c", "expireAfterSeconds": True}, 14),
+        ({"collMod": "c", "expireAfterSeconds": None}, 14),
         ({"collMod": "c", "timeseries": {}}, 72),
         ({"collMod": "c", "timeseries": {"timeField": "t"}}, 40415),
         ({"collMod": "c", "timeseries": {"granularity": "days"}}, 2),

@@ -71,8 +71,8 @@ def _nested(levels: int) -> dict[str, Any]:
 
 
 def test_depth_is_limited(refusal: Refusal) -> None:
-    parse_match(bson.encode(_nested(49)), ParseContext())
-    assert refusal(_nested(51)) == (2, "exceeded maximum query tree depth of 100")
+    parse_match(bson.encode(_nested(99)), ParseContext())
+    assert refusal(_nested(100)) == (2, "exceeded maximum query tree depth of 100")
 
 
 @pytest.mark.parametrize(
