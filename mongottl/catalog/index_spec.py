@@ -10,15 +10,14 @@ from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index import ID_INDEX_NAME, TS_FIELD, IndexDescriptor, id_index_spec
 from mongottl.catalog.index_kinds import INDEX_KINDS, IndexKind, kind_of
 from mongottl.catalog.index_kinds.wildcard import is_wildcard
+from mongottl.catalog.partial_filter import check_partial_filter
 from mongottl.document.build import encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.render import render_document, render_value
-from mongottl.document.types import DOCUMENT, Decimal128, Regex, Value, is_number, type_code_of, type_name
+from mongottl.document.types import Decimal128, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.collation import parse_collation
-from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_condition
 from mongottl.query.match.numbers import is_true, truncated, whole
 from mongottl.ttl.policy import parse_default_ttl
 
@@ -27,18 +26,9 @@ MAX_EXPIRE_AFTER_SECONDS: Final = 2147483647
 TOO_MANY_COMPOUND_KEYS: Final = 13103
 
 _BOOLEAN_OPTIONS: Final = ("unique", "sparse", "background", "hidden", "prepareUnique")
-# Options that we know and cannot honour yet: the type each must have, and what it belongs to. (Once there is a kind of
-# index that takes the option, that counts.)
+# Options that we know and do not have: the type each must have, and what it belongs to.
 _REFUSED_OPTIONS: Final = {
-    "weights": ("", "text indexes"),
-    "default_language": ("string", "text indexes"),
-    "language_override": ("string", "text indexes"),
-    "textIndexVersion": ("number", "text indexes"),
-    "2dsphereIndexVersion": ("number", "geospatial indexes"),
-    "bits": ("number", "geospatial indexes"),
-    "min": ("number", "geospatial indexes"),
-    "max": ("number", "geospatial indexes"),
-    "bucketSize": ("number", "geospatial indexes"),
+    "bucketSize": ("number", "haystack indexes"),
     "clustered": ("", "clustered indexes"),
     "columnstoreProjection": ("object", "column store indexes"),
 }
@@ -46,12 +36,6 @@ _REFUSED_OPTIONS: Final = {
 _IGNORED_OPTIONS: Final = ("ns", "dropDups")
 # What an `_id` index may have said of it.
 _ID_INDEX_OPTIONS: Final = ("key", "name", "v", "ns", "collation")
-_PARTIAL_OPERATORS: Final = (
-    "$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists", "$geoWithin", "$geoIntersects",
-)  # fmt: skip
-_PARTIAL_ROOTS: Final = ("$and", "$or")
-# What MongoDB keeps from filters that are part of the catalog, rather than finding it unfit for an index.
-_NOT_IN_PARTIAL: Final = ("$expr", "$jsonSchema")
 
 
 def parse_index_spec(spec: bytes, ignore_unknown: bool = False, inherited: Collation | None = None) -> IndexDescriptor:
@@ -152,7 +136,7 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
     if name is None:
         raise _missing("name")
     if refused:
-        raise _refusal(refused, key)
+        raise _refusal(refused)
     _check_key(key, version, any(option == "expireAfterSeconds" for option, _ in options))
     _check_name(name)
     if _is_id_key(key):
@@ -257,13 +241,10 @@ def _checked_collation(value: Value) -> Collation | None:
     return parse_collation(value)
 
 
-def _refusal(option: str, key: bytes) -> CommandError:
-    plugins = [direction for _, direction in fields(key) if isinstance(direction, str)]
-    if option == "weights" and "text" not in plugins:
-        return CommandError(ErrorCode.CannotCreateIndex, 'the field "weights" can only be specified with text indexes')
+def _refusal(option: str) -> CommandError:
     return CommandError(
         ErrorCode.CommandNotSupported,
-        f"The index option '{option}' is not supported: no {_REFUSED_OPTIONS[option][1]} yet",
+        f"The index option '{option}' is not supported: there are no {_REFUSED_OPTIONS[option][1]}",
     )
 
 
@@ -378,7 +359,7 @@ def _checked_options(key: bytes, options: list[tuple[str, Value]]) -> list[tuple
     if "partialFilterExpression" in known:
         if known.get("sparse"):
             raise CommandError(ErrorCode.CannotCreateIndex, 'cannot mix "partialFilterExpression" and "sparse" options')
-        _check_partial_filter(known["partialFilterExpression"])
+        check_partial_filter(known["partialFilterExpression"])
     shown: list[tuple[str, Value]] = []
     for option, value in options:
         if option == "expireAfterSeconds":
@@ -434,53 +415,3 @@ def checked_date_ttl(value: Value, code: int) -> int:
     seconds = truncated(value)
     assert seconds is not None
     return seconds
-
-
-def _check_partial_filter(filter: Value) -> None:
-    """A filter by which an index may leave documents out: no negations, nothing that the planner could not compare."""
-    assert isinstance(filter, bytes)
-    _check_allowed_in_catalog(filter)
-    parse_condition(filter, ParseContext(runtime_constants=False))
-    _check_partial_document(filter)
-
-
-def _check_allowed_in_catalog(filter: bytes) -> None:
-    for name, value in fields(filter):
-        if name in _NOT_IN_PARTIAL:
-            raise CommandError(ErrorCode.QueryFeatureNotAllowed, f"{name} is not allowed in this context")
-        if name in _PARTIAL_ROOTS and isinstance(value, list):
-            for part in value:
-                if isinstance(part, bytes):
-                    _check_allowed_in_catalog(part)
-
-
-def _check_partial_document(filter: bytes) -> None:
-    for name, value in fields(filter):
-        if name in _PARTIAL_ROOTS:
-            assert isinstance(value, list)
-            for part in value:
-                assert isinstance(part, bytes)
-                _check_partial_document(part)
-        elif name.startswith("$"):
-            raise _unsupported_in_partial(name)
-        elif isinstance(value, Regex):
-            raise _unsupported_in_partial("$regex")
-        elif type_code_of(value) == DOCUMENT:
-            assert isinstance(value, bytes)
-            _check_partial_operators(value)
-
-
-def _check_partial_operators(operand: bytes) -> None:
-    for place, (name, value) in enumerate(fields(operand)):
-        if not name.startswith("$"):
-            return  # an equality with a document
-        if name not in _PARTIAL_OPERATORS or (name == "$exists" and not is_true(value)):
-            if place == 0 and name in ("$ref", "$id", "$db"):
-                return
-            raise _unsupported_in_partial("$exists: false" if name == "$exists" else name)
-        if name == "$in" and isinstance(value, list) and any(isinstance(item, Regex) for item in value):
-            raise _unsupported_in_partial("$regex")
-
-
-def _unsupported_in_partial(name: str) -> CommandError:
-    return CommandError(ErrorCode.CannotCreateIndex, f"Expression not supported in partial index: {name}")
