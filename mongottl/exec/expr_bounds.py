@@ -9,7 +9,7 @@ the index has it as null, which is less too. The expression itself stays to be t
 
 from typing import Final
 
-from mongottl.document.collation import Collation
+from mongottl.document.collation import Collation, with_keys
 from mongottl.document.types import Date, Decimal128, MaxKey, MinKey, ObjectId, Timestamp, Value
 from mongottl.query.expr import Constant, Expression
 from mongottl.query.expr.boolean import AndExpression
@@ -51,9 +51,10 @@ def compared_paths(expression: Expression) -> list[ComparedPath]:
     path = _path_of(left)
     if not path or not isinstance(right, Constant) or not _is_plain(right.value):
         return []
-    value = right.value
+    collation = expression.collation
+    interval = _interval(operator, with_keys(right.value, collation))
     exists = operator in (EQ, GT, GTE)
-    return [ComparedPath(path, _interval(operator, value), exists, isinstance(value, str), expression.collation)]
+    return [ComparedPath(path, interval, exists, isinstance(right.value, str), collation)]
 
 
 def _path_of(expression: Expression) -> str:
