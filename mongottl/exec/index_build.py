@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.index_kinds import BTREE
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.expiry import delete_records
 from mongottl.exec.stages import FIRST_BATCH, next_batch_size
@@ -89,8 +90,8 @@ def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEnt
     for index in indexes:
         index.build_end = build_end
     built_through = 0
-    # Keys of a text or a geometry cost a hundred times those of a number.
-    costly = any(index.descriptor.kind.plugin for index in indexes)
+    # Keys of a text, a geometry or a whole document cost a hundred times those of a number.
+    costly = any(index.descriptor.kind is not BTREE for index in indexes)
     size = min(batch, FIRST_BATCH) if costly else batch
     while built_through < build_end:
         started_s = op.service.clock.monotonic_s()
