@@ -64,6 +64,17 @@ def test_aggregate(expired: Bench) -> None:
     assert list(expired.collection.aggregate([{"$count": "n"}])) == [{"n": 1}]
 
 
+def test_text_search(expired: Bench) -> None:
+    expired.collection.create_index([("u", "text")])
+    search = {"$text": {"$search": "one two"}}
+    score: dict[str, Any] = {"$meta": "textScore"}
+    assert [d["_id"] for d in expired.collection.find(search)] == [2]
+    assert [d["_id"] for d in expired.collection.find(search, {"s": score}).sort([("s", score)])] == [2]
+    assert expired.collection.count_documents(search) == 1
+    ranked = {"$rankFusion": {"input": {"pipelines": {"p": [{"$match": search}, {"$sort": {"_id": 1}}]}}}}
+    assert [d["_id"] for d in expired.collection.aggregate([ranked])] == [2]
+
+
 def test_update_matches_nothing(expired: Bench) -> None:
     for result in (
         expired.collection.update_one({"_id": 1}, {"$set": {"x": 1}}),
