@@ -22,7 +22,7 @@ from mongottl.commands.request import (
 )
 from mongottl.document.build import encode
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
-from mongottl.document.types import MISSING, Int64, Value
+from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -179,7 +179,7 @@ def _reply(collection: Collection, found: _Findings) -> Reply:
     for index in collection.listed_indexes:
         if index.ready:
             details[index.name] = {"valid": index.name not in found.broken_indexes}
-            keys[index.name] = Int64(found.keys.get(index.name, 0))
+            keys[index.name] = integer(found.keys.get(index.name, 0))
     warnings: list[Value] = []
     errors: list[Value] = []
     if found.non_compliant:
@@ -196,9 +196,9 @@ def _reply(collection: Collection, found: _Findings) -> Reply:
     return {
         "ns": collection.namespace,
         "uuid": collection.uuid,
-        "nInvalidDocuments": Int64(len(found.corrupt)),
-        "nNonCompliantDocuments": Int64(found.non_compliant),
-        "nrecords": Int64(found.records),
+        "nInvalidDocuments": integer(len(found.corrupt)),
+        "nNonCompliantDocuments": integer(found.non_compliant),
+        "nrecords": integer(found.records),
         "nIndexes": len(details),
         "keysPerIndex": encode(keys),
         "indexDetails": encode(details),
