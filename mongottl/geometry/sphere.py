@@ -71,10 +71,20 @@ class SphereShape:
         )
 
     def intersects(self, other: "SphereShape") -> bool:
-        """Whether the two have a point in common, be it of their borders."""
+        """Whether the two have a point in common; of a polygon's border, it must be a point of the other's points."""
+        if any(self._meets(point) for point in other.points):
+            return True
         if not other.lines and not other.polygons:
-            return any(self._meets(point) for point in other.points)
-        return self.query().is_distance_less(other.index(), TOUCHING)
+            return False
+        if not self.query().is_distance_less(other.index(), TOUCHING):
+            return False
+        return (
+            any(other._meets(point) for point in self.points)
+            or any(own.intersects(line) for own in self.lines for line in other.lines)
+            or any(_meets_line(own, line) for own in self.polygons for line in other.lines)
+            or any(_meets_line(polygon, own) for own in self.lines for polygon in other.polygons)
+            or any(own.meets_polygon(polygon) for own in self.polygons for polygon in other.polygons)
+        )
 
     def _meets(self, point: s2rst.S2Point) -> bool:
         if any(polygon.has_within(point) for polygon in self.polygons):
@@ -87,6 +97,11 @@ class SphereShape:
 def _contains_line(polygon: SpherePolygon, line: s2rst.Polyline) -> bool:
     vertices = line.vertices()
     return all(polygon.contains_edge(vertices[i], vertices[i + 1]) for i in range(len(vertices) - 1))
+
+
+def _meets_line(polygon: SpherePolygon, line: s2rst.Polyline) -> bool:
+    vertices = line.vertices()
+    return any(polygon.meets_edge(vertices[i], vertices[i + 1]) for i in range(len(vertices) - 1))
 
 
 class SphereCap:

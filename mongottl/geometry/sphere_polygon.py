@@ -5,10 +5,13 @@ hundred thousand random figures), and wrong in one of a few hundred answers abou
 or meet each other, and about the part of a line within a polygon. So that only the former are asked here:
 
     a line is within a polygon     if each of its edges, cut where it crosses a side, has the middle of each part within
+    a line meets a polygon         if one of those parts has its middle inside
     a polygon is within another    if its sides are, and none of what the other leaves out lies inside of it
+    two polygons meet              if their sides cross, or what is just behind a side of one is inside of the other
 
 S2's polygons own half of their border. MongoDB compares with the cell of about a centimetre that a point lies in, and
-so counts what is on a border as inside; here what is nearer than TOUCHING_RAD is on it.
+so counts a point on a border as inside; here what is nearer than TOUCHING_RAD is on it. Lines and polygons that have no
+more than a piece of border in common with a polygon do not meet it (SERVER-13599, and the page on `$geoIntersects`).
 """
 
 from typing import Final
@@ -62,22 +65,34 @@ class SpherePolygon:
         """Whether the shortest way between two points stays within."""
         if not self.has_within(a) or not self.has_within(b):
             return False
+        return all(self.has_within(middle) for middle in self._middles(a, b))
+
+    def meets_edge(self, a: s2rst.S2Point, b: s2rst.S2Point) -> bool:
+        """Whether the shortest way between two points comes inside."""
+        return any(self.polygon.contains_point(middle) for middle in self._middles(a, b))
+
+    def _crossed(self, a: s2rst.S2Point, b: s2rst.S2Point) -> dict[int, list[int]]:
+        """The sides that an edge crosses, by the number of their ring."""
         crossings = self._crossings
         if crossings is None:
             crossings = self._crossings = s2rst.CrossingEdgeQuery(self._side_index())
+        return crossings.crossings(a, b, cross_type=s2rst.CrossingType.INTERIOR)
+
+    def _middles(self, a: s2rst.S2Point, b: s2rst.S2Point) -> list[s2rst.S2Point]:
+        """The middle of each part of an edge that the sides cut it into."""
         cuts = [(0.0, a), (a.distance(b).radians, b)]
-        for ring, edges in crossings.crossings(a, b, cross_type=s2rst.CrossingType.INTERIOR).items():
+        for ring, edges in self._crossed(a, b).items():
             loop = self.outer if ring == 0 else self.holes[ring - 1]
             count = loop.num_vertices()
             for edge in edges:
                 cut = s2rst.intersection(a, b, loop.vertex(edge), loop.vertex((edge + 1) % count))
                 cuts.append((a.distance(cut).radians, cut))
         cuts.sort(key=_place)
-        return all(
-            self.has_within(s2rst.interpolate(0.5, cuts[i][1], cuts[i + 1][1]))
+        return [
+            s2rst.interpolate(0.5, cuts[i][1], cuts[i + 1][1])
             for i in range(len(cuts) - 1)
             if cuts[i + 1][0] - cuts[i][0] > TOUCHING_RAD
-        )
+        ]
 
     def contains_polygon(self, other: "SpherePolygon") -> bool:
         for loop in other.loops():
@@ -88,13 +103,30 @@ class SpherePolygon:
         # No side of the other enters what is left out here: each part of that is all inside of it, or all outside.
         return not any(other.polygon.contains_point(point) for point in self._points_left_out())
 
+    def meets_polygon(self, other: "SpherePolygon") -> bool:
+        for loop in other.loops():
+            vertices = loop.vertices()
+            for i in range(len(vertices)):
+                if self._crossed(vertices[i - 1], vertices[i]):
+                    return True
+        # No side is crossed, so that what is just behind its middle is inside where any of it is.
+        return self._has_some_inside(other) or other._has_some_inside(self)
+
+    def _has_some_inside(self, other: "SpherePolygon") -> bool:
+        """Whether the other polygon has a point just behind a side that is inside of this one."""
+        for ring, loop in enumerate(other.loops()):
+            for edge in range(loop.num_vertices()):
+                if self.polygon.contains_point(_point_beside(loop, edge, -1.0 if ring else 1.0)):
+                    return True
+        return False
+
     def _points_left_out(self) -> list[s2rst.S2Point]:
         """A point of each part of the sphere that the polygon leaves out: beyond the outer ring, and in each hole."""
         points = self._left_out
         if points is None:
             points = self._left_out = [
-                _point_beside(self.outer, -1.0),
-                *[_point_beside(hole, 1.0) for hole in self.holes],
+                _point_beside(self.outer, 0, -1.0),
+                *[_point_beside(hole, 0, 1.0) for hole in self.holes],
             ]
         return points
 
@@ -103,9 +135,9 @@ def _place(cut: tuple[float, s2rst.S2Point]) -> float:
     return cut[0]
 
 
-def _point_beside(loop: s2rst.Loop, side: float) -> s2rst.S2Point:
+def _point_beside(loop: s2rst.Loop, edge: int, side: float) -> s2rst.S2Point:
     """A point near the middle of an edge, to its left (side 1) or right (-1), with no other edge between."""
-    a, b = loop.vertex(0), loop.vertex(1)
+    a, b = loop.vertex(edge), loop.vertex((edge + 1) % loop.num_vertices())
     middle = s2rst.interpolate(0.5, a, b)
     left = s2rst.robust_cross_prod(a, b)
     offset = a.distance(b).radians * _BESIDE * side

@@ -19,7 +19,7 @@ def point(longitude: float, latitude: float) -> Documents:
 def sphere(database: Database[Documents]) -> Database[Documents]:
     database.c.create_index([("loc", "2dsphere")])
     database.c.insert_many([{"_id": n, "loc": point(n, 0), "k": n % 2} for n in (3, 1, 0, 2)])
-    database.c.insert_many([{"_id": 10, "loc": None}, {"_id": 11}])
+    database.c.insert_many([{"_id": 10, "loc": None}, {"_id": 11}, {"_id": 12, "loc": []}])
     return database
 
 

@@ -207,7 +207,7 @@ class PlaceKeyGenerator(KeyGenerator):
 
 
 class SphereKeyGenerator(PlaceKeyGenerator):
-    """16755 for what is neither missing, null nor a geometry."""
+    """16755 for what is neither missing, null, an empty array nor a geometry."""
 
     def place_values(self, document: bytes, path: FieldPath) -> list[Value]:
         from mongottl.geometry.coverings import stored_cells
@@ -215,7 +215,7 @@ class SphereKeyGenerator(PlaceKeyGenerator):
 
         cells: set[int] = set()
         for value in values_at(document, path, whole=True):
-            if value is None or isinstance(value, Undefined):
+            if value is None or isinstance(value, Undefined) or value == []:
                 continue
             try:
                 geometry = stored_geometry(value)
