@@ -114,6 +114,7 @@ class ErrorCode(IntEnum):
     CursorKilled = 237
     CollectionUUIDMismatch = 361
     CannotConvertIndexToUnique = 359
+    CannotBuildIndexKeys = 201
     UnsatisfiableCommitQuorum = 278
     UnknownReplWriteConcern = 79
     QueryRejectedBySettings = 411

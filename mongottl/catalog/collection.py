@@ -1,5 +1,7 @@
 """One collection as the server holds it: its records, its indexes, its TTL default."""
 
+from typing import Final
+
 from mongottl.catalog.array_paths import NO_ARRAYS, ArrayPaths
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
@@ -12,10 +14,14 @@ from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.collation import parse_collation
 from mongottl.query.icu import icu_version
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
+
+# Keys that one document may have in one index: MongoDB's default for `indexMaxNumGeneratedKeysPerDocument`.
+MAX_KEYS: Final = 100_000
 
 
 class IndexEntry:
@@ -95,12 +101,18 @@ class IndexEntry:
         return True
 
     def keys_of(self, document: bytes) -> list[bytes]:
-        """The document's keys; none if a partial index leaves it out."""
+        """The document's keys; none if a partial index leaves it out. CannotBuildIndexKeys (201) for too many."""
         partial = self.descriptor.partial_match
         if partial is not None and not partial.matches(document):
             self.keys.begin()
             return []
-        return self.keys.keys_of(document)
+        keys = self.keys.keys_of(document)
+        if len(keys) > MAX_KEYS:
+            raise CommandError(
+                ErrorCode.CannotBuildIndexKeys,
+                f"Index key generation produced {len(keys)} keys; at most {MAX_KEYS} are allowed for a document",
+            )
+        return keys
 
     def entry_document(self) -> dict[str, Value]:
         entry: dict[str, Value] = {

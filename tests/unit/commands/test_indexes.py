@@ -3,9 +3,13 @@
 from datetime import UTC
 from typing import Any
 
+import bson
 import pytest
 from bson import Int64
 
+from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.index_spec import parse_index_spec
+from mongottl.errors import CommandError
 from tests.running import Running
 
 Spec = dict[str, Any]
@@ -182,6 +186,15 @@ def test_indexes_that_are_being_built(running: Running) -> None:
     assert running.code({**change, "setIndexCommitQuorum": "none"}) == 26
     both = {"listIndexes": "c", "includeBuildUUIDs": True, "includeIndexBuildInfo": True}
     assert running.code(both) == 72
+
+
+def test_keys_that_a_document_may_have() -> None:
+    spec = bson.encode({"key": {"a": 1}, "name": "a_1"})
+    index = IndexEntry(parse_index_spec(spec), "", None, False)
+    with pytest.raises(CommandError) as caught:
+        index.keys_of(bson.encode({"a": list(range(100_001))}))
+    assert caught.value.code == 201
+    assert len(index.keys_of(bson.encode({"a": [7] * 100_001}))) == 1
 
 
 def test_reindex_is_for_standalone_servers(running: Running) -> None:
