@@ -228,6 +228,10 @@ class OperationRun(RunContext):
         database, _, name = namespace.partition(".")
         return self._op.catalog.lookup(database, name, time_series=True)
 
+    def is_time_series(self, namespace: str) -> bool:
+        collection = self._find(namespace)
+        return collection is not None and collection.time_series is not None
+
     def random(self) -> float:
         return random.random()
 

@@ -129,3 +129,18 @@ def test_refused_places(stored: Database[Documents]) -> None:
     with pytest.raises(OperationFailure) as refused:
         list(stored.aggregate([stage]))
     assert refused.value.code == 73
+    stored.command({"create": "series", "timeseries": {"timeField": "t"}})
+    with pytest.raises(OperationFailure) as refused:
+        list(stored.series.aggregate([stage]))
+    assert refused.value.code == 10557301
+
+
+def test_distances_rank_too(database: Database[Documents]) -> None:
+    database.c.create_index([("p", "2dsphere")])
+    database.c.insert_many([{"_id": n, "p": [n, 0]} for n in (3, 1, 2)])
+    near: Documents = {"near": {"type": "Point", "coordinates": [0, 0]}, "spherical": True}
+    found = aggregate(database, fused({"p": [{"$geoNear": near}]}), {"$project": {"_id": 1}})
+    assert found == [{"_id": 1}, {"_id": 2}, {"_id": 3}]
+    with pytest.raises(OperationFailure) as refused:
+        aggregate(database, fused({"p": [{"$geoNear": {**near, "distanceField": "d"}}]}))
+    assert refused.value.code == 9191103

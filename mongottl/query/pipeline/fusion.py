@@ -16,7 +16,7 @@ from mongottl.document.annotated import annotated, plain
 from mongottl.document.build import encode
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Int64, Value, is_number
-from mongottl.document.walk import first_field_name, get_value
+from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.numbers import to_double
@@ -69,6 +69,10 @@ class RankFusionSpec(StageSpec):
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return RankFusionSource(source, self, run)
+
+    def check(self, run: RunContext) -> None:
+        if run.is_time_series(self.contexts[0].namespace):
+            raise CommandError(10557301, f"{NAME} is not supported on time series collections")
 
     def describe(self) -> Value:
         return encode({NAME: self.argument})
@@ -183,7 +187,7 @@ def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 
     FailedToParse (9) for no object, 40414 and 40415 for missing and unknown fields, 10473002 for one inside another,
     9834300 for an empty input, 9191103 for a stage that changes documents, 9191100 for an input without an order,
-    InvalidNamespace (73) without a collection; for weights see `_weights`.
+    InvalidNamespace (73) without a collection, 10557301 on a time series; for weights see `_weights`.
     """
     if not isinstance(argument, bytes):
         raise CommandError(
@@ -262,8 +266,8 @@ def _parse_input(name: str, stages: Value, ctx: ParseContext) -> list[StageSpec]
     if any(kind in _HYBRID for kind in kinds):
         raise CommandError(10473002, f"{NAME} input pipeline '{name}' may not have a hybrid search stage in it")
     specs = parse_pipeline(stages, ctx)
-    for kind in kinds:
-        if kind not in _SELECTING:
+    for place, kind in enumerate(kinds):
+        if kind not in _SELECTING or (kind == "$geoNear" and _adds_fields(stages[place])):
             raise CommandError(
                 9191103, f"{NAME} input pipeline '{name}' must only select and order documents, and has {kind} in it"
             )
@@ -272,6 +276,13 @@ def _parse_input(name: str, stages: Value, ctx: ParseContext) -> list[StageSpec]
             9191100, f"{NAME} input pipeline '{name}' must begin with a ranked stage or have a $sort in it"
         )
     return specs
+
+
+def _adds_fields(near: Value) -> bool:
+    """Whether a `$geoNear` writes distances or places into the documents."""
+    argument = get_value(near, "$geoNear") if isinstance(near, bytes) else None
+    names = [name for name, _ in fields(argument)] if isinstance(argument, bytes) else []
+    return "distanceField" in names or "includeLocs" in names
 
 
 def _weights(given: dict[str, Value], names: list[str]) -> list[float]:

@@ -185,6 +185,10 @@ class RunContext:
         """`{_id: <lsid>, lastUse}` of each logical session."""
         raise NotImplementedError
 
+    def is_time_series(self, namespace: str) -> bool:
+        """Whether this is a time series collection."""
+        return False
+
     def random(self) -> float:
         """A number from [0, 1), for `$sample`."""
         raise NotImplementedError
