@@ -156,6 +156,10 @@ class Words:
         filter = {path: self.condition() for path in ("a", "b", "a.x") if self.random.random() < 0.5}
         if self.random.random() < 0.15:
             filter["$or"] = [{"a": self.condition()}, {self.random.choice("ab"): self.condition()}]
+        if self.random.random() < 0.25:
+            operator = self.random.choice(["$eq", "$gt", "$gte", "$lt", "$lte", "$ne", "$in"])
+            operand = [self.scalar(), self.scalar()] if operator == "$in" else self.scalar()
+            filter["$expr"] = {operator: [self.random.choice(["$a", "$b"]), operand]}
         return filter
 
     def pattern(self) -> dict[str, Any]:
