@@ -301,15 +301,20 @@ def remove_corpse(op: "OperationContext", collection: Collection, record: Record
 
 
 def duplicate_key_error(collection: Collection, index: IndexEntry, document: bytes, key: bytes) -> DuplicateKeyError:
-    """mongod's E11000, with `keyPattern` and `keyValue`."""
+    """mongod's E11000, with `keyPattern`, `keyValue`, and `collation` if the index has one."""
     values = index.keys.values_of_key(document, key)
     pattern: list[tuple[str, Value]] = fields(index.descriptor.key)
     key_value = encode_fields([(name, value) for (name, _), value in zip(pattern, values, strict=True)])
+    details: dict[str, Value] = {"keyPattern": index.descriptor.key, "keyValue": key_value}
+    where = f"{collection.namespace} index: {index.name}"
+    collation = index.descriptor.collation
+    if collation is not None:
+        details["collation"] = collation.spec
+        where += f" collation: {render_document(collation.spec)}"
     return DuplicateKeyError(
         ErrorCode.DuplicateKey,
-        f"E11000 duplicate key error collection: {collection.namespace} index: {index.name}"
-        f" dup key: {render_document(key_value)}",
-        {"keyPattern": index.descriptor.key, "keyValue": key_value},
+        f"E11000 duplicate key error collection: {where} dup key: {render_document(key_value)}",
+        details,
     )
 
 

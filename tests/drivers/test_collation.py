@@ -413,8 +413,10 @@ def test_unique_indexes(database: Database[Documents]) -> None:
     database.c.create_index("w", unique=True, collation=ANY_CASE)
     database.c.insert_many([{"w": "a"}, {"w": "á"}, {"w": 1}, {"w": ["x", "X"]}])
     for value in ("A", "Á", ["b", "A"], "X", 1.0):
-        with pytest.raises(DuplicateKeyError):
+        with pytest.raises(DuplicateKeyError) as caught:
             database.c.insert_one({"w": value})
+        assert caught.value.details is not None
+        assert caught.value.details["collation"] == FULL
     database.c.insert_one({"w": "b"})
     with pytest.raises(BulkWriteError):
         database.c.bulk_write([UpdateOne({"w": "b"}, {"$set": {"w": "A"}})])
