@@ -207,7 +207,7 @@ def _executed(node: PlanNode) -> dict[str, Value]:
     described["isEOF"] = int(counters.exhausted)
     described.update({name: value for name, value in node.details.items() if name != "filter"})
     described.update(counters.extra)
-    if len(node.inputs) == 1 and node.stage != "OR":
+    if len(node.inputs) == 1 and node.stage not in ("OR", "SORT_MERGE"):
         described["inputStage"] = _executed(node.inputs[0])
     elif node.inputs:
         inputs: list[Value] = [_executed(child) for child in node.inputs]

@@ -44,6 +44,7 @@ from mongottl.exec.context import OperationContext
 from mongottl.exec.covered import covered_path
 from mongottl.exec.implication import implies
 from mongottl.exec.index_access import INDEX_ACCESS, access_of
+from mongottl.exec.merging import MergedOrPath
 from mongottl.exec.plan_cache import NO_SHAPE, REPLAN_RATIO, QueryShape, confinement, is_allowed, new_plan
 from mongottl.exec.stages import EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
@@ -413,14 +414,14 @@ class _Choice:
         filter = Filter(conjuncts_of(match))
         candidates = _candidates(collection, match, filter, self.sort, self.allowed)
         if not candidates:
-            by_or = _or_path(collection, filter, 0, self.allowed)
+            by_or = self._by_or(filter)
             if by_or is not None:
                 return by_or, []
             return CollectionPath(collection, None if is_trivial(match) else match, True), []
         if len(candidates) == 1:
             only = candidates[0]
             if not only.bounds.bounded and self.sort is not None:
-                by_or = _or_path(collection, filter, 0, self.allowed)
+                by_or = self._by_or(filter)
                 if by_or is not None:
                     return self._contest([only, by_or], [])
             return only, []
@@ -433,6 +434,14 @@ class _Choice:
         for place in range(len(candidates)):
             (dominated if _is_dominated(candidates, place) else kept).append(candidates[place])
         return self._contest(kept, dominated)
+
+    def _by_or(self, filter: Filter) -> AccessPath | None:
+        """A way over several indexes, in the order of the sort if that is possible."""
+        if self.sort is not None:
+            merged = _merged_or_path(self.collection, filter, self.sort, self.allowed)
+            if merged is not None:
+                return merged
+        return _or_path(self.collection, filter, 0, self.allowed)
 
     def _contest(self, kept: list[AccessPath], dominated: list[AccessPath]) -> tuple[AccessPath, list[AccessPath]]:
         """The best of several candidates, by memory or trial, and the others. dominated: those that cannot win."""
@@ -559,6 +568,29 @@ def _or_path(collection: Collection, filter: Filter, depth: int, allowed: list[V
                 paths.append(best)
         else:
             return OrPath(collection, paths)
+    return None
+
+
+def _merged_or_path(
+    collection: Collection, filter: Filter, sort: SortPattern, allowed: list[Value] | None
+) -> AccessPath | None:
+    """The same where each branch has an index that also gives the order of a sort."""
+    for conjunct in filter.conjuncts:
+        if not isinstance(conjunct, OrExpression):
+            continue
+        rest = [other for other in filter.conjuncts if other is not conjunct]
+        paths: list[IndexPath] = []
+        for branch in conjunct.children:
+            part = AndExpression([*conjuncts_of(branch), *rest])
+            candidates = _candidates(collection, part, Filter(part.children), sort, allowed)
+            ordered = [path for path in candidates if path.bounds.void or (path.sorted and path.bounds.bounded)]
+            if not ordered:
+                break
+            best = min(ordered, key=_rank)
+            if not best.bounds.void:
+                paths.append(best)
+        else:
+            return MergedOrPath(collection, paths, sort)
     return None
 
 

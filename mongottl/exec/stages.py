@@ -54,7 +54,7 @@ class PlanNode:
         """The stage as part of a `winningPlan`."""
         described: dict[str, Value] = {"stage": self.stage}
         described.update(self.details)
-        if len(self.inputs) == 1 and self.stage != "OR":
+        if len(self.inputs) == 1 and self.stage not in ("OR", "SORT_MERGE"):
             described["inputStage"] = self.inputs[0].planned()
         elif self.inputs:
             inputs: list[Value] = [child.planned() for child in self.inputs]

@@ -4,6 +4,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.access import AccessPath, IndexPath
 from mongottl.exec.bounds import BoundComponent, Filter, IndexBounds, bounds_of, components_of, sort_direction
 from mongottl.exec.index_access.access import IndexAccess
+from mongottl.exec.merging import merged_path
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 
@@ -34,6 +35,10 @@ class BtreeAccess(IndexAccess):
         direction = 0 if sort is None else sort_direction(bounds, sort)
         if not bounds.bounded and direction == 0:
             return []
+        if sort is not None and direction == 0:
+            merged = merged_path(collection, bounds, match, filter.conjuncts, sort)
+            if merged is not None:
+                return [merged]
         return [IndexPath(collection, bounds, match, filter.conjuncts, direction)]
 
     def hinted(
