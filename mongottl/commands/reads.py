@@ -46,6 +46,7 @@ from mongottl.document.types import MISSING, Decimal128, Int64, Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
+from mongottl.exec.annotate import ANNOTATED, AnnotateStage
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_documents
 from mongottl.exec.cursors import ClientCursor
@@ -272,6 +273,8 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
             scan = TailableScan(collection, None if is_trivial(match) else match, forward, plan.wanted)
             tail = Tail(collection, scan, request.await_data)
             stage = SkipStage(scan, request.skip) if request.skip else scan
+            if metadata & ANNOTATED:
+                stage = AnnotateStage(stage, metadata & ANNOTATED, None)
         else:
             stage.set_guarded()
     pages = RecordPages(stage, collection, projection, match, request.limit, request.return_key, request.show_record_id)

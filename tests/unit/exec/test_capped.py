@@ -203,6 +203,15 @@ class TestTailing:
         assert cursor.more() == then
         assert cursor.id != 0
 
+    @pytest.mark.parametrize("option", [{"showRecordId": True}, {"projection": {"r": {"$meta": "recordId"}}}])
+    def test_record_ids(self, server: Running, option: Document) -> None:
+        make(server)
+        server.insert({"_id": 1})
+        cursor = Tailing(server, **option)
+        server.insert({"_id": 2})
+        more = server.run(cursor.command())["cursor"]["nextBatch"]
+        assert [list(document.values()) for document in [*cursor.first["firstBatch"], *more]] == [[1, 1], [2, 2]]
+
     def test_without_documents_there_is_no_position(self, server: Running) -> None:
         assert Tailing(server).id == 0
         make(server)
