@@ -45,6 +45,7 @@ from mongottl.exec.planner import plan_query
 from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import StageSpec
+from mongottl.query.pipeline.near import GeoNearFieldsSpec
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import parse_sort
 
@@ -300,7 +301,11 @@ def _explain_pipeline(
     _add_plan_hashes(reply, collection, parts, plan.collation)
     if stages:
         del reply["command"]
-        reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *pipeline.describe()]}
+        rest = pipeline.describe()
+        if isinstance(plan.rest[0], GeoNearFieldsSpec):  # mongod's cursor sets the fields
+            reply = {"explainVersion": "1", "stages": [{"$geoNearCursor": reply}, *rest[1:]]}
+        else:
+            reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *rest]}
     reply["queryShapeHash"] = query_shape_hash(query_shape)
     reply["command"] = explained
     return _with_server(op, reply)

@@ -6,6 +6,7 @@ import pytest
 from bson import Decimal128, Int64
 
 from mongottl.errors import CommandError
+from mongottl.geometry import library
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 
@@ -234,6 +235,17 @@ def test_distances_beside_a_legacy_point(operand: dict[str, Any], code: int) -> 
     with pytest.raises(CommandError) as caught:
         parse_match(bson.encode({"a": operand}), ParseContext(), near=True)
     assert caught.value.code == code
+
+
+def test_the_sphere_is_refused_by_name_without_its_library(
+    monkeypatch: pytest.MonkeyPatch, matching: Matching, refusal: Refusal
+) -> None:
+    monkeypatch.setattr(library, "find_spec", lambda name: None)
+    assert refusal(intersects(IN)) == (
+        115, "Geometry on the sphere needs the Python package 's2rst': pip install 'mongottl[geo]'",
+    )  # fmt: skip
+    assert refusal(within("$centerSphere", [[0, 0], 1]))[0] == 115
+    assert matching(within("$box", [[0, 0], [2, 2]]), [[1, 1], [5, 5]]) == [[1, 1]]
 
 
 def rectangle(west: float, south: float, east: float, north: float) -> dict[str, Any]:
