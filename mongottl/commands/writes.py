@@ -76,10 +76,12 @@ class WriteErrors:
         self._size = 0
 
     def add(self, index: int, error: CommandError) -> Value:
-        """Past MAX_ERROR_BYTES in all, index and code must do: the reply has to fit a message."""
+        """Behind MAX_ERROR_BYTES of earlier ones index and code must do: the reply has to fit a message."""
         entry: dict[str, Value] = {"index": index, "code": error.code}
-        self._size += len(error.message)
-        if self._size <= MAX_ERROR_BYTES:
+        before = self._size
+        info = error.details.get("errInfo")
+        self._size += len(error.message) + (len(info) if isinstance(info, bytes) else 0)
+        if before <= MAX_ERROR_BYTES:
             entry.update(error.details)
             entry["errmsg"] = error.message
         else:

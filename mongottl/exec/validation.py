@@ -3,18 +3,21 @@
 Source: MongoDB's "Schema Validation" pages.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
 from mongottl.document.render import render_document
-from mongottl.document.types import MISSING
+from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import ErrorCode, WriteError
 from mongottl.query.match.describe_failure import describe_failure
 
 if TYPE_CHECKING:
     from mongottl.exec.context import OperationContext
+
+# Details are cut short beyond this, so that they fit a reply.
+MAX_INFO_BYTES: Final = 12 * 1024 * 1024
 
 
 def check_document(
@@ -31,13 +34,23 @@ def check_document(
         return
     identifier = get_value(document, "_id")
     details = describe_failure(validator.filter, document, op.now_ms, validator.collation)
-    info = encode({"failingDocumentId": None if identifier is MISSING else identifier, "details": details})
+    info = _info(identifier, details)
     if validator.logs:
         op.service.log_invalid_document(
             op.client, collection.namespace, render_document(document), render_document(info)
         )
     if validator.refuses:
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation", {"errInfo": info})
+
+
+def _info(identifier: Value, details: dict[str, Value]) -> bytes:
+    """`errInfo`. Where the details repeat large values too often for a reply, only how they begin."""
+    failing: Value = None if identifier is MISSING else identifier
+    info = encode({"failingDocumentId": failing, "details": details})
+    if len(info) <= MAX_INFO_BYTES:
+        return info
+    short: Value = {"operatorName": details.get("operatorName"), "truncated": True}
+    return encode({"failingDocumentId": failing, "details": short})
 
 
 def all_valid(op: "OperationContext", collection: Collection, documents: list[bytes]) -> bool:

@@ -158,3 +158,20 @@ def test_a_renamed_collection_keeps_its_validator(checked: Database[Documents]) 
     checked.c.rename("d")
     with pytest.raises(WriteError):
         checked.d.insert_one({"a": 0})
+
+
+def test_details_that_would_not_fit_a_reply(database: Database[Documents]) -> None:
+    patterns = [{"a": {"$regex": f"^{letter}"}} for letter in "bcdefghi"]
+    database.create_collection("c", validator={"$or": patterns})
+    with pytest.raises(WriteError) as caught:
+        database.c.insert_one({"_id": 1, "a": "a" * 4_000_000})
+    assert caught.value.details is not None
+    assert caught.value.details["errInfo"] == {
+        "failingDocumentId": 1,
+        "details": {"operatorName": "$or", "truncated": True},
+    }
+    with pytest.raises(BulkWriteError) as many:
+        database.c.insert_many([{"_id": i, "a": "a" * 1_000_000} for i in range(10)], ordered=False)
+    errors = many.value.details["writeErrors"]
+    assert [error["code"] for error in errors] == [121] * 10
+    assert ["errInfo" in error for error in errors] == [True] + [False] * 9
