@@ -226,6 +226,17 @@ def test_searches_of_other_collections(articles: Collection[Documents]) -> None:
     assert list(united) == [{"_id": 0}, *expected]
 
 
+def test_searches_of_views(articles: Collection[Documents]) -> None:
+    database = articles.database
+    database.command({"create": "whole", "viewOn": "c", "pipeline": []})
+    database.command({"create": "part", "viewOn": "c", "pipeline": [{"$match": {"views": {"$lt": 20}}}]})
+    database.command({"create": "found", "viewOn": "c", "pipeline": [{"$match": text("coffee")}]})
+    assert ids(database.whole, text("coffee")) == [1, 2, 7]
+    assert refusal(lambda: ids(database.part, text("coffee"))) == 17313
+    assert ids(database.found, {"views": {"$lt": 20}}) == [2, 7]
+    assert refusal(lambda: ids(database.found, text("cake"))) == 17313
+
+
 def test_compound_indexes_need_equalities_in_front(database: Database[Documents]) -> None:
     database.c.create_index([("x", 1), ("a", "text"), ("y", -1)])
     database.c.insert_many(

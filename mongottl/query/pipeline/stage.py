@@ -21,7 +21,7 @@ class StageSpec:
     Positions: `first_only`, `last_only`, and `in_facet` say where in a pipeline the stage may stand; `first_only_code`
     is that of the error.
     keeps_metadata: whether documents come out with the metadata of those they were made of.
-    requested: keywords that it reads by `{$meta: …}`.
+    requested: keywords that it reads by `{$meta: …}`. searches: whether it asks a text index, which only the first can.
     one_to_one: whether it makes one document of each, in their order, whatever the others are.
     written: the stage in the client's pipeline that it stems from, where that is known.
     read_levels: the levels of read concern that it can be read at; None for all.
@@ -34,6 +34,7 @@ class StageSpec:
     in_facet: bool = True
     keeps_metadata: bool = True
     requested: frozenset[str] = frozenset()
+    searches: bool = False
     one_to_one: bool = False
     written: str = ""
     read_levels: frozenset[str] | None = None
@@ -112,12 +113,14 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
         ctx.metadata = MetadataUse()
         ctx.metadata.available = at_hand
         parsed = parse_stage(name, argument, ctx)
-        if TEXT_SCORE in ctx.metadata.provided and (specs or available is not None):
-            raise CommandError(17313, "$match with $text is only allowed as the first pipeline stage")
+        searches = TEXT_SCORE in ctx.metadata.provided
+        if searches and (specs or available is not None):
+            raise _search_not_first()
         check_available(ctx.metadata.requested, at_hand | ctx.metadata.provided)
         for spec in parsed:
             spec.written = name
             spec.requested = frozenset(ctx.metadata.requested)
+            spec.searches = searches
         at_hand = at_hand | ctx.metadata.provided if all(spec.keeps_metadata for spec in parsed) else set()
         whole.include(ctx.metadata)
         ctx.metadata = whole
@@ -144,12 +147,18 @@ def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec
     return parser(argument, ctx)
 
 
+def _search_not_first() -> CommandError:
+    return CommandError(17313, "$match with $text is only allowed as the first pipeline stage")
+
+
 def check_positions(specs: list[StageSpec]) -> None:
-    """40601 for a stage that must be last and is not, 40602 for one that must be first and is not."""
+    """40601 for a stage that must be last and is not; 40602 for one that must be first, 17313 for `$text`."""
     for i in range(len(specs)):
         spec = specs[i]
         if spec.last_only and i < len(specs) - 1:
             raise CommandError(40601, f"{spec.name} can only be the final stage in the pipeline")
+        if spec.searches and i > 0:
+            raise _search_not_first()
         if spec.first_only and i > 0:
             raise CommandError(spec.first_only_code, f"{spec.name} is only valid as the first stage in a pipeline")
 
