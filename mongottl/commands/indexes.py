@@ -10,6 +10,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
@@ -61,6 +62,8 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
     collection = op.catalog.lookup(op.database, name, time_series=True)
     inherited = None if collection is None else collection.collation
     wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in request.indexes]
+    if name == SYSTEM_VIEWS and any(_has_ttl(descriptor) for descriptor in wanted):
+        raise CommandError(ErrorCode.CannotCreateIndex, "the definitions of views cannot expire")
     refusal = op.service.dialect.date_ttl_refusal
     if refusal is not None and any(descriptor.expire_after_s is not None for descriptor in wanted):
         raise CommandError(ErrorCode.BadValue, refusal)

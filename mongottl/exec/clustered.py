@@ -48,12 +48,16 @@ class ClusteredScan(PlanStage):
         self._after: tuple[bytes, int] | None = None
         self._size = first_batch_size(wanted, match is not None)
         self._ended = False
+        self._begun = False
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         if self._ended:
             return None
         collection = self._collection
         check_alive(collection)
+        if not self._begun:
+            self._begun = True
+            collection.scans += 1
         size = self._size
         started_s = op.service.clock.monotonic_s()
         rows = self._data.scan_fetch(collection.store, LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward)

@@ -314,6 +314,11 @@ class TestDefinitions:
             {"_id": "test.big", "viewOn": "c"}
         ]
 
+    def test_definitions_do_not_expire(self, big: Running) -> None:
+        for key in ("_ts", "when"):
+            index = {"key": {key: 1}, "name": "t", "expireAfterSeconds": 1}
+            assert big.code({"createIndexes": "system.views", "indexes": [index]}) == 67
+
     def test_creating_again(self, big: Running) -> None:
         same = {"create": "big", "viewOn": "c", "pipeline": [{"$match": {"x": {"$gte": 20}}}, {"$unset": "tags"}]}
         assert big.run(same) == {}
