@@ -45,7 +45,6 @@ SCORE_FIELD: Final = "_ftsx"
 # A weight is less than this.
 MAX_WEIGHT: Final = 100_000
 VERSIONS: Final = (1, 2, 3)
-ARRAY_IN_TEXT_INDEX: Final = 16675
 SCORE_BYTES: Final = 8
 
 
@@ -183,7 +182,7 @@ def _fields_of(spec: bytes) -> TextFields:
 
 
 class TextKeyGenerator(KeyGenerator):
-    """16675 for an array at one of the paths beside the text; 17261 and 17262 for a document's language.
+    """CannotBuildIndexKeys (201) for an array at one of the paths beside the text; 17261 and 17262 for a document's language.
 
     fields: what is indexed. before, behind: the paths in front of the term, and behind its score.
     """
@@ -246,7 +245,7 @@ def _value_at(document: bytes, path: FieldPath) -> Value:
 
 
 def _find(document: bytes, path: FieldPath) -> tuple[i64, i64]:
-    """The value at a path, type code 0 for none. 16675 for an array, at its end or before."""
+    """The value at a path, type code 0 for none. CannotBuildIndexKeys for an array, at its end or before."""
     depth: i64 = 1
     type_code, pos = find_field_at(document, 0, path.part_bytes[0])
     while depth < path.depth and type_code == DOCUMENT:
@@ -254,7 +253,7 @@ def _find(document: bytes, path: FieldPath) -> tuple[i64, i64]:
         depth += 1
     if type_code == ARRAY:
         raise CommandError(
-            ARRAY_IN_TEXT_INDEX, f"Field '{path.dotted}' of text index contains an array in the document"
+            ErrorCode.CannotBuildIndexKeys, f"Field '{path.dotted}' of text index contains an array in the document"
         )
     if depth < path.depth:
         type_code = 0
