@@ -182,7 +182,8 @@ def _fields_of(spec: bytes) -> TextFields:
 
 
 class TextKeyGenerator(KeyGenerator):
-    """CannotBuildIndexKeys (201) for an array at one of the paths beside the text; 17261 and 17262 for a document's language.
+    """CannotBuildIndexKeys (201) for an array at one of the paths beside the text; 17261 and 17262 for a document's
+    language.
 
     fields: what is indexed. before, behind: the paths in front of the term, and behind its score.
     """
