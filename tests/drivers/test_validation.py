@@ -175,3 +175,14 @@ def test_details_that_would_not_fit_a_reply(database: Database[Documents]) -> No
     errors = many.value.details["writeErrors"]
     assert [error["code"] for error in errors] == [121] * 10
     assert ["errInfo" in error for error in errors] == [True] + [False] * 9
+
+
+def test_a_validator_compares_as_its_collection_does(database: Database[Documents]) -> None:
+    collation = {"locale": "en", "strength": 1}
+    database.create_collection("c", validator={"a": "x", "b": "y"}, collation=collation)
+    database.c.insert_one({"a": "X", "b": "Y"})
+    with pytest.raises(WriteError) as caught:
+        database.c.insert_one({"a": "X", "b": "Z"})
+    assert caught.value.details is not None
+    [clause] = caught.value.details["errInfo"]["details"]["clausesNotSatisfied"]
+    assert (clause["index"], clause["details"]["consideredValue"]) == (1, "Z")
