@@ -104,6 +104,7 @@ class Explained(NamedTuple):
     least: bytes = EMPTY_DOCUMENT
     bound: bytes = EMPTY_DOCUMENT
     keys_alone: bool = False
+    distinct: str | None = None
     wrappers: tuple[Wrapper, ...] = ()
     shape: list[str] | None = None
     allowed: list[Value] | None = None
@@ -139,6 +140,8 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         metadata=metadata,
         allow_disk_use=query.allow_disk_use,
     )
+    if query.distinct is not None:
+        plan.skip_repeated(query.distinct, context.collation, query.hint is not MISSING)
     wrappers = query.wrappers
     if query.keys_alone:
         wrappers = (return_key_wrapper(), *wrappers)
@@ -350,6 +353,7 @@ def _distinct_query(op: OperationContext, request: reads.DistinctRequest) -> Exp
         request.query,
         hint=request.hint,
         collation=request.collation,
+        distinct=request.key,
         shape=distinct_shape(op.database, request),
         allowed=check_settings(op, "distinct", request, request.collection),
     )

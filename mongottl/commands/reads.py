@@ -468,8 +468,9 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
         match = parse_match(request.query, context, near=True)
         shape = QueryShape(collation=request.collation)
         shape.allowed = check_settings(op, "distinct", request, request.collection)
-        stage = plan_query(op, collection, match, hint=request.hint, shape=shape).open()
-        source = PlanDocuments(stage, collection, Pull(op, False, False), False)
+        plan = plan_query(op, collection, match, hint=request.hint, shape=shape)
+        plan.skip_repeated(request.key, context.collation, request.hint is not MISSING)
+        source = PlanDocuments(plan.open(), collection, Pull(op, False, False), False)
     return (yield from _collect_distinct(op, source, request.key, context.collation))
 
 

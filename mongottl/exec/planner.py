@@ -42,6 +42,7 @@ from mongottl.exec.between import path_between
 from mongottl.exec.bounds import Filter, conjuncts_of
 from mongottl.exec.context import OperationContext
 from mongottl.exec.covered import covered_path
+from mongottl.exec.distinct_scan import distinct_path, whole_distinct_path
 from mongottl.exec.implication import implies
 from mongottl.exec.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.merging import MergedOrPath
@@ -120,6 +121,17 @@ class QueryPlan:
             if covered is not None:
                 self.path = covered
                 self.covered = True
+
+    def skip_repeated(self, key: str, collation: Collation | None, hinted: bool) -> None:
+        """Has the plan leap over documents that have the same value at a path, if an index allows it."""
+        path = self.path
+        found: AccessPath | None = None
+        if path is not None and type(path) is IndexPath:
+            found = distinct_path(path, key, collation)
+        elif isinstance(path, CollectionPath) and path.match is None and not hinted and not self.confined:
+            found = whole_distinct_path(path.collection, key, collation)
+        if found is not None:
+            self.path = found
 
     def open(self) -> PlanStage:
         """A new run of the plan."""

@@ -161,3 +161,29 @@ def test_no_such_collection(database: Database[Documents]) -> None:
     assert database.command("distinct", "c", key="a")["values"] == []
     assert refusal(database, {"count": ""}) == 73
     assert refusal(database, {"distinct": 1, "key": "a"}) == 73
+
+
+def test_distinct_leaps_over_what_repeats(database: Database[Documents]) -> None:
+    database.c.create_index([("a", 1), ("b", 1)])
+    database.c.insert_many(
+        [{"_id": i, "a": i % 4, "b": i} for i in range(1000)] + [{"_id": -1}, {"_id": -2, "a": None}]
+    )
+
+    def scanned(**query: Any) -> tuple[str, int]:
+        command = {"explain": {"distinct": "c", "key": "a", **query}, "verbosity": "executionStats"}
+        reply = database.command(command)
+        plan = reply["queryPlanner"]["winningPlan"]
+        return plan.get("inputStage", plan)["stage"], reply["executionStats"]["totalKeysExamined"]
+
+    assert database.c.distinct("a") == [None, 0, 1, 2, 3]
+    stage, examined = scanned()
+    assert stage == "DISTINCT_SCAN"
+    assert examined < 40
+    assert database.c.distinct("a", {"a": {"$gt": 1}}) == [2, 3]
+    assert scanned(query={"a": {"$gt": 1}})[0] == "DISTINCT_SCAN"
+    assert database.c.distinct("a", {"a": {"$gt": 1}, "b": {"$gt": 997}}) == [2, 3]
+    assert scanned(query={"a": {"$gt": 1}, "b": {"$gt": 997}})[0] == "IXSCAN"
+    assert scanned(hint={"$natural": 1}) == ("COLLSCAN", 0)
+    database.c.insert_one({"_id": "array", "a": [7, 8]})
+    assert database.c.distinct("a") == [None, 0, 1, 2, 3, 7, 8]
+    assert scanned()[0] == "COLLSCAN"

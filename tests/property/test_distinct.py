@@ -1,0 +1,46 @@
+"""distinct gives the same by an index as without one."""
+
+from typing import Any
+
+from bson import Int64
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mongottl.document.keystring import encode_value
+from tests.running import Running
+
+Document = dict[str, Any]
+
+values = st.one_of(
+    st.integers(0, 3),
+    st.sampled_from([1.0, None, "x", "y", True, Int64(2), {"c": 1}, {"c": 1.0}, {}]),
+)
+rows = st.lists(st.dictionaries(st.sampled_from(["a", "b"]), values), max_size=25)
+filters = st.one_of(
+    st.just({}),
+    st.builds(lambda op, value: {"a": {op: value}}, st.sampled_from(["$gt", "$lte", "$ne", "$eq"]), values),
+    st.builds(lambda items: {"a": {"$in": items}}, st.lists(values, max_size=3)),
+    st.sampled_from([{"a": {"$exists": True}}, {"a": None}, {"b": 1}, {"a": 1, "b": {"$gt": 0}}]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows,
+    filters,
+    st.sampled_from([{"a": 1}, {"a": -1}, {"a": 1, "b": 1}, {"a": -1, "b": 1}, {"a.c": 1}, {"b": 1, "a": 1}]),
+    st.sampled_from(["a", "a.c", "b"]),
+    st.booleans(),
+)
+def test_distinct_by_an_index(found: list[Document], filter: Document, key: Document, path: str, array: bool) -> None:
+    server = Running()
+    server.run({"create": "c"})
+    if array:
+        found = [*found, {"a": [1, 2, "z"]}]
+    if found:
+        server.run({"insert": "c", "documents": found})
+    command = {"distinct": "c", "key": path, "query": filter}
+    expected = server.run({**command, "hint": {"$natural": 1}})["values"]
+    server.run({"createIndexes": "c", "indexes": [{"key": key, "name": "x"}]})
+    # Of values that compare equal, 1 and 1.0, a compound index may give another one than comes first in the collection.
+    assert [encode_value(value) for value in server.run(command)["values"]] == [encode_value(e) for e in expected]
