@@ -8,6 +8,7 @@
     access     ways into a collection, as the planner weighs them
     stages     the plan's stages; each pulls batches of records
     index_scan the stages that read indexes
+    near_scan  the stage that gives documents by their distance
     counting   counts, without reading documents where that is exact
     explain    a plan in mongod's words
     writes     inserts, updates, deletes and index builds, each in its unit of work

@@ -39,6 +39,9 @@ from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
 # Documents of a ring below and above which the next is made wider and narrower.
 FEW: Final = 300
 MANY: Final = 600
+# Beginnings of keys, before the place, that the cells of a ring are looked up behind; beyond that the whole index is
+# read as one ring.
+MAX_PREFIXES: Final = 100
 # The first ring is the whole reach halved so many times at most.
 MAX_HALVINGS: Final = 40
 
@@ -46,13 +49,14 @@ MAX_HALVINGS: Final = 40
 class KeyedNearness:
     """How an index keeps places: ranges of cells as ranges of its keys.
 
-    whole: the index cannot be read by cells (a component before the place is not bound); then all of it is one ring.
+    prefixes: the beginnings of the keys, before the component of the place; none if they are not known.
+    whole: the index cannot be read by cells, so that all of it is one ring.
     """
 
     def __init__(self, nearness: Nearness, prefixes: list[bytes]) -> None:
         self.nearness = nearness
         self.prefixes = prefixes
-        self.whole = not prefixes
+        self.whole = not 1 <= len(prefixes) <= MAX_PREFIXES
 
     def key_range(self, low: int, high: int) -> KeyRange:
         """The keys of a place's component within these cells, ends included."""
@@ -111,7 +115,7 @@ class NearStage(PlanStage):
         self._measured_documents = 0
         self._ring_results = 0
         self._rings: list[Value] = []
-        self._ended = nearest > farthest
+        self._ended = nearest > min(farthest, places.nearness.farthest)
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         collection = self._collection
@@ -229,7 +233,7 @@ class NearStage(PlanStage):
             if match is not None and not match.matches(record[1]):
                 continue
             distance, point = self._measured(record[1])
-            if self._nearest <= distance <= self._farthest:
+            if self._nearest <= distance <= self._farthest and distance < math.inf:
                 heappush(self._waiting, (distance, record[0], record, point))
 
     def _measured(self, document: bytes) -> tuple[float, Value]:

@@ -207,6 +207,20 @@ def test_near_gives_all_within_reach_by_distance(seed: int, near: str) -> None:
     assert {document["_id"] for document in found} ^ expected <= doubtful
 
 
+@pytest.mark.parametrize("k", [1, {"$in": [1, 2]}, {"$gte": 1}, {"$in": list(range(150))}])
+def test_near_behind_another_component(k: Any) -> None:
+    bench = Bench()
+    bench.index([("k", 1), ("place", "2dsphere"), ("other", "2dsphere")])
+    bench.insert([{"_id": n, "k": n % 3, "place": [n, 0]} for n in range(90)])
+    bench.insert([{"_id": 100, "k": 1, "other": [0, 0]}, {"_id": 101, "k": 1}])
+    found = [
+        bson.decode(document)
+        for document in bench.drain(bench.plan({"place": {"$nearSphere": [40.4, 0]}, "k": k}).open())
+    ]
+    wanted = bench.find({"k": k, "place": {"$exists": True}}, hint={"$natural": 1})
+    assert [document["_id"] for document in found] == sorted(wanted, key=lambda n: abs(n - 40.4))  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("near", [{"$near": [0, 0]}, {"$nearSphere": [0, 0]}])
 def test_near_stops_with_the_first_page(near: Document) -> None:
     bench = Bench()
