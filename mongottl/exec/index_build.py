@@ -102,8 +102,7 @@ def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEnt
         built_through = records[-1][0]
         for index in indexes:
             index.built_through = built_through
-        if costly:
-            size = min(batch, next_batch_size(op, size, started_s))
+        size = min(batch, next_batch_size(op, size, started_s))
         yield None
         op.check_interrupt()
         _check_wanted(collection, indexes)

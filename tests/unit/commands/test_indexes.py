@@ -188,6 +188,7 @@ def test_indexes_that_are_being_built(running: Running) -> None:
     assert running.code(both) == 72
 
 
+@pytest.mark.slow
 def test_keys_that_a_document_may_have() -> None:
     spec = bson.encode({"key": {"a": 1}, "name": "a_1"})
     index = IndexEntry(parse_index_spec(spec), "", None, False)
