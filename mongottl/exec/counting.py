@@ -10,17 +10,20 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import CollectionPath, IndexPath
+from mongottl.exec.bounds import KeyRange
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import count_expired
 from mongottl.exec.planner import QueryPlan, is_trivial, plan_query
 from mongottl.exec.reading import Pull
+from mongottl.exec.stages import MAX_RANGES_PER_CALL, check_alive
 from mongottl.query.match import MatchExpression
 from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
 from mongottl.ttl.policy import NO_TTL
 
-# Ranges up to which they are counted in one go, without letting others run; more are scanned.
-_MAX_RANGES: Final = 32
+# Entries that are counted in one go, without letting others run.
+COUNTED_PER_STEP: Final = 5000
 
 
 def within(count: int, skip: int, limit: int) -> int:
@@ -40,21 +43,56 @@ def count_scan_of(plan: QueryPlan) -> IndexPath | None:
     return path
 
 
-def counted_at_once(op: OperationContext, plan: QueryPlan) -> int | None:
-    """How many documents a plan gives, if it need not be run for that."""
+class EntryCount:
+    """The number of documents that a plan gives, told by the store or by an index, a bounded part per step."""
+
+    def __init__(self, plan: QueryPlan, scan: IndexPath | None) -> None:
+        self._plan = plan
+        self._scan = scan
+        self._left: list[KeyRange] = [] if scan is None else list(reversed(scan.bounds.ranges))
+        self._count = 0
+        self._after: tuple[bytes, int] | None = None
+        if scan is not None:
+            scan.bounds.index.accesses += 1
+
+    def step(self, op: OperationContext) -> int | None:
+        """The number, or None if there is more to count. QueryPlanKilled (175) if the index or collection is gone."""
+        plan = self._plan
+        scan = self._scan
+        if scan is None:
+            collection = plan.collection
+            assert collection is not None
+            return within(collection.store.count() - count_expired(collection, op.now_s), plan.skip, plan.limit)
+        data = scan.bounds.index.data
+        assert data is not None
+        check_alive(scan.collection)
+        if scan.bounds.index not in scan.collection.indexes:
+            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{scan.bounds.index.name}' dropped")
+        for _ in range(MAX_RANGES_PER_CALL):
+            if not self._left:
+                return within(self._count, plan.skip, plan.limit)
+            low, high = self._left[-1]
+            behind = data.entry_behind(low, high, self._after, COUNTED_PER_STEP)
+            if behind is not None:
+                self._count += COUNTED_PER_STEP + 1
+                self._after = behind
+                return None
+            if self._after is None:
+                self._count += data.count_range(low, high)
+            else:
+                self._count += len(data.scan(low, high, self._after, COUNTED_PER_STEP))
+            self._after = None
+            self._left.pop()
+        return None
+
+
+def entry_count(plan: QueryPlan) -> EntryCount | None:
+    """How to tell the number of a plan's documents without running it, if that is possible."""
     path = plan.path
     if isinstance(path, CollectionPath) and path.match is None:
-        count = path.collection.store.count() - count_expired(path.collection, op.now_s)
-        return within(count, plan.skip, plan.limit)
+        return EntryCount(plan, None)
     scan = count_scan_of(plan)
-    data = None if scan is None else scan.bounds.index.data
-    if scan is None or data is None or len(scan.bounds.ranges) > _MAX_RANGES:
-        return None
-    scan.bounds.index.accesses += 1
-    count = 0
-    for low, high in scan.bounds.ranges:
-        count += data.count_range(low, high)
-    return within(count, plan.skip, plan.limit)
+    return None if scan is None or scan.bounds.index.data is None else EntryCount(plan, scan)
 
 
 class CountedDocuments(DocumentSource):
@@ -63,19 +101,19 @@ class CountedDocuments(DocumentSource):
     """
 
     def __init__(self, plan: QueryPlan, otherwise: DocumentSource, pull: Pull) -> None:
-        self._plan = plan
         self._otherwise = otherwise
         self._pull = pull
+        self._count = entry_count(plan)
         self._left: int | None = None
-        self._counted = False
 
     def next_batch(self) -> list[bytes] | None:
-        if not self._counted:
-            self._counted = True
-            self._left = counted_at_once(self._pull.op, self._plan)
+        count = self._count
+        if count is None:
+            return self._otherwise.next_batch()
         left = self._left
         if left is None:
-            return self._otherwise.next_batch()
+            self._left = count.step(self._pull.op)
+            return []
         if left == 0:
             return None
         size = min(left, BATCH_SIZE)
@@ -107,9 +145,13 @@ def count_documents(
     if collection is not None and is_trivial(match) and hint is MISSING:
         return within(collection.store.count() - count_expired(collection, op.now_s), skip, limit)
     plan = plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
-    known = counted_at_once(op, plan)
-    if known is not None:
-        return known
+    entries = entry_count(plan)
+    while entries is not None:
+        known = entries.step(op)
+        if known is not None:
+            return known
+        op.check_interrupt()
+        yield None
     count = 0
     stage = plan.open()
     while (batch := stage.next_batch(op)) is not None:

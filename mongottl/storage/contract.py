@@ -626,6 +626,14 @@ class ContractSortedData(SortedDataInterface):
         assert (found > 0) == bool(self.inner.scan(low, high, None, 1))
         return found
 
+    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
+        self._require("entry_behind", False)
+        _check_range("entry_behind", low, high, after, max(entries, 1))
+        with _Allowed("entry_behind"):
+            found = self.inner.entry_behind(low, high, after, entries)
+        assert ([] if found is None else [found]) == self.inner.scan(low, high, after, entries + 1)[entries:]
+        return found
+
 
 def _set_dropped(wrapper: ContractRecordStore | ContractSortedData, dropped: bool) -> None:
     wrapper.dropped = dropped

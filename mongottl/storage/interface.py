@@ -294,6 +294,14 @@ class SortedDataInterface(ABC):
         """How many entries there are with low <= key < high; the time it takes grows with them."""
         raise NotImplementedError
 
+    @abstractmethod
+    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
+        """The entry behind the first so many with low <= key < high, or behind `after`; None if there are no more.
+
+        So a range can be counted in parts that take bounded time each.
+        """
+        raise NotImplementedError
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StorageEngine(ABC):

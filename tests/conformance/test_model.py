@@ -219,6 +219,8 @@ class EngineMachine(RuleBasedStateMachine):
         found = self.unique_data if unique else self.plain_data
         inside = sorted([entry for entry in model if low <= entry[0] < high], reverse=not forward)
         assert found.count_range(low, high) == len(inside)
+        ascending = inside if forward else inside[::-1]
+        assert found.entry_behind(low, high, None, limit) == (ascending[limit] if limit < len(inside) else None)
         assert found.scan(low, high, None, limit, forward) == inside[:limit]
         if low < high:
             after = data.draw(st.tuples(keys.filter(lambda key: low <= key < high) | st.just(low), record_ids))

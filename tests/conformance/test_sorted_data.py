@@ -72,6 +72,25 @@ def test_equal_keys_are_ordered_by_record_id_and_a_position_splits_them(engine: 
 
 
 @KINDS
+def test_ranges_are_cut(engine: StorageEngine, unique: bool) -> None:
+    data = new_data(engine, unique, [(b"%04d" % n, n) for n in range(1, 3001)])
+    assert data.entry_behind(LOW, HIGH, None, 0) == (b"0001", 1)
+    assert data.entry_behind(LOW, HIGH, None, 2500) == (b"2501", 2501)
+    assert data.entry_behind(b"0100", b"0200", None, 99) == (b"0199", 199)
+    assert data.entry_behind(b"0100", b"0200", None, 100) is None
+    assert data.entry_behind(b"0100", b"0200", (b"0150", 150), 48) == (b"0199", 199)
+    assert data.entry_behind(b"0100", b"0200", (b"0150", 150), 49) is None
+    assert data.entry_behind(b"5", HIGH, None, 0) is None
+
+
+def test_ranges_are_cut_within_a_key(engine: StorageEngine) -> None:
+    data = new_data(engine, False, [(b"k", n) for n in range(1, 1001)])
+    assert data.entry_behind(b"k", b"l", None, 500) == (b"k", 501)
+    assert data.entry_behind(b"k", b"l", (b"k", 501), 498) == (b"k", 1000)
+    assert data.entry_behind(b"k", b"l", (b"k", 501), 499) is None
+
+
+@KINDS
 def test_a_position_may_have_been_removed(engine: StorageEngine, unique: bool) -> None:
     data = new_data(engine, unique, [(b"a", 1), (b"b", 2), (b"c", 3), (b"d", 4)])
     with engine.unit_of_work() as unit:

@@ -277,6 +277,23 @@ class SortedBlocks:
             number += 1
         return total
 
+    def entry_behind(self, key: bytes, rid: int, high: bytes, entries: int) -> tuple[bytes, int] | None:
+        """The entry that lies so many behind the first from (key, rid) on, if its key is below `high`."""
+        if not self._keys or key >= high:
+            return None
+        number, place = self._seek(key, rid)
+        left = entries
+        while number < len(self._keys):
+            held = self._keys[number]
+            there = len(held) - place
+            if left < there:
+                found = held[place + left]
+                return (found, self._rids[number][place + left]) if found < high else None
+            left -= there
+            number += 1
+            place = 0
+        return None
+
     def distinct(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
         """Up to `limit` different keys with low <= key < high, ascending; takes a search for each of them."""
         found: list[bytes] = []

@@ -181,6 +181,12 @@ class MemorySortedData(SortedDataInterface):
         self._units.require_open()
         return self._blocks.count(low, high)
 
+    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
+        self._units.require_open()
+        if after is None:
+            return self._blocks.entry_behind(low, 0, high, entries)
+        return self._blocks.entry_behind(after[0], after[1] + 1, high, entries)
+
     def estimated_bytes(self) -> int:
         return self._blocks.length * (_ENTRY_BYTES + _MAP_BYTES if self.unique else _ENTRY_BYTES)
 

@@ -34,6 +34,9 @@ class SqliteSortedData(SortedDataInterface):
         self._find_many = f"SELECT k.key, k.rid FROM {LOOKUP_VALUES} v CROSS JOIN {table} k ON k.key = v.column1"
         self._forward = f"SELECT k.key, k.rid FROM {table} k {ascending}"
         self._backward = f"SELECT k.key, k.rid FROM {table} k {descending}"
+        self._behind = (
+            f"SELECT key, rid FROM {table} WHERE (key, rid) > (?, ?) AND key < ? ORDER BY key, rid LIMIT 1 OFFSET ?"
+        )
         self._count = f"SELECT count(*) FROM {table} WHERE key >= ? AND key < ?"
         # The statements that join the records, for the record store they were last used with: mostly the only one.
         self._joined = ""
@@ -131,6 +134,11 @@ class SqliteSortedData(SortedDataInterface):
 
     def count_range(self, low: bytes, high: bytes) -> int:
         return int(self._connection.read_row(self._count, (low, high))[0])
+
+    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
+        key, rid = (low, 0) if after is None else after
+        rows = self._connection.read(self._behind, (key, rid, high, entries))
+        return rows[0] if rows else None
 
     def _join(self, records: str) -> None:
         # CROSS JOIN fixes the order: SQLite takes the left table as the outer one.
