@@ -42,8 +42,8 @@ from mongottl.document.types import (
 )
 from mongottl.errors import CommandError, ErrorCode
 
-# Levels of documents and arrays in a stored document, itself included: MongoDB's documented limit.
-MAX_DEPTH: Final = 100
+# Levels of documents and arrays in a stored document, itself included. MongoDB documents 100, and mongod stores 180.
+MAX_DEPTH: Final = 180
 # A command's own levels (`updates: [{q: {$and: [{…}]}, u: {$set: …}}]`) come on top of those of the document in it.
 MAX_MESSAGE_DEPTH: Final = 201
 

@@ -43,7 +43,7 @@ def prepare_document(op: "OperationContext", document: bytes) -> bytes:
     """A document that a client inserts, as it will be stored: with an `_id`, which comes first.
 
     Empty timestamps among its root fields become the operation's time. BadValue (2) beyond 16 MiB and for an `_id` that
-    cannot be one or that is there twice, Overflow (15) beyond 100 levels.
+    cannot be one or that is there twice, Overflow (15) beyond 180 levels.
     """
     if len(document) > MAX_DOCUMENT_BYTES:
         raise WriteError(
@@ -101,7 +101,7 @@ def _with_id_first(document: bytes) -> bytes:
 
 
 def check_size(document: bytes) -> None:
-    """BSONObjectTooLarge (10334) beyond 16 MiB, Overflow (15) beyond 100 levels: what may not be stored."""
+    """BSONObjectTooLarge (10334) beyond 16 MiB, Overflow (15) beyond 180 levels: what may not be stored."""
     check_depth(document)
     if len(document) > MAX_DOCUMENT_BYTES:
         raise WriteError(

@@ -175,9 +175,9 @@ def test_a_flood_of_failures_fits_a_reply(database: Database[Documents]) -> None
 
 def test_depth_of_documents(database: Database[Documents]) -> None:
     document: Documents = {}
-    for _ in range(98):
+    for _ in range(178):
         document = {"a": document}
-    database.c.insert_one({"_id": 1, "a": document})  # a hundred levels
+    database.c.insert_one({"_id": 1, "a": document})  # 180 levels
     assert refusal(database, {"insert": "c", "documents": [{"_id": 2, "a": {"a": document}}]}) == 15
 
 

@@ -217,17 +217,17 @@ def test_what_can_be_answered_is_answered(bystander: Raw, raw: Raw, body: bytes,
     assert raw.run({"ping": 1}) == {"ok": 1.0}  # the connection goes on
 
 
-@pytest.mark.parametrize("levels", [100, 101])
-def test_stored_documents_have_at_most_100_levels(raw: Raw, database: Database[dict[str, Any]], levels: int) -> None:
+@pytest.mark.parametrize("levels", [180, 181])
+def test_stored_documents_have_at_most_180_levels(raw: Raw, database: Database[dict[str, Any]], levels: int) -> None:
     document = {"_id": 1, **nested(levels)}
     inside = raw.run({"insert": "inside", "documents": [document], "$db": database.name})
     beside = raw.run({"insert": "beside", "$db": database.name}, documents=[document])
     for reply in (inside, beside):
-        if levels > 100:
+        if levels > 180:
             assert reply.get("code") == 15 or reply["writeErrors"][0]["code"] == 15, reply
         else:
             assert reply == {"n": 1, "ok": 1.0}
-    stored = 1 if levels <= 100 else 0
+    stored = 1 if levels <= 180 else 0
     assert database.inside.count_documents({}) == database.beside.count_documents({}) == stored
 
 

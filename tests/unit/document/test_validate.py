@@ -163,7 +163,7 @@ def test_depth_is_limited(nested: Callable[[int], bytes]) -> None:
     check_depth(nested(MAX_DEPTH))
     error = refused(nested(MAX_DEPTH + 1))
     assert error.code == ErrorCode.Overflow
-    assert "exceeded depth limit of 100" in error.message
+    assert "exceeded depth limit of 180" in error.message
     with pytest.raises(CommandError) as caught:
         check_depth(nested(MAX_DEPTH + 1))
     assert caught.value.code == ErrorCode.Overflow
