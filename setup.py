@@ -95,7 +95,12 @@ def extensions() -> list[Extension]:
 
     # Only what is compiled is checked here; what it imports from the rest, and libraries, need not be there. What comes
     # from a library that is missing is of type Any, which is no fault.
-    options = ["--follow-imports=silent", "--ignore-missing-imports", "--no-warn-return-any", "--no-warn-unused-ignores"]
+    options = [
+        "--follow-imports=silent",
+        "--ignore-missing-imports",
+        "--no-warn-return-any",
+        "--no-warn-unused-ignores",
+    ]
     opt_level = os.environ.get("MONGOTTL_OPT_LEVEL", "2")
     return mypycify([*options, *python_files(COMPILED)], opt_level=opt_level, debug_level="0", multi_file=True)
 
