@@ -111,5 +111,5 @@ def test_a_collated_index_needs_documents(database: Database[Documents]) -> None
     database.c.insert_many([{"a": a} for a in ("x", "Y", "z")])
     query = {"filter": {"a": {"$gte": "y"}}, "projection": {"_id": 0, "a": 1}, "collation": collation}
     assert stats(database, **query) == (["PROJECTION_SIMPLE", "FETCH", "IXSCAN"], 2, 2)
-    command = {"find": "c", "min": {"a": "y"}, "hint": "a_1", "projection": {"_id": 0}}
+    command = {"find": "c", "min": {"a": "y"}, "hint": "a_1", "projection": {"_id": 0}, "collation": collation}
     assert database.command(command)["cursor"]["firstBatch"] == [{"a": "Y"}, {"a": "z"}]
