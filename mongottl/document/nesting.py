@@ -8,8 +8,9 @@ from typing import Final
 
 from mongottl.errors import CommandError, ErrorCode
 
-# Of a result: what mongod sends at most. (What is stored may have fewer, see `validate`.)
-MAX_RESULT_LEVELS: Final = 200
+# Of a result: mongod's 200 levels of documents, and an array in the last. (What is stored may have fewer, see
+# `validate`.)
+MAX_RESULT_LEVELS: Final = 201
 # That any function goes down: more than any value that is of use has.
 MAX_LEVELS: Final = 250
 
@@ -18,5 +19,5 @@ def too_deep() -> CommandError:
     """Overflow (15)."""
     return CommandError(
         ErrorCode.Overflow,
-        f"cannot convert document to BSON because it exceeds the limit of {MAX_RESULT_LEVELS} levels of nesting",
+        f"cannot convert document to BSON because it exceeds the limit of {MAX_RESULT_LEVELS - 1} levels of nesting",
     )

@@ -244,7 +244,8 @@ class BucketAutoSource(DocumentSource):
         self._filled = 0
         self._low: Value = MISSING
         self._last_key = b""
-        self._last: Value = MISSING
+        self._last: Value = MISSING  # of the values that compare equal to the last one, the first
+        self._last_document = b""
 
     def next_batch(self) -> list[bytes] | None:
         sorter = self._sorter
@@ -265,7 +266,8 @@ class BucketAutoSource(DocumentSource):
         if self._states is None:
             return None
         granularity = self._spec.granularity
-        return [self._end_bucket(self._last if granularity is None else granularity.round_up(self._last))]
+        last = self._value_of(self._last_document)
+        return [self._end_bucket(last if granularity is None else granularity.round_up(last))]
 
     def statistics(self) -> dict[str, Value]:
         return self._sorter.spilled.describe()
@@ -323,6 +325,7 @@ class BucketAutoSource(DocumentSource):
             self._filled += 1
             self._last_key = key
             self._last = value
+            self._last_document = doc
         return found
 
     def _end_bucket(self, high: Value) -> bytes:

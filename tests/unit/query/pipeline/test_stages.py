@@ -179,6 +179,8 @@ def test_bucket_auto() -> None:
         {"_id": {"min": 2, "max": 5}, "n": 3},
         {"_id": {"min": 5, "max": 6}, "n": 2},
     ]
+    alike = run([{"v": 5}, {"v": Int64(5)}, {"v": 5.0}], {"$bucketAuto": {"groupBy": "$v", "buckets": 2}})
+    assert [(type(bucket["_id"]["min"]), type(bucket["_id"]["max"])) for bucket in alike] == [(int, float)]
     rounded = run(documents, {"$bucketAuto": {"groupBy": "$v", "buckets": 2, "granularity": "1-2-5"}})
     assert [bucket["_id"] for bucket in rounded] == [{"min": 0.5, "max": 5.0}, {"min": 5.0, "max": 10.0}]
 
