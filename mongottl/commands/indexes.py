@@ -254,7 +254,7 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
 
 def _listed(index: IndexEntry, request: ListIndexesRequest) -> bytes:
     """An index as the options of the request want it."""
-    spec = index.descriptor.spec
+    spec = index.descriptor.kind.listed(index.descriptor.spec)
     if request.include_index_build_info:
         if index.ready:
             return encode({"spec": spec})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
 from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
-from mongottl.document.build import encode
+from mongottl.document.build import encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
@@ -95,12 +95,17 @@ class PlaneKind(IndexKind):
             raise CommandError(PLANE_NOT_FIRST, "2d has to be first in index")
 
     def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
-        geohash = geohash_of(encode(options))
-        shown = dict(options)
+        geohash_of(encode(options))  # refuses what is wrong
+        return key, options
+
+    def listed(self, spec: bytes) -> bytes:
+        """Whole `bits`, doubles for `min` and `max`, whatever numbers they were."""
+        geohash = geohash_of(spec)
+        shown = dict(fields(spec))
         for name, value in (("bits", geohash.bits), ("min", geohash.low), ("max", geohash.high)):
             if name in shown:
                 shown[name] = value
-        return key, shown
+        return encode_fields(shown.items())
 
     def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
         return PlaneKeyGenerator(

@@ -44,9 +44,13 @@ class IndexKind(ABC):
         """What tells two indexes of this kind apart besides key pattern, `unique`, `sparse`, collation and filter."""
         return None
 
+    def listed(self, spec: bytes) -> bytes:
+        """An index as `listIndexes` shows it; `$indexStats` shows what is kept."""
+        return spec
+
     @abstractmethod
     def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
-        """Key and options as `listIndexes` shows them, from those of the request.
+        """Key and options as they are kept, from those of the request.
 
         options: those that all kinds have, checked and normalised, and the kind's own, whose types have been checked.
         Raises for options and combinations that the kind does not take.

@@ -188,6 +188,23 @@ def test_indexes_that_are_being_built(running: Running) -> None:
     assert running.code(both) == 72
 
 
+def test_numbers_of_a_2d_index_are_listed_in_their_types_and_kept_as_they_were(running: Running) -> None:
+    running.run(create(spec("p", key={"p": "2d"}, bits=20.0, min=-100, max=Int64(100))))
+    [_, listed] = running.listed({"listIndexes": "c"})
+    assert [(type(listed[name]), listed[name]) for name in ("bits", "min", "max")] == [
+        (int, 20),
+        (float, -100.0),
+        (float, 100.0),
+    ]
+    stages = {"aggregate": "c", "pipeline": [{"$indexStats": {}}, {"$match": {"name": "p"}}], "cursor": {}}
+    [kept] = running.listed(stages)
+    assert [(type(kept["spec"][name]), kept["spec"][name]) for name in ("bits", "min", "max")] == [
+        (float, 20.0),
+        (int, -100),
+        (Int64, 100),
+    ]
+
+
 @pytest.mark.slow
 def test_keys_that_a_document_may_have() -> None:
     spec = bson.encode({"key": {"a": 1}, "name": "a_1"})
