@@ -148,6 +148,13 @@ def test_geo_near(sphere: Database[Documents]) -> None:
     assert ids(aggregate(sphere, {"$geoNear": {"near": [3, 0], "spherical": True}}, {"$limit": 2})) == [3, 2]
     sphere.c.update_one({"_id": 0}, {"$set": {"d": ["x"]}})
     assert aggregate(sphere, geo_near(distanceField="d.0"), {"$limit": 1})[0]["d"] == {"0": 0.0}
+    longest = ".".join(["a"] * 199)
+    found = aggregate(sphere, geo_near(includeLocs=longest, key="loc"), {"$limit": 1})
+    for _ in range(199):
+        found = [document["a"] for document in found]
+    assert found == [point(0, 0)]
+    assert code_of(lambda: aggregate(sphere, geo_near(distanceField=longest + ".a"))) == 15
+    assert code_of(lambda: aggregate(sphere, geo_near(key=longest + ".a"))) == 5729100
     joined = aggregate(
         sphere,
         {"$match": {"_id": 1}},
