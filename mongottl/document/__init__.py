@@ -8,6 +8,7 @@ Python values of them only where something is computed. They know no query langu
     build      encoding values and splicing raw elements into new documents
     validate   checking bytes from outside; everything else here trusts that this was done
     compare    MongoDB's order of values, on decoded values and in place
+    collation  how strings compare otherwise than by their bytes
     keystring  values as bytes whose byte order is MongoDB's order of values
     path       dotted field paths
     annotated  documents that carry metadata besides their bytes

@@ -250,8 +250,8 @@ class OperationRun(RunContext):
     def discard_output(self, database: str, temporary: str) -> None:
         output.discard_output(self._pull.op, database, temporary)
 
-    def check_merge(self, database: str, collection: str, on: list[str]) -> bool:
-        return output.check_merge(self._pull.op, database, collection, on, self._collation)
+    def check_merge(self, database: str, collection: str, on: list[str], named: bool) -> bool:
+        return output.check_merge(self._pull.op, database, collection, on, named, self._collation)
 
     def with_id(self, document: bytes) -> bytes:
         return output.with_id(self._pull.op, document)

@@ -167,13 +167,16 @@ def discard_output(op: OperationContext, database: str, temporary: str) -> None:
         op.service.note_write()
 
 
-def check_merge(op: OperationContext, database: str, name: str, on: list[str], collation: Collation | None) -> bool:
+def check_merge(
+    op: OperationContext, database: str, name: str, on: list[str], named: bool, collation: Collation | None
+) -> bool:
     """Whether the unique index that `on` needs is sparse; one on `_id` is always there. 51183 if there is none.
 
-    collation: the operation's, which the index must have too.
+    collation: the operation's, which the index must have too. named: False where `on` is only taken to be `_id`; then
+    its index may have another.
     """
     collection = op.catalog.lookup(database, name)
-    if on == ["_id"]:
+    if on == ["_id"] and (collection is None or not named or same_collation(collection.collation, collation)):
         return False
     wanted = sorted(on)
     found = sparse = False

@@ -8,6 +8,7 @@
     sort        sort patterns and sort keys
     metadata    what `{$meta: …}` may ask for, and whether a query can give it
     context     what parsing depends on besides the text: the operation's time, `let` variables
+    collation   collation documents, checked and completed; icu: the library behind them
     registry    the tables of operators, supported and known-but-unsupported
 
 Nothing here knows storage, catalogues, sockets or the time of day.

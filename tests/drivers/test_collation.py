@@ -267,6 +267,12 @@ def test_merge_needs_an_index_of_the_same_collation(words: Database[Documents]) 
     command = {"aggregate": "c", "pipeline": merge, "cursor": {}, "collation": ANY_CASE.document}
     assert refusal(words, command) == 51183
     words.c.aggregate(merge, collation=BASE)
+    # The index on `_id` has the collection's collation.
+    by_id = {**command, "pipeline": [{"$limit": 1}, {"$merge": {"into": "u", "on": "_id"}}]}
+    words.create_collection("u")
+    assert refusal(words, by_id) == 51183
+    assert refusal(words, {**by_id, "collation": {"locale": "simple"}}) == 0
+    assert refusal(words, {**by_id, "pipeline": [{"$limit": 1}, {"$merge": "u"}]}) == 0
     assert list(words.t.find()) == [{"_id": "x", "w": "Apple", "n": 1}]
 
 

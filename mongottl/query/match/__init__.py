@@ -11,6 +11,7 @@
     bits        $bitsAllSet and its three siblings
     text        $text
     geo, near   $geoWithin $geoIntersects; $near $nearSphere, which only an index answers
+    text_order  what collations the ranges of a filter depend on
     special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse; the unsupported names
     schema, schema_parser  $jsonSchema
     equality    what an upsert takes over from its filter

@@ -185,13 +185,15 @@ class MergeRequest:
 
 
 class MergeSpec(OutputSpec):
-    """on: the paths that decide whether documents match. pipeline: None unless when_matched is "pipeline"."""
+    """on: the paths that decide whether documents match; named: whether the stage names them. pipeline: None unless
+    when_matched is "pipeline"."""
 
     def __init__(
         self,
         database: str,
         collection: str,
         on: list[FieldPath],
+        named: bool,
         when_matched: str,
         pipeline: list[Value],
         let: list[tuple[str, Expression]],
@@ -200,6 +202,7 @@ class MergeSpec(OutputSpec):
     ) -> None:
         super().__init__("$merge", database, collection)
         self.on: Final = on
+        self.named: Final = named
         self.when_matched: Final = when_matched
         self.pipeline: Final = pipeline
         self.let: Final = let
@@ -207,7 +210,7 @@ class MergeSpec(OutputSpec):
         self.ctx: Final = ctx
 
     def check(self, run: RunContext) -> None:
-        run.check_merge(self.database, self.collection, [path.dotted for path in self.on])
+        run.check_merge(self.database, self.collection, [path.dotted for path in self.on], self.named)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return MergeSource(source, self, run)
@@ -233,7 +236,8 @@ class MergeSource(TransformSource):
         self._spec: Final = spec
         self._run: Final = run
         self._ev: Final[EvaluationContext] = run.evaluation()
-        self._sparse: Final = run.check_merge(spec.database, spec.collection, [path.dotted for path in spec.on])
+        on = [path.dotted for path in spec.on]
+        self._sparse: Final = run.check_merge(spec.database, spec.collection, on, spec.named)
         self._batch: list[bytes] = []
         self._position = 0
         self._error: CommandError | None = None
@@ -312,7 +316,7 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """
     if isinstance(argument, str):
         _check_merge_target(ctx.database, argument)
-        return [MergeSpec(ctx.database, argument, [FieldPath("_id")], "merge", [], [], "insert", ctx)]
+        return [MergeSpec(ctx.database, argument, [FieldPath("_id")], False, "merge", [], [], "insert", ctx)]
     if not isinstance(argument, bytes):
         raise CommandError(
             ErrorCode.TypeMismatch, f"$merge requires a string or object argument, but found {type_of(argument)}"
@@ -364,7 +368,7 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         )
     let = _let(let_value, ctx)
     _check_merge_target(database, collection)
-    return [MergeSpec(database, collection, on, mode, pipeline, let, otherwise, ctx)]
+    return [MergeSpec(database, collection, on, "on" in written, mode, pipeline, let, otherwise, ctx)]
 
 
 def _into(value: Value, ctx: ParseContext) -> tuple[str, str]:

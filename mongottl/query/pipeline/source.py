@@ -216,7 +216,7 @@ class RunContext:
         """Drops a temporary collection if it is still there."""
         raise NotImplementedError
 
-    def check_merge(self, database: str, collection: str, on: list[str]) -> bool:
+    def check_merge(self, database: str, collection: str, on: list[str], named: bool) -> bool:
         """Whether the unique index on these paths is sparse. 51183 if there is no such index."""
         raise NotImplementedError
 
