@@ -57,7 +57,7 @@ from mongottl.query.match.comparison import ComparisonExpression, InExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, intersection_of_all, union
 from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.text_order import agree, text_orders
-from mongottl.query.match.tree import AndExpression, NotExpression, OrExpression, PathExpression, path_of
+from mongottl.query.match.tree import AndExpression, NorExpression, NotExpression, OrExpression, PathExpression, path_of
 from mongottl.query.sort import SortPattern
 
 # low <= key < high.
@@ -140,13 +140,11 @@ class Filter:
             orders = text_orders(part)
             self._add(Predicate(path, intervals, source, exact, everywhere, exists, elements, orders))
         elif isinstance(part, NotExpression):
-            inner_path = path_of(part.child)
-            intervals = part.intervals() if inner_path is not None else None
-            if intervals is not None and inner_path is not None:
-                exact = not elements and _all_exact(intervals)
-                path = prefix + inner_path.dotted
-                orders = text_orders(part)
-                self._add(Predicate(path, intervals, source, exact, False, False, elements, orders))
+            self._collect_not(part, source, prefix, elements, True)
+        elif isinstance(part, NorExpression):
+            # None of the parts holds; each says something, and none of them all.
+            for child in part.children:
+                self._collect_not(NotExpression(child), source, prefix, elements, False)
         elif isinstance(part, OrExpression):
             self._collect_or(part, source, prefix, elements)
         elif isinstance(part, ExprExpression):
@@ -155,6 +153,17 @@ class Filter:
                 if compared.texts:
                     predicate.orders = [compared.collation]
                 self.of_whole.setdefault(compared.path, []).append(predicate)
+
+    def _collect_not(
+        self, part: NotExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]], whole: bool
+    ) -> None:
+        """whole: whether this is all that the source says."""
+        inner_path = path_of(part.child)
+        intervals = part.intervals() if inner_path is not None else None
+        if intervals is not None and inner_path is not None:
+            exact = whole and not elements and _all_exact(intervals)
+            path = prefix + inner_path.dotted
+            self._add(Predicate(path, intervals, source, exact, False, False, elements, text_orders(part)))
 
     def _collect_or(
         self, part: OrExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
@@ -547,6 +556,11 @@ def interval_text(interval: Interval, backward: bool, collated: bool = False) ->
     """
     low, low_inclusive = _end_text(interval.low, interval.low_inclusive, collated)
     high, high_inclusive = _end_text(interval.high, interval.high_inclusive, collated)
+    # What begins where a type ends leaves out what the type has, and the other way round.
+    if isinstance(interval.low, BracketEnd):
+        low_inclusive = not low_inclusive
+    if isinstance(interval.high, BracketStart):
+        high_inclusive = not high_inclusive
     if backward:
         return f"{'[' if high_inclusive else '('}{high}, {low}{']' if low_inclusive else ')'}"
     return f"{'[' if low_inclusive else '('}{low}, {high}{']' if high_inclusive else ')'}"

@@ -420,3 +420,25 @@ def test_comparisons_in_expr(bench: Bench, expression: dict[str, Any], bounds: l
     assert node.inputs[0].details["indexBounds"] == {"a": bounds}
     bench.insert([{"_id": "array", "a": [1]}])
     assert bench.plan({"$expr": expression}).winning.stage == "COLLSCAN"
+
+
+@pytest.mark.parametrize(
+    ("filter", "bounds"),
+    [
+        ({"$nor": [{"a": {"$gt": 5}}]}, ["[MinKey, 5]", "(inf.0, MaxKey]"]),
+        ({"$nor": [{"a": 5}, {"b": 1}]}, ["[MinKey, 5)", "(5, MaxKey]"]),
+        ({"$nor": [{"a": 5}, {"a": 7}]}, ["[MinKey, 5)", "(5, 7)", "(7, MaxKey]"]),
+        ({"$nor": [{"a": {"$in": [5, 7]}}], "a": {"$gt": 6}}, ["(6, 7)", "(7, inf.0]"]),
+        ({"$nor": [{"b": 1}]}, None),
+    ],
+    ids=str,
+)
+def test_nor(bench: Bench, filter: dict[str, Any], bounds: list[str] | None) -> None:
+    bench.index([("a", 1)])
+    bench.insert([{"_id": i, "a": i, "b": i % 2} for i in range(10)])
+    node = bench.plan(filter).winning
+    if bounds is None:
+        assert node.stage == "COLLSCAN"
+        return
+    assert node.inputs[0].details["indexBounds"] == {"a": bounds}
+    assert "$nor" in str(node.details["filter"])
