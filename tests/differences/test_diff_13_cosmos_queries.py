@@ -1,11 +1,13 @@
 """The `cosmos` dialect refuses commands, not queries.
 
 Cosmos DB refuses a sort without an index that serves it (BadValue, 2), makes unique indexes only of empty collections,
-and throttles by request units (16500). Sources: Microsoft's indexing and error articles for its API for MongoDB.
+has no collations, and throttles by request units (16500). Sources: Microsoft's indexing and error articles for its API
+for MongoDB, and its answer about collations (learn.microsoft.com/answers, question 1304496).
 """
 
 from typing import Any
 
+import pytest
 from pymongo.database import Database
 
 
@@ -17,3 +19,9 @@ def test_a_sort_needs_no_index(cosmos: Database[dict[str, Any]]) -> None:
 def test_a_unique_index_may_come_later(cosmos: Database[dict[str, Any]]) -> None:
     cosmos["c"].insert_one({"_id": 1, "a": 2})
     assert cosmos["c"].create_index("a", unique=True) == "a_1"
+
+
+def test_collations_work(cosmos: Database[dict[str, Any]]) -> None:
+    pytest.importorskip("icu")
+    cosmos["c"].insert_one({"_id": 1, "name": "Ada"})
+    assert cosmos["c"].find_one({"name": "ada"}, collation={"locale": "en", "strength": 2}) is not None
