@@ -123,6 +123,7 @@ class ErrorCode(IntEnum):
     BackgroundOperationInProgressForNamespace = 12587
     CannotIndexParallelArrays = 171
     DatabaseDifferCase = 13297
+    SearchNotEnabled = 31082
 
 
 # Names of mongod that differ from `Location<n>` although the number is a location code.

@@ -89,6 +89,9 @@ def command(
     return register
 
 
+_NO_SEARCH: Final = "Atlas Search is not available"
+# Commands that mongod itself refuses without Atlas Search, with SearchNotEnabled (31082).
+SEARCH_COMMANDS: Final = frozenset({"createSearchIndexes", "dropSearchIndex", "listSearchIndexes", "updateSearchIndex"})
 _NO_USERS: Final = "this server runs without users; connect without user name and password"
 # What is said beyond "not supported" where there is something that helps.
 UNSUPPORTED_REASONS: Final = {
@@ -97,9 +100,10 @@ UNSUPPORTED_REASONS: Final = {
     "getnonce": _NO_USERS,
     "saslContinue": _NO_USERS,
     "saslStart": _NO_USERS,
+    **dict.fromkeys(sorted(SEARCH_COMMANDS), _NO_SEARCH),
 }
 
-# Commands of MongoDB 8.2 that mongottl knows by name and refuses, with CommandNotSupported (115).
+# Commands of MongoDB 8.2 that mongottl knows by name and refuses, with CommandNotSupported (115) unless said otherwise.
 UNSUPPORTED_COMMANDS: Final = frozenset(
     """
     abortReshardCollection

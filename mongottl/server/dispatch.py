@@ -10,7 +10,7 @@ from typing import Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.concerns import WriteConcern, check_api_version, check_read_concern, parse_write_concern
-from mongottl.commands.registry import UNSUPPORTED_REASONS
+from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments, session_key
 from mongottl.document.build import encode
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MISSING, Value
@@ -117,7 +117,8 @@ class Dispatcher:
         if name in UNSUPPORTED_COMMANDS:
             reason = UNSUPPORTED_REASONS.get(name)
             text = f"Command {name} not supported"
-            raise CommandError(ErrorCode.CommandNotSupported, f"{text}: {reason}" if reason else text)
+            code = ErrorCode.SearchNotEnabled if name in SEARCH_COMMANDS else ErrorCode.CommandNotSupported
+            raise CommandError(code, f"{text}: {reason}" if reason else text)
         raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
 
     def _run(

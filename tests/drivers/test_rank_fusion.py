@@ -144,3 +144,19 @@ def test_distances_rank_too(database: Database[Documents]) -> None:
     with pytest.raises(OperationFailure) as refused:
         aggregate(database, fused({"p": [{"$geoNear": {**near, "distanceField": "d"}}]}))
     assert refused.value.code == 9191103
+
+
+def test_atlas_search_is_refused_by_name(stored: Database[Documents]) -> None:
+    commands: list[Documents] = [
+        {"createSearchIndexes": "c", "indexes": [{"definition": {}}]},
+        {"dropSearchIndex": "c", "name": "i"},
+        {"updateSearchIndex": "c", "name": "i", "definition": {}},
+        *(
+            {"aggregate": "c", "pipeline": [{name: {}}], "cursor": {}}
+            for name in ("$search", "$searchMeta", "$vectorSearch", "$listSearchIndexes")
+        ),
+    ]
+    for command in commands:
+        with pytest.raises(OperationFailure) as refused:
+            stored.command(command)
+        assert refused.value.code == 31082

@@ -95,8 +95,8 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
 
     available: metadata of the documents that it reads, for a pipeline inside a stage; None where it reads a collection.
     Errors: TypeMismatch for a stage that is no object, 40323 for one with other than one field, 40324 for an unknown
-    name, CommandNotSupported for a refused one, 40601 and 40602 for one in the wrong place, 7749501 for too many,
-    40218 for metadata that is not there, 17313 for a `$match` with `$text` that is not the first stage.
+    name, CommandNotSupported or SearchNotEnabled for a refused one, 40601 and 40602 for one in the wrong place,
+    7749501 for too many, 40218 for metadata that is not there, 17313 for a `$match` with `$text` that is not the first stage.
     """
     if len(stages) > MAX_STAGES:
         raise CommandError(7749501, f"Pipeline length must be no longer than {MAX_STAGES} stages")
@@ -142,9 +142,14 @@ def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec
     if parser is None:
         reason = STAGES.unsupported_reason(name)
         if reason is not None:
-            raise CommandError(ErrorCode.CommandNotSupported, f"The stage {name} is not supported: {reason}")
+            code = ErrorCode.SearchNotEnabled if reason == _NO_SEARCH else ErrorCode.CommandNotSupported
+            raise CommandError(code, f"The stage {name} is not supported: {reason}")
         raise CommandError(40324, f"Unrecognized pipeline stage name: '{name}'")
     return parser(argument, ctx)
+
+
+# What mongod itself refuses without Atlas Search, with SearchNotEnabled (31082).
+_NO_SEARCH: Final = "Atlas Search is not available"
 
 
 def _search_not_first() -> CommandError:
@@ -175,12 +180,12 @@ for _name, _reason in (
     ("$changeStreamSplitLargeEvent", "change streams are not there yet"),
     ("$listMqlEntities", "it is an internal stage"),
     ("$listSampledQueries", "there is no sharding"),
-    ("$listSearchIndexes", "Atlas Search is not available"),
+    ("$listSearchIndexes", _NO_SEARCH),
     ("$queryStats", "it is not there yet"),
-    ("$scoreFusion", "Atlas Search is not available"),
-    ("$search", "Atlas Search is not available"),
-    ("$searchMeta", "Atlas Search is not available"),
+    ("$scoreFusion", "it is not there yet"),
+    ("$search", _NO_SEARCH),
+    ("$searchMeta", _NO_SEARCH),
     ("$shardedDataDistribution", "there is no sharding"),
-    ("$vectorSearch", "Atlas Search is not available"),
+    ("$vectorSearch", _NO_SEARCH),
 ):
     STAGES.add_unsupported(_name, _reason)
