@@ -237,6 +237,8 @@ def _change_view(
         foreign.append("index")
     if request.time_series is not None:
         foreign.append("timeseries")
+    if request.dry_run:
+        foreign.append("dryRun")
     if foreign:
         raise CommandError(ErrorCode.InvalidOptions, f"option not supported on a view: {foreign[0]}")
     if request.view_on is not None:

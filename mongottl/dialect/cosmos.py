@@ -9,8 +9,9 @@ from typing import Final
 # getLog, getParameter and getCmdLineOpts are probed by shells, which take the refusal calmly.
 REFUSED_COMMANDS: Final = frozenset(
     """
-    bulkWrite cloneCollectionAsCapped collMod connectionStatus convertToCapped getCmdLineOpts getLog getParameter
-    killSessions listCommands refreshSessions renameCollection serverStatus setParameter startSession
+    bulkWrite cloneCollectionAsCapped collMod connPoolStats connectionStatus convertToCapped dataSize dbHash
+    getCmdLineOpts getLog getParameter killOp killSessions listCommands refreshSessions renameCollection serverStatus
+    setParameter startSession top
     """.split()
 )
 

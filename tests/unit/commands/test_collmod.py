@@ -256,6 +256,7 @@ def test_what_a_view_does_not_have(running: Running) -> None:
         {"validationAction": "warn"},
         {"expireAfterSeconds": 1},
         {"timeseries": {}},
+        {"dryRun": True},
         {"cappedSize": 4096},
         {"index": {"name": "a_1", "hidden": True}},
         {"changeStreamPreAndPostImages": {"enabled": True}},
