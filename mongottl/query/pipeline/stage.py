@@ -96,7 +96,8 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
     available: metadata of the documents that it reads, for a pipeline inside a stage; None where it reads a collection.
     Errors: TypeMismatch for a stage that is no object, 40323 for one with other than one field, 40324 for an unknown
     name, CommandNotSupported or SearchNotEnabled for a refused one, 40601 and 40602 for one in the wrong place,
-    7749501 for too many, 40218 for metadata that is not there, 17313 for a `$match` with `$text` that is not the first stage.
+    7749501 for too many, 40218 for metadata that is not there, 17313 for a `$match` with `$text` that is not the first
+    stage.
     """
     if len(stages) > MAX_STAGES:
         raise CommandError(7749501, f"Pipeline length must be no longer than {MAX_STAGES} stages")
