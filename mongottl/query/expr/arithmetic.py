@@ -356,8 +356,8 @@ def decimal_remainder(a: decimal.Decimal, b: decimal.Decimal) -> decimal.Decimal
     if not a.is_finite() or not b.is_finite():
         return DECIMAL_CONTEXT.remainder(a, b)
     exponent = min(int(a.as_tuple().exponent), int(b.as_tuple().exponent))
-    left = int(abs(a).scaleb(-exponent, _WIDE)) if a else 0
-    right = int(abs(b).scaleb(-exponent, _WIDE))
+    left = int(a.copy_abs().scaleb(-exponent, _WIDE)) if a else 0
+    right = int(b.copy_abs().scaleb(-exponent, _WIDE))
     remainder = decimal.Decimal(left % right).scaleb(exponent, _WIDE)
     return remainder.copy_sign(a)
 

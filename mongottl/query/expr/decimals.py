@@ -1,6 +1,8 @@
 """Trigonometric functions of decimals, to the 34 digits of Decimal128.
 
-Power series after the argument is brought near zero, computed with 50 digits and rounded once by who stores the result.
+Power series after the argument is brought near zero, computed with 80 digits (twice 34 and some, for what
+cancels near a zero of the function) and rounded once by who stores the result. No `-x` and no `abs(x)` here: they round
+to the 28 digits of the thread's own context.
 """
 
 import decimal
@@ -8,12 +10,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-_CONTEXT: Final = decimal.Context(prec=50, rounding=decimal.ROUND_HALF_EVEN, Emin=-99999, Emax=99999, traps=[])
+_CONTEXT: Final = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN, Emin=-99999, Emax=99999, traps=[])
 PI: Final = Decimal("3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986280348253421")
 _NAN: Final = Decimal("NaN")
 _ONE: Final = Decimal(1)
 _TWO: Final = Decimal(2)
-_EPSILON: Final = Decimal("1E-60")
+_EPSILON: Final = Decimal("1E-80")
+_TINY: Final = -18  # exponent below which x³ is beyond the 34 digits of x
 
 
 def _series(first: Decimal, factor: Decimal, start: int) -> Decimal:
@@ -21,7 +24,7 @@ def _series(first: Decimal, factor: Decimal, start: int) -> Decimal:
     total = first
     term = first
     n = start
-    while term and abs(term) > _EPSILON * abs(total):
+    while term and term.copy_abs() > _CONTEXT.multiply(_EPSILON, total.copy_abs()):
         term = _CONTEXT.divide(_CONTEXT.multiply(term, factor), Decimal(n * (n + 1)))
         total = _CONTEXT.add(total, term)
         n += 2
@@ -30,9 +33,9 @@ def _series(first: Decimal, factor: Decimal, start: int) -> Decimal:
 
 def _reduced(x: Decimal) -> Decimal:
     """The argument in [-π, π]: with as many digits of π as its size asks for."""
-    if abs(x) <= PI:
+    if x.copy_abs() <= PI:
         return x
-    digits = max(x.adjusted(), 0) + 60
+    digits = max(x.adjusted(), 0) + 90
     wide = decimal.Context(prec=min(digits + 60, 12600), Emin=-99999, Emax=99999, traps=[])
     turn = wide.multiply(_TWO, _pi(digits + 10))
     turns = wide.divide(x, turn).to_integral_value(decimal.ROUND_HALF_EVEN)
@@ -66,7 +69,7 @@ def sine(x: Decimal) -> Decimal:
     if not x:
         return x
     r = _reduced(x)
-    return _series(r, -_CONTEXT.multiply(r, r), 2)
+    return _series(r, _CONTEXT.multiply(r, r).copy_negate(), 2)
 
 
 def cosine(x: Decimal) -> Decimal:
@@ -75,7 +78,7 @@ def cosine(x: Decimal) -> Decimal:
     if not x:
         return _ONE
     r = _reduced(x)
-    return _series(_ONE, -_CONTEXT.multiply(r, r), 1)
+    return _series(_ONE, _CONTEXT.multiply(r, r).copy_negate(), 1)
 
 
 def tangent(x: Decimal) -> Decimal:
@@ -96,10 +99,10 @@ def arc_tangent(x: Decimal) -> Decimal:
     # atan x = 2 atan (x / (1 + sqrt(1 + x²))): thrice brings the argument under 0.2.
     for _ in range(3):
         x = _CONTEXT.divide(x, _CONTEXT.add(_ONE, _CONTEXT.sqrt(_CONTEXT.add(_ONE, _CONTEXT.multiply(x, x)))))
-    square = -_CONTEXT.multiply(x, x)
+    square = _CONTEXT.multiply(x, x).copy_negate()
     total = term = x
     n = 3
-    while term and abs(term) > _EPSILON * abs(total):
+    while term and term.copy_abs() > _CONTEXT.multiply(_EPSILON, total.copy_abs()):
         term = _CONTEXT.multiply(term, square)
         total = _CONTEXT.add(total, _CONTEXT.divide(term, Decimal(n)))
         n += 2
@@ -121,7 +124,7 @@ def arc_tangent_2(y: Decimal, x: Decimal) -> Decimal:
         return half.copy_sign(y)
     if x.is_infinite():
         return PI.copy_sign(y) if x.is_signed() else Decimal(0).copy_sign(y)
-    angle = arc_tangent(_CONTEXT.divide(abs(y), abs(x)))
+    angle = arc_tangent(_CONTEXT.divide(y.copy_abs(), x.copy_abs()))
     if x.is_signed():
         angle = _CONTEXT.subtract(PI, angle)
     return angle.copy_sign(y)
@@ -130,7 +133,7 @@ def arc_tangent_2(y: Decimal, x: Decimal) -> Decimal:
 def arc_sine(x: Decimal) -> Decimal:
     if x.is_nan() or not x:
         return x
-    if abs(x) == 1:
+    if x.copy_abs() == 1:
         return _CONTEXT.divide(PI, _TWO).copy_sign(x)
     return arc_tangent(_CONTEXT.divide(x, _CONTEXT.sqrt(_CONTEXT.subtract(_ONE, _CONTEXT.multiply(x, x)))))
 
@@ -146,7 +149,7 @@ def arc_cosine(x: Decimal) -> Decimal:
 def hyperbolic_sine(x: Decimal) -> Decimal:
     if not x.is_finite() or not x:
         return x
-    if abs(x) < 1:
+    if x.copy_abs() < 1:
         return _series(x, _CONTEXT.multiply(x, x), 2)
     power = _CONTEXT.exp(x)
     return _CONTEXT.divide(_CONTEXT.subtract(power, _CONTEXT.divide(_ONE, power)), _TWO)
@@ -154,7 +157,7 @@ def hyperbolic_sine(x: Decimal) -> Decimal:
 
 def hyperbolic_cosine(x: Decimal) -> Decimal:
     if not x.is_finite():
-        return abs(x)
+        return x.copy_abs()
     if not x:
         return _ONE
     power = _CONTEXT.exp(x)
@@ -164,16 +167,16 @@ def hyperbolic_cosine(x: Decimal) -> Decimal:
 def hyperbolic_tangent(x: Decimal) -> Decimal:
     if x.is_nan() or not x:
         return x
-    if x.is_infinite() or abs(x) > 60:
+    if x.is_infinite() or x.copy_abs() > 60:
         return _ONE.copy_sign(x)
     return _CONTEXT.divide(hyperbolic_sine(x), hyperbolic_cosine(x))
 
 
 def inverse_hyperbolic_sine(x: Decimal) -> Decimal:
-    if not x.is_finite() or not x:
+    if not x.is_finite() or not x or x.adjusted() < _TINY:
         return x
     wide = decimal.Context(prec=100, Emin=-99999, Emax=99999, traps=[])
-    size = abs(x)
+    size = x.copy_abs()
     return wide.ln(wide.add(size, wide.sqrt(wide.add(wide.multiply(size, size), _ONE)))).copy_sign(x)
 
 
@@ -186,8 +189,10 @@ def inverse_hyperbolic_cosine(x: Decimal) -> Decimal:
 def inverse_hyperbolic_tangent(x: Decimal) -> Decimal:
     if x.is_nan() or not x:
         return x
-    if abs(x) == 1:
+    if x.copy_abs() == 1:
         return Decimal("Infinity").copy_sign(x)
+    if x.adjusted() < _TINY:
+        return x
     wide = decimal.Context(prec=100, Emin=-99999, Emax=99999, traps=[])
     return wide.divide(wide.ln(wide.divide(wide.add(_ONE, x), wide.subtract(_ONE, x))), _TWO)
 

@@ -8,12 +8,14 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from mongottl.document.types import Value
+from mongottl.document.types import Decimal128, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import UnaryFunction, expression, is_nullish, unary_expression
 from mongottl.query.expr.decimals import DECIMAL_FUNCTIONS, PI, arc_tangent_2
 from mongottl.query.expr.numbers import DECIMAL, DECIMAL_CONTEXT, from_decimal, to_decimal, to_double, width
 from mongottl.query.expr.parser import show, type_of
+
+_LARGEST: Final = 1.7976931348623157e308
 
 
 class TrigonometricFunction:
@@ -25,6 +27,14 @@ class TrigonometricFunction:
         self.lowest: Final = lowest
         self.highest: Final = highest
 
+    def _takes(self, value: Value, number: float) -> bool:
+        if not isinstance(value, Decimal128):
+            return self.lowest <= number <= self.highest
+        exact = value.to_decimal()  # just beyond 1, it would be 1 as a double; and far beyond 1E+308 it is still finite
+        if self.highest == _LARGEST:
+            return exact.is_finite()
+        return exact >= self.lowest and exact <= self.highest
+
     def apply(self, value: Value) -> Value:
         if is_nullish(value):
             return None
@@ -32,7 +42,7 @@ class TrigonometricFunction:
         if kind == 0:
             raise CommandError(28765, f"{self.name} only supports numeric types, not {type_of(value)}")
         number = to_double(value)
-        if number == number and not self.lowest <= number <= self.highest:
+        if number == number and not self._takes(value, number):
             raise CommandError(
                 50989,
                 f"cannot apply {self.name} to {show(value)}, value must be in [{self.lowest:g},{self.highest:g}]",
@@ -53,7 +63,6 @@ def _atanh(number: float) -> float:
     return math.atanh(number)
 
 
-_LARGEST: Final = 1.7976931348623157e308
 _FUNCTIONS: Final[list[tuple[str, Callable[[float], float], float, float]]] = [
     ("$sin", math.sin, -_LARGEST, _LARGEST),
     ("$cos", math.cos, -_LARGEST, _LARGEST),
