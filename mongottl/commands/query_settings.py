@@ -19,7 +19,10 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.query_settings import IndexHints, QuerySettings
 from mongottl.exec.shape import query_shape_hash
-from mongottl.query.match import simple_id_filter
+from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.pipeline import parse_pipeline
+from mongottl.query.projection import parse_projection
+from mongottl.query.sort import parse_sort
 
 UNKNOWN_QUERY: Final = 7746402
 ONLY_DEFAULTS: Final = 7746604
@@ -48,7 +51,7 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
     7746402 for a query that is no find, distinct or aggregate, 7746606 for one by `_id` alone, 8584900 on an internal
     database, 8727502 for empty settings, 7746604 where all would be as without settings.
     """
-    parts, shape_hash, query = _target(request.query, "setQuerySettings")
+    parts, shape_hash, query = _target(op, request.query, "setQuerySettings")
     if is_empty(request.settings):
         raise CommandError(EMPTY_SETTINGS, "settings field in setQuerySettings command cannot be empty")
     known = op.service.query_settings.get(shape_hash)
@@ -74,16 +77,18 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
 )
 def remove_query_settings(op: OperationContext, request: RemoveQuerySettingsRequest) -> Reply:
     """Succeeds where there are none."""
-    _, shape_hash, _ = _target(request.query, "removeQuerySettings")
+    _, shape_hash, _ = _target(op, request.query, "removeQuerySettings")
     op.service.query_settings.pop(shape_hash, None)
     return {}
 
 
-def _target(given: Value, name: str) -> tuple[list[str], str, bytes | None]:
+def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], str, bytes | None]:
     """The shape, its hash, and the query that stands for it, if one was given; else the hash alone."""
     if isinstance(given, str):
-        if len(given) != _HASH_DIGITS or any(digit not in "0123456789ABCDEFabcdef" for digit in given):
-            raise CommandError(ErrorCode.BadValue, f"'{given}' is no query shape hash of {_HASH_DIGITS} digits")
+        if len(given) % 2 or any(digit not in "0123456789ABCDEFabcdef" for digit in given):
+            raise CommandError(ErrorCode.BadValue, "Hash input is not a hex string")
+        if len(given) != _HASH_DIGITS:
+            raise CommandError(ErrorCode.InvalidLength, f"Unsupported hash length: {len(given) // 2}")
         return [], given.upper(), None
     if not isinstance(given, bytes):
         raise _wrong_type(f"{name}.{name}", given, "[string, object]")
@@ -104,13 +109,38 @@ def _target(given: Value, name: str) -> tuple[list[str], str, bytes | None]:
         type_code, _ = simple_id_filter(request.filter)
         if type_code != 0:
             raise CommandError(BY_ID_ALONE, "Can't set query settings for queries by '_id' alone")
+    _check_query(op, generic.database, request)
     parts = QUERY_SHAPES[query](generic.database, request)
     return parts, query_shape_hash(parts), given
+
+
+def _check_query(op: OperationContext, database: str, request: Any) -> None:
+    """The errors of the query itself."""
+    home = op.database
+    op.database = database
+    try:
+        if isinstance(request, reads.FindRequest):
+            context = reads.context_of(op, request.collection, request.let, request.collation)
+            parse_match(request.filter, context, near=True)
+            if not is_empty(request.sort) and not reads.natural_order(request.sort):
+                parse_sort(request.sort)
+            if not is_empty(request.projection):
+                parse_projection(request.projection, context, for_find=True)
+        elif isinstance(request, reads.DistinctRequest):
+            context = reads.timeless_context_of(op, request.collection, request.collation)
+            parse_match(request.query, context, near=True)
+        elif isinstance(request, reads.AggregateRequest):
+            name = reads.collection_of(op, request.collection)
+            parse_pipeline(request.pipeline, reads.context_of(op, name, request.let, request.collation))
+    finally:
+        op.database = home
 
 
 def _take(settings: QuerySettings, given: bytes) -> None:
     """Takes over the settings that are given. 40415 for an unknown one, TypeMismatch (14) for a wrong type."""
     for name, value in fields(given):
+        if value is None and name in ("indexHints", "queryFramework", "reject"):
+            continue
         if name == "indexHints":
             settings.hints = _hints(value)
         elif name == "queryFramework":
@@ -169,7 +199,7 @@ def _hint(hint: bytes) -> IndexHints:
                 raise _wrong_type("indexHints.allowedIndexes", value, "array")
             for index in value:
                 if not isinstance(index, (str, bytes)):
-                    raise _wrong_type("indexHints.allowedIndexes", index, "[string, object]")
+                    raise CommandError(ErrorCode.FailedToParse, "Hint must be a string or an object")
             allowed = value
         else:
             raise CommandError(40415, f"BSON field 'indexHints.{name}' is an unknown field.")
