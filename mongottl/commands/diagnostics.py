@@ -334,7 +334,7 @@ class ListCommandsRequest(NamedTuple):
     command: Annotated[Value, Field("listCommands", ONE)]
 
 
-@command("listCommands", ListCommandsRequest, help="The commands that this server has.")
+@command("listCommands", ListCommandsRequest, help="The commands that this server has.", strict=False)
 def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
     described: dict[str, Value] = {}
     for name in sorted(COMMANDS):

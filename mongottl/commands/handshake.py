@@ -181,13 +181,13 @@ def connection_status(op: OperationContext, request: ConnectionStatusRequest) ->
     info: dict[str, Value] = {"authenticatedUsers": [], "authenticatedUserRoles": []}
     if request.show_privileges:
         info["authenticatedUserPrivileges"] = []
-    return {"authInfo": info}
+    return {"authInfo": info, "uuid": op.client.uuid}
 
 
 class WhatsMyUriRequest(NamedTuple):
     command: Annotated[Value, Field("whatsmyuri", ONE)]
 
 
-@command("whatsmyuri", WhatsMyUriRequest, help="The client's address as the server sees it.")
+@command("whatsmyuri", WhatsMyUriRequest, help="The client's address as the server sees it.", strict=False)
 def whats_my_uri(op: OperationContext, request: WhatsMyUriRequest) -> Reply:
     return {"you": op.client.remote}

@@ -297,6 +297,9 @@ def test_collections_and_databases(database: Database[dict[str, Any]]) -> None:
 def test_admin_commands(client: "pymongo.MongoClient[dict[str, Any]]") -> None:
     assert client.server_info()["version"] == "8.2.0"
     assert client.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"] == []
+    assert client.admin.command("connectionStatus")["uuid"].subtype == 4
+    assert client.admin.command("whatsmyuri", unknown=1)["ok"] == 1
+    assert client.admin.command("listCommands", unknown=1)["ok"] == 1
     assert client.admin.command("whatsmyuri")["you"].startswith("127.0.0.1:")
     assert client.admin.command("getParameter", "*")["enableTestCommands"] is True
     assert "argv" in client.admin.command("getCmdLineOpts")
