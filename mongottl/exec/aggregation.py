@@ -4,10 +4,12 @@ import random
 from dataclasses import replace
 from typing import Final
 
-from mongottl.catalog.collection import Collection
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.view import View
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
+from mongottl.document.keystring import encode_value, successor
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
@@ -31,8 +33,10 @@ from mongottl.query.pipeline.near import GeoNearFieldsSpec, GeoNearSpec
 from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.pipeline.project import ProjectSpec
 from mongottl.query.pipeline.sort import SortSpec
+from mongottl.query.pipeline.source import EqualityProbe
 from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern
+from mongottl.ttl.policy import NO_TTL, is_expired
 
 # Stages that hand documents on as they come, so that no more need be read than a page lacks.
 _STREAMING: Final = frozenset(
@@ -54,6 +58,31 @@ def _multiplies(spec: StageSpec) -> bool:
 
 
 _JOINING: Final = frozenset(("$graphLookup", "$lookup", "$unionWith"))
+
+
+class IndexProbe(EqualityProbe):
+    """By an ordinary index on one field alone."""
+
+    def __init__(self, collection: Collection, index: IndexEntry, now_s: int) -> None:
+        self._collection = collection
+        self._index = index
+        self._now_s = now_s
+        self._descending = index.descriptor.descending[0]
+
+    def find(self, value: Value, most: int) -> list[Value] | None:
+        key = encode_value(value, self._descending)
+        data = self._index.data
+        assert data is not None
+        default_ttl_s = self._collection.default_ttl_s
+        found: list[Value] = []
+        entries = data.scan_fetch(self._collection.store, key, successor(key), None, most + 1)
+        if len(entries) > most:
+            return None
+        self._index.accesses += 1
+        for _, _, document, ts_s, ttl_s in entries:
+            if default_ttl_s == NO_TTL or not is_expired(ts_s, ttl_s, default_ttl_s, self._now_s):
+                found.append(document)
+        return found
 
 
 class OperationRun(RunContext):
@@ -134,6 +163,27 @@ class OperationRun(RunContext):
             if index.ready and whole and descriptor.paths[0].dotted == path:
                 return True
         return False
+
+    def equality_probe(self, database: str, collection: str, path: str) -> EqualityProbe | None:
+        found = self._pull.op.catalog.find(database, collection)
+        if self._collation is not None or found is None or isinstance(found, View):
+            return None
+        for index in found.writable_indexes:
+            descriptor = index.descriptor
+            if (
+                index.ready
+                and len(descriptor.paths) == 1
+                and descriptor.paths[0].dotted == path
+                # Further down, keys may not tell all that a filter tells about arrays on the way.
+                and (descriptor.paths[0].depth == 1 or not index.multikey)
+                and descriptor.kind is BTREE
+                and descriptor.collation is None
+                and not descriptor.hidden
+                and not descriptor.sparse
+                and descriptor.partial_match is None
+            ):
+                return IndexProbe(found, index, self._pull.op.now_s)
+        return None
 
     def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:
         host = self._op.service.config.advertise_host or self._op.client.local

@@ -14,7 +14,7 @@ from mongottl.document.build import encode_value as encode_typed
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path, values_at
-from mongottl.document.types import MISSING, Int64, Missing, Regex, Undefined, Value
+from mongottl.document.types import MISSING, Date, Int64, Missing, ObjectId, Regex, Undefined, Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -27,13 +27,14 @@ from mongottl.query.match import parse_match
 from mongottl.query.pipeline.basic import MatchSource, MatchSpec
 from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
 from mongottl.query.pipeline.optimise import optimise
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.source import DocumentSource, EqualityProbe, RunContext, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by, stage
 from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, set_path, with_index
 
 HASH_JOIN_BYTES: Final = 100 << 20  # of foreign documents that an equality join keeps
 _DOCUMENT_TYPE: Final = 3
 GRAPH_VALUES: Final = 1000  # that one filter of a $graphLookup asks an index for
+_PROBED: Final = 64  # documents of one value that are fetched without a plan
 _ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
 
 
@@ -150,9 +151,14 @@ class LookupSource(TransformSource):
         self._foreign: DocumentSource | None = None
         self._found: list[Value] = []
         self._key = b""
+        # Whether a probe may answer, and the one of this call with what it has found so far.
+        self._may_probe = False
+        self._probe: EqualityProbe | None = None
+        self._probed = 0
         foreign = spec.foreign
         if foreign is not None and spec.pipeline is None:
             plain = all(index < 0 for index in foreign.indexes)
+            self._may_probe = plain and spec.narrowing is None and spec.ctx.collation is None
             if plain and not run.has_index(spec.database, spec.collection, foreign.dotted):
                 self._table = self._new_table(foreign)
 
@@ -175,7 +181,11 @@ class LookupSource(TransformSource):
             return []
         joined: list[bytes] = []
         asked = 0
-        while self._position < len(self._batch) and asked < _ASKED_AT_ONCE:
+        foreign_path = self._spec.foreign
+        self._probed = 0
+        if self._may_probe and self._table is None and foreign_path is not None and self._batch:
+            self._probe = self._run.equality_probe(self._spec.database, self._spec.collection, foreign_path.dotted)
+        while self._position < len(self._batch) and asked < _ASKED_AT_ONCE and self._probed < MAX_OUTPUT:
             doc = self._batch[self._position]
             found = self._matches(doc)
             if found is None:
@@ -235,6 +245,12 @@ class LookupSource(TransformSource):
         table = self._table
         if table is not None and _are_plain(values):
             return table.find(values)
+        probe = self._probe
+        if probe is not None and len(values) == 1 and _is_simple(values[0]):
+            probed = probe.find(values[0], _PROBED)
+            if probed is not None:
+                self._probed += len(probed)
+                return probed
         self._key = encode_value(values)
         known = self._remembered.get(self._key)
         if known is None:
@@ -316,6 +332,13 @@ def _local_values(doc: bytes, path: FieldPath) -> list[Value]:
     if path.depth == 1 and isinstance(value_at(doc, _DOCUMENT_TYPE, 0, path.part_bytes, 0), list):
         return []
     return [None]
+
+
+def _is_simple(value: Value) -> bool:
+    """Whether a value is of a type whose equality is that of its keys in any index."""
+    if isinstance(value, float):
+        return value == value
+    return isinstance(value, (str, int, ObjectId, Date))
 
 
 def _are_plain(values: list[Value]) -> bool:

@@ -106,6 +106,18 @@ class BlockingSource(DocumentSource):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class EqualityProbe:
+    """A way to documents by the value of one field, through an index. Good until others run."""
+
+    def find(self, value: Value, most: int) -> list[Value] | None:
+        """The visible documents in which the field has this value, which is neither null nor an array nor a pattern.
+
+        None if there are more than `most`.
+        """
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RunContext:
     """What a running pipeline may ask of the outside; `exec` implements it, one per operation.
 
@@ -140,6 +152,10 @@ class RunContext:
     def has_index(self, database: str, collection: str, path: str) -> bool:
         """Whether equality on a path is answered by an index: an equality join then asks for each document."""
         return False
+
+    def equality_probe(self, database: str, collection: str, path: str) -> EqualityProbe | None:
+        """The shortest way from values at a path to documents, where an index answers without a plan."""
+        return None
 
     def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:
         """The fields that `$collStats` always has: `ns`, `host`, `localTime`."""
