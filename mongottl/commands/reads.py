@@ -47,11 +47,12 @@ from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
 from mongottl.exec.annotate import ANNOTATED, AnnotateStage
+from mongottl.exec.choice import is_trivial
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_documents
 from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.plan_cache import QueryShape
-from mongottl.exec.planner import is_trivial, natural_direction, plan_query
+from mongottl.exec.planner import natural_direction, plan_query
 from mongottl.exec.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.exec.stages import SkipStage
 from mongottl.exec.tailing import DEFAULT_AWAIT_S, Tail, TailableScan, await_page

@@ -11,7 +11,8 @@ from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.bounds import IndexBounds, describe_bounds
+from mongottl.exec.bounds import IndexBounds
+from mongottl.exec.bounds_text import describe_bounds
 from mongottl.exec.context import OperationContext
 from mongottl.exec.stages import (
     MAX_RANGES_PER_CALL,
