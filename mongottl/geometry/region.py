@@ -1,15 +1,12 @@
 """Regions that stored geometries are asked about, on the plane and on the sphere alike."""
 
 from abc import ABC, abstractmethod
-from typing import Final
 
 from mongottl.geometry.geojson import Geometry
 from mongottl.geometry.plane import Bounds, PlaneShape
 
 # S2 cells as ranges of the ids of the leaf cells in them, ends included, as signed 64-bit integers.
 CellRange = tuple[int, int]
-
-EVERYWHERE: Final[Bounds] = (float("-inf"), float("-inf"), float("inf"), float("inf"))
 
 
 class GeoRegion(ABC):

@@ -12,7 +12,6 @@ import s2rst
 
 from mongottl.geometry.geojson import Geometry, GeometryError, Position, is_within_bounds
 from mongottl.geometry.plane import Bounds
-from mongottl.geometry.region import EVERYWHERE
 from mongottl.geometry.sphere_polygon import TOUCHING, TOUCHING_RAD, SpherePolygon, polygon_of, s2_point
 
 EARTH_RADIUS_M: Final = 6378100.0
@@ -128,7 +127,7 @@ class SphereCap:
         """The rectangle of longitudes and latitudes, in degrees, around it."""
         rectangle = self.region().rect_bound()
         if rectangle.is_full():
-            return EVERYWHERE
+            return -math.inf, -math.inf, math.inf, math.inf
         south, north = math.degrees(rectangle.lat.lo), math.degrees(rectangle.lat.hi)
         if rectangle.lng.is_full() or rectangle.lng.is_inverted():
             return -180.0, south, 180.0, north
