@@ -173,7 +173,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     moveRange
     netstat
     prepareTransaction
-    profile
     refineCollectionShardKey
     removeShard
     removeShardFromZone
