@@ -16,6 +16,7 @@ from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
+from mongottl.query.expr.base import EXPRESSIONS
 from mongottl.query.expr.numbers import clamp_to_long, is_nan
 from mongottl.query.match import parse_condition
 from mongottl.query.projection.arrays import ArrayStep, PositionalStep, SliceStep
@@ -126,6 +127,8 @@ class ProjectionParser:
             entry.expression = parse_expression(value, self.ctx)
             self.has_computed = True
             return
+        if EXPRESSIONS.get(operator) is None and EXPRESSIONS.unsupported_reason(operator) is None:
+            raise CommandError(31325, f"Unknown expression {operator}")
         if self.inclusive is False:
             raise CommandError(31252, "Cannot use expression other than $meta in exclusion projection")
         self._add_computed(path, value)

@@ -207,7 +207,9 @@ ERRORS: list[tuple[Any, int]] = [
     ({"a.b": {"$elemMatch": {"c": 1}}}, 31255),
     ({"a": {"$elemMatch": 5}}, 31274),
     ({"a": {"$elemMatch": {"$bad": 1}}}, 2),
-    ({"a": {"$nonsense": 1}}, 168),
+    ({"a": {"$nonsense": 1}}, 31325),
+    ({"a": {"b": {"$nonsense": 1}}}, 31325),
+    ({"a": {"$add": [1, {"$nonsense": 1}]}}, 168),
 ]
 
 
