@@ -22,9 +22,10 @@ class TemporaryFile(SpillFile):
         place = self._end
         try:
             file.seek(place)
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
+            # No memoryview: what mypyc makes of one cut short writes beyond its end.
+            written = file.write(data)
+            while written < len(data):
+                written += file.write(data[written:])
         except OSError as error:
             raise disk_error(error) from error
         self._end = place + len(data)

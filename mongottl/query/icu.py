@@ -12,6 +12,7 @@ know neither the locales' rules nor ICU's options.
 What differs from mongod, which has ICU 57.1: characters newer than Unicode 8, and what CLDR has corrected since.
 """
 
+import importlib
 from typing import Any, Final
 
 from mongottl.errors import CommandError, ErrorCode
@@ -25,8 +26,8 @@ class _Library:
     """The binding, once it is imported."""
 
     def __init__(self) -> None:
-        import icu
-
+        # Compiled, `import icu` takes a module that is barred (None in sys.modules) for one that is there.
+        icu: Any = importlib.import_module("icu")
         self.icu: Any = icu
         self.attribute: Any = icu.UCollAttribute
         self.value: Any = icu.UCollAttributeValue
