@@ -22,6 +22,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.geometry.geohash import MAX_BITS, Geohash
 from mongottl.geometry.geojson import GeometryError, Position, stored_geometry
 from mongottl.geometry.library import require_sphere
+from mongottl.query.match.numbers import whole
 
 if TYPE_CHECKING:
     from mongottl.catalog.index import IndexDescriptor
@@ -55,14 +56,15 @@ class SphereKind(IndexKind):
 
     def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
         version = options.get("2dsphereIndexVersion", DEFAULT_SPHERE_VERSION)
-        if isinstance(version, Decimal128) or version not in SPHERE_VERSIONS:
+        number = None if isinstance(version, Decimal128) else whole(version)
+        if number is None or number not in SPHERE_VERSIONS:
             raise CommandError(
                 ErrorCode.CannotCreateIndex,
                 f"unsupported geo index version {{ 2dsphereIndexVersion : {render_value(version)} }}, only support"
                 " versions: [1,2,3]",
             )
         shown = dict(options)
-        shown["2dsphereIndexVersion"] = int(str(version).partition(".")[0])
+        shown["2dsphereIndexVersion"] = number
         return key, shown
 
     def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
