@@ -819,15 +819,21 @@ def _id_of(doc: bytes) -> Value:
 
 @stage("$graphLookup")
 def parse_graph_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{from, startWith, connectFromField, connectToField, as, maxDepth, depthField, restrictSearchWithMatch}`."""
+    """`{from, startWith, connectFromField, connectToField, as, maxDepth, depthField, restrictSearchWithMatch}`.
+
+    FailedToParse without `from`, whatever else is wrong; 40105 without another that is needed.
+    """
     if not isinstance(argument, bytes):
         raise CommandError(
             ErrorCode.FailedToParse,
             f"the $graphLookup specification must be an object, found {type_of(argument)}",
         )
+    source = get_value(argument, "from")
+    if isinstance(source, Missing):
+        raise CommandError(ErrorCode.FailedToParse, "missing 'from' option to $graphLookup")
+    database, collection = target_namespace("$graphLookup", source, ctx)
     start: Expression | None = None
     paths: dict[str, FieldPath] = {}
-    source: Value = MISSING
     max_depth = -1
     restrict: bytes | None = None
     for key, value in fields(argument):
@@ -848,7 +854,7 @@ def parse_graph_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             parse_match(value, ctx)
             restrict = value
         elif key == "from":
-            source = value
+            continue
         elif key in ("as", "connectFromField", "connectToField", "depthField"):
             if not isinstance(value, str):
                 raise CommandError(40103, f"expected string as argument for {key}, found: {type_of(value)}")
@@ -857,12 +863,11 @@ def parse_graph_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         else:
             raise CommandError(40104, f"Unknown argument to $graphLookup: {key}")
     complete = all(key in paths for key in ("as", "connectFromField", "connectToField"))
-    if start is None or not complete or isinstance(source, Missing):
+    if start is None or not complete:
         raise CommandError(
             40105,
             "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and 'connectToField'",
         )
-    database, collection = target_namespace("$graphLookup", source, ctx)
     return [
         GraphLookupSpec(
             database,
