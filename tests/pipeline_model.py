@@ -415,7 +415,8 @@ def set_window_fields(documents: Documents, argument: Document) -> Documents:
     pattern = argument["sortBy"]
     partitions = grouped(documents, argument.get("partitionBy"))
     found: Documents = []
-    partitions.sort(key=functools.cmp_to_key(lambda a, b: order(a[0], b[0])))
+    by_value = functools.cmp_to_key(order)
+    partitions.sort(key=lambda partition: by_value(partition[0]))
     for _, members in partitions:
         ordered = sort(members, pattern)
         for i, document in enumerate(ordered):
