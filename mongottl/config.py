@@ -152,6 +152,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
 
 
 @dataclass
+class LogSettings:
+    """What is logged: with `quiet` warnings and errors alone; commands too from verbosity 1 on (mongod's logLevel)."""
+
+    quiet: bool = False
+    verbosity: int = 0
+
+
+@dataclass
 class MemoryLimits:
     """What one operation may hold in memory, in bytes, and whether it may use the disk beyond; see `PARAMETERS`."""
 

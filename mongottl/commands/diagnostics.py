@@ -1,4 +1,4 @@
-"""What the server tells of itself: buildInfo, hostInfo, getParameter, serverStatus, listCommands and the like."""
+"""What the server tells of itself: buildInfo, hostInfo, serverStatus, listCommands and the like."""
 
 import os
 import sys
@@ -8,16 +8,13 @@ from mongottl.build_info import is_compiled
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.commands.registry import COMMANDS, STABLE_API, Reply, command
-from mongottl.commands.request import ANY, ONE, Field
-from mongottl.config import GIT_VERSION, PARAMETERS, SETTINGS, VERSION, MemoryLimits, Parameter
-from mongottl.document.types import Date, Decimal128, Int64, Value
-from mongottl.document.walk import fields
+from mongottl.commands.request import ONE, Field
+from mongottl.config import GIT_VERSION, SETTINGS, VERSION
+from mongottl.document.types import Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.expiry import count_expired
 from mongottl.exec.metrics import UNKNOWN_COMMAND
-from mongottl.query.expr.numbers import whole
-from mongottl.query.expr.parser import type_of
 
 MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
 
@@ -82,121 +79,6 @@ def _memory_mb() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
     except (AttributeError, ValueError, OSError):
         return 0
-
-
-class GetParameterRequest(NamedTuple):
-    command: Annotated[Value, Field("getParameter", ONE)]
-
-
-# Parameters of mongod that drivers' and applications' tests look at, with the one value that is true here.
-_FIXED_PARAMETERS: Final[dict[str, Value]] = {
-    "featureCompatibilityVersion": {"version": "8.2"},
-    "authenticationMechanisms": [],
-    "requireApiVersion": False,
-    "cursorTimeoutMillis": None,  # filled in from the settings
-    "logicalSessionRefreshMillis": 300_000,
-    "localLogicalSessionTimeoutMinutes": 30,
-    "transactionLifetimeLimitSeconds": 60,
-    "ttlMonitorSleepSecs": 1,
-    "quiet": False,
-}
-
-
-def _parameters(op: OperationContext) -> dict[str, Value]:
-    config = op.service.config
-    shown = dict(_FIXED_PARAMETERS)
-    shown["cursorTimeoutMillis"] = config.cursor_timeout_s * 1000
-    shown["featureCompatibilityVersion"] = {"version": config.announced_version()}
-    for setting in SETTINGS:
-        if setting.parameter:
-            shown[setting.parameter] = getattr(config, setting.field)
-    shown["ttlMonitorEnabled"] = op.service.ttl_monitor_enabled
-    for parameter in PARAMETERS:
-        limit = getattr(op.service.limits, parameter.field)
-        shown[parameter.name] = limit if isinstance(limit, bool) else Int64(limit)
-    return shown
-
-
-@command(
-    "getParameter",
-    GetParameterRequest,
-    help="Values of server parameters: by name, or all with '*'.",
-    admin_only=True,
-    strict=False,
-)
-def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
-    shown = _parameters(op)
-    if request.command == "*":
-        return dict(sorted(shown.items()))
-    if isinstance(request.command, bytes):
-        options = dict(fields(request.command))
-        if options.get("allParameters"):
-            return dict(sorted(shown.items()))
-    found: dict[str, Value] = {name: shown[name] for name in op.extra_fields if name in shown}
-    if not found:
-        raise CommandError(ErrorCode.InvalidOptions, "no option found to get")
-    return found
-
-
-class SetParameterRequest(NamedTuple):
-    command: Annotated[Value, Field("setParameter", ONE)]
-    ttl_monitor_enabled: Annotated[Value, Field("ttlMonitorEnabled", ANY)] = None
-
-
-@command(
-    "setParameter",
-    SetParameterRequest,
-    help="Sets server parameters: ttlMonitorEnabled holds or releases the reaper, others limit memory.",
-    admin_only=True,
-    strict=False,
-)
-def set_parameter(op: OperationContext, request: SetParameterRequest) -> Reply:
-    """`{setParameter: 1, ttlMonitorEnabled: false}` holds the reaper: expired documents stay, invisible, unpurged.
-
-    Memory limits (`config.PARAMETERS`) hold for operations that begin afterwards. `was`: of the last one named.
-    InvalidOptions (72) without a parameter or for an unknown one; BadValue (2), TypeMismatch (14) for a bad value.
-    """
-    known = {parameter.name: parameter for parameter in PARAMETERS}
-    changes: list[tuple[Parameter, int]] = []
-    for name, value in op.extra_fields.items():
-        if name not in known:
-            raise CommandError(
-                ErrorCode.InvalidOptions,
-                f"attempted to set unrecognized parameter [{name}], use help:true to see options ",
-            )
-        changes.append((known[name], _limit_of(op.service.limits, known[name], value)))
-    enabled = request.ttl_monitor_enabled
-    if enabled is None and not changes:
-        raise CommandError(ErrorCode.InvalidOptions, "no option found to set, use help:true to see options ")
-    was: Value = None
-    if enabled is not None:
-        if not isinstance(enabled, (bool, int, float, Decimal128)):
-            raise CommandError(ErrorCode.BadValue, "ttlMonitorEnabled must be a boolean")
-        was = op.service.ttl_monitor_enabled
-        op.service.ttl_monitor_enabled = bool(enabled)
-        op.service.wake_reaper()
-    for parameter, limit in changes:
-        before = getattr(op.service.limits, parameter.field)
-        was = before if isinstance(before, bool) else Int64(before)
-        setattr(op.service.limits, parameter.field, limit)
-    return {"was": was}
-
-
-def _limit_of(limits: MemoryLimits, parameter: Parameter, value: Value) -> int:
-    """A new value for a parameter: a boolean or number for a switch, else a whole number that is large enough."""
-    if not isinstance(value, (bool, int, float, Decimal128)):
-        raise CommandError(ErrorCode.TypeMismatch, f"parameter {parameter.name} must be a number, not {type_of(value)}")
-    number = int(value) if isinstance(value, bool) else whole(value)
-    if isinstance(getattr(limits, parameter.field), bool):
-        return bool(number)
-    if number is None:
-        raise CommandError(ErrorCode.BadValue, f"{parameter.name} must be a whole number")
-    if number < parameter.least:
-        raise CommandError(
-            ErrorCode.BadValue,
-            f"Invalid value for parameter {parameter.name}: {number} is not greater than or equal to {parameter.least}",
-        )
-    return number
 
 
 class GetCmdLineOptsRequest(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.clock import Clock
-from mongottl.config import MemoryLimits, ServerConfig
+from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
@@ -95,6 +95,7 @@ class ServiceContext:
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()
+        self.log_settings = LogSettings(config.quiet)
         self.concern_defaults = ConcernDefaults()
         self.spill_space = TemporaryFiles(config.data_dir)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
@@ -162,6 +163,7 @@ class OperationContext:
         # "database.collection" of a command that names one, and the elapsed time when it began.
         self.used_namespace = ""
         self._used_since_s = 0.0
+        self.used_micros = 0
 
     def uses(self, collection: str) -> None:
         """From now on the command's time is a use of this collection or view."""
@@ -170,8 +172,8 @@ class OperationContext:
 
     def note_usage(self, command: str, counter: str) -> None:
         """The command has ended."""
-        micros = int((self.service.clock.monotonic_s() - self._used_since_s) * MICROS_PER_S)
-        self.service.metrics.usage.note(self.used_namespace, command, counter, micros)
+        self.used_micros = int((self.service.clock.monotonic_s() - self._used_since_s) * MICROS_PER_S)
+        self.service.metrics.usage.note(self.used_namespace, command, counter, self.used_micros)
 
     def forget_usage(self, namespace: str) -> None:
         """The collection was dropped: one that is made in its place begins anew."""

@@ -269,6 +269,8 @@ class Dispatcher:
     def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
         if op.used_namespace:
             op.note_usage(spec.name, spec.counter)
+        if self.log.settings.verbosity:
+            self._log_command(spec, op)
         if isinstance(reply, dict):
             reply["ok"] = _OK
             reply = encode(self.dialect.dress_reply(spec.name, reply))
@@ -278,6 +280,12 @@ class Dispatcher:
             if session is not None and session.txn_number == op.txn_number:
                 session.reply = reply
         return reply
+
+    def _log_command(self, spec: CommandSpec, op: OperationContext) -> None:
+        attributes: dict[str, object] = {"command": spec.name, "ns": op.used_namespace or f"{op.database}.$cmd"}
+        if op.used_namespace:
+            attributes["durationMicros"] = op.used_micros
+        self.log.info("command", "Command", f"conn{op.client.connection_id}", **attributes)
 
     def _failed(self, name: str, error: Exception) -> bytes:
         if isinstance(error, ProtocolError):

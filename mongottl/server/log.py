@@ -15,6 +15,7 @@ from collections import deque
 from typing import Final, TextIO
 
 from mongottl.clock import Clock, SystemClock, iso_date
+from mongottl.config import LogSettings
 
 _RECENT_LINES: Final = 1024
 _INFO: Final = "I"
@@ -39,6 +40,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Cannot write to disk; it will be tried again": 9900031,
     "A purge failed; it will be tried again": 9900040,
     "Document would fail validation": 20294,
+    "Command": 51803,
 }
 
 
@@ -50,7 +52,7 @@ class Log:
 
     def __init__(self, form: str = "text", quiet: bool = False, stream: TextIO | None = None) -> None:
         self._json = form == "json"
-        self._quiet = quiet
+        self.settings = LogSettings(quiet)
         self._stream = stream
         self._clock: Clock = SystemClock()
         self._recent: deque[str] = deque(maxlen=_RECENT_LINES)
@@ -58,7 +60,7 @@ class Log:
         self.internal_errors = 0
 
     def info(self, component: str, message: str, ctx: str = "main", **attributes: object) -> None:
-        if not self._quiet:
+        if not self.settings.quiet:
             self._write(_INFO, component, message, ctx, attributes)
 
     def warning(self, component: str, message: str, ctx: str = "main", **attributes: object) -> None:

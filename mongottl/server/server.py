@@ -68,6 +68,7 @@ class Server:
         self._flush_lock = trio.Lock()
         self.service.note_write = self._note_write
         self.service.log_lines = log.lines
+        self.service.log_settings = log.settings
         self.service.log_invalid_document = self._log_invalid_document
 
     @property

@@ -1,0 +1,232 @@
+"""getParameter and setParameter: MongoDB's server parameters, as far as there is anything behind them here.
+
+Source: MongoDB's "getParameter" and "setParameter" references, and "MongoDB Server Parameters" for the names.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ONE, Field
+from mongottl.config import PARAMETERS, SETTINGS, Parameter
+from mongottl.document.types import Decimal128, Int64, Value, type_code_of, type_name
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.query.expr.numbers import whole
+from mongottl.query.expr.parser import type_of
+from mongottl.query.match.numbers import is_true
+
+MAX_LOG_LEVEL: Final = 5
+
+Reader: TypeAlias = Callable[[OperationContext], Value]
+# Changes a parameter; what it was before.
+Writer: TypeAlias = Callable[[OperationContext, Value], Value]
+
+
+class ServerParameter(NamedTuple):
+    """One parameter. at_startup: whether an option of the command line sets it. write: None if it is set for good."""
+
+    read: Reader
+    at_startup: bool = False
+    write: Writer | None = None
+
+
+def _flag(name: str, value: Value) -> bool:
+    if not isinstance(value, (bool, int, float, Decimal128)):
+        raise CommandError(ErrorCode.BadValue, f"{name} must be a boolean")
+    return is_true(value)
+
+
+def _set_ttl_monitor(op: OperationContext, value: Value) -> Value:
+    was = op.service.ttl_monitor_enabled
+    op.service.ttl_monitor_enabled = _flag("ttlMonitorEnabled", value)
+    op.service.wake_reaper()
+    return was
+
+
+def _set_quiet(op: OperationContext, value: Value) -> Value:
+    was = op.service.log_settings.quiet
+    op.service.log_settings.quiet = _flag("quiet", value)
+    return was
+
+
+def _set_log_level(op: OperationContext, value: Value) -> Value:
+    level = None if isinstance(value, bool) else whole(value)
+    if level is None or not 0 <= level <= MAX_LOG_LEVEL:
+        raise CommandError(ErrorCode.BadValue, f"Invalid value for logLevel: a whole number from 0 to {MAX_LOG_LEVEL}")
+    was = op.service.log_settings.verbosity
+    op.service.log_settings.verbosity = level
+    return was
+
+
+def _limit(parameter: Parameter) -> ServerParameter:
+    """One of `config.PARAMETERS`, which bound what an operation holds in memory."""
+
+    def read(op: OperationContext) -> Value:
+        value = getattr(op.service.limits, parameter.field)
+        return value if isinstance(value, bool) else Int64(value)
+
+    def write(op: OperationContext, value: Value) -> Value:
+        was = read(op)
+        setattr(op.service.limits, parameter.field, _checked_limit(parameter, value, isinstance(was, bool)))
+        return was
+
+    return ServerParameter(read, write=write)
+
+
+def _checked_limit(parameter: Parameter, value: Value, is_switch: bool) -> int:
+    """A boolean or number for a switch, else a whole number that is large enough."""
+    if not isinstance(value, (bool, int, float, Decimal128)):
+        raise CommandError(ErrorCode.TypeMismatch, f"parameter {parameter.name} must be a number, not {type_of(value)}")
+    number = int(value) if isinstance(value, bool) else whole(value)
+    if is_switch:
+        return bool(number)
+    if number is None:
+        raise CommandError(ErrorCode.BadValue, f"{parameter.name} must be a whole number")
+    if number < parameter.least:
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"Invalid value for parameter {parameter.name}: {number} is not greater than or equal to {parameter.least}",
+        )
+    return number
+
+
+def _setting(field: str) -> ServerParameter:
+    return ServerParameter(lambda op: getattr(op.service.config, field), at_startup=True)
+
+
+def _fixed(value: Value) -> ServerParameter:
+    return ServerParameter(lambda op: value)
+
+
+SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
+    **{setting.parameter: _setting(setting.field) for setting in SETTINGS if setting.parameter},
+    **{parameter.name: _limit(parameter) for parameter in PARAMETERS},
+    "authenticationMechanisms": _fixed([]),
+    "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
+    "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),
+    "localLogicalSessionTimeoutMinutes": _fixed(30),
+    "logLevel": ServerParameter(lambda op: op.service.log_settings.verbosity, write=_set_log_level),
+    "logicalSessionRefreshMillis": _fixed(300_000),
+    "quiet": ServerParameter(lambda op: op.service.log_settings.quiet, at_startup=True, write=_set_quiet),
+    "requireApiVersion": _fixed(False),
+    "transactionLifetimeLimitSeconds": _fixed(60),
+    "ttlMonitorEnabled": ServerParameter(
+        lambda op: op.service.ttl_monitor_enabled, at_startup=True, write=_set_ttl_monitor
+    ),
+    "ttlMonitorSleepSecs": _fixed(1),
+}
+
+
+class GetParameterRequest(NamedTuple):
+    command: Annotated[Value, Field("getParameter", ONE)]
+
+
+@command(
+    "getParameter",
+    GetParameterRequest,
+    help="Values of server parameters: by name, or all with '*'.",
+    admin_only=True,
+    strict=False,
+)
+def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
+    """`{getParameter: "*" | {allParameters, showDetails, setAt: "startup" | "runtime"} | <anything>, <name>: 1, …}`.
+
+    showDetails: each as `{value, settableAtRuntime, settableAtStartup}`. InvalidOptions (72) where nothing is asked
+    for, TypeMismatch (14) for options of other types, BadValue (2) for another `setAt`.
+    """
+    everything = request.command == "*"
+    details = False
+    set_at: Value = None
+    if isinstance(request.command, bytes):
+        for name, value in fields(request.command):
+            if name == "setAt":
+                set_at = value
+                _check_set_at(value)
+            elif name in ("showDetails", "allParameters"):
+                wanted = _checked_switch(name, value)
+                details = wanted if name == "showDetails" else details
+                everything = wanted if name == "allParameters" else everything
+            else:
+                raise CommandError(40415, f"BSON field 'getParameter.{name}' is an unknown field.")
+    names = sorted(SERVER_PARAMETERS) if everything else [name for name in op.extra_fields if name in SERVER_PARAMETERS]
+    if not names:
+        raise CommandError(ErrorCode.InvalidOptions, "no option found to get")
+    found: dict[str, Value] = {}
+    for name in names:
+        parameter = SERVER_PARAMETERS[name]
+        at_runtime = parameter.write is not None
+        if everything and set_at is not None and not (at_runtime if set_at == "runtime" else parameter.at_startup):
+            continue
+        found[name] = parameter.read(op)
+        if details:
+            found[name] = {
+                "value": found[name],
+                "settableAtRuntime": at_runtime,
+                "settableAtStartup": parameter.at_startup,
+            }
+    return found
+
+
+def _check_set_at(value: Value) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise _wrong_type("setAt", value, "type 'string'")
+    if value not in ("startup", "runtime"):
+        raise CommandError(
+            ErrorCode.BadValue, f"Enumeration value '{value}' for field 'getParameter.setAt' is not a valid value."
+        )
+
+
+def _checked_switch(name: str, value: Value) -> bool:
+    if value is None:
+        return False
+    if not isinstance(value, (bool, int, float, Decimal128)):
+        raise _wrong_type(name, value, "types '[bool, long, int, decimal, double]'")
+    return is_true(value)
+
+
+def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
+    return CommandError(
+        ErrorCode.TypeMismatch,
+        f"BSON field 'getParameter.{name}' is the wrong type '{type_name(type_code_of(value))}', expected {expected}",
+    )
+
+
+class SetParameterRequest(NamedTuple):
+    command: Annotated[Value, Field("setParameter", ONE)]
+
+
+@command(
+    "setParameter",
+    SetParameterRequest,
+    help="Sets server parameters: ttlMonitorEnabled holds or releases the reaper, others limit memory or the log.",
+    admin_only=True,
+    strict=False,
+)
+def set_parameter(op: OperationContext, request: SetParameterRequest) -> Reply:
+    """`{setParameter: 1, ttlMonitorEnabled: false}` holds the reaper: expired documents stay, invisible, unpurged.
+
+    Memory limits hold for operations that begin afterwards. logLevel: from 1 on commands are logged. `was`: of the last
+    one named. InvalidOptions (72) without a parameter, for an unknown one, or one that cannot be set now; BadValue (2)
+    and TypeMismatch (14) for a bad value, after which nothing has changed but what was named before it.
+    """
+    if not op.extra_fields:
+        raise CommandError(ErrorCode.InvalidOptions, "no option found to set, use help:true to see options ")
+    writers: list[tuple[Writer, Value]] = []
+    for name, value in op.extra_fields.items():
+        parameter = SERVER_PARAMETERS.get(name)
+        if parameter is None:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                f"attempted to set unrecognized parameter [{name}], use help:true to see options ",
+            )
+        if parameter.write is None:
+            raise CommandError(ErrorCode.IllegalOperation, f"not allowed to change [{name}] at runtime")
+        writers.append((parameter.write, value))
+    was: Value = None
+    for write, value in writers:
+        was = write(op, value)
+    return {"was": was}

@@ -1,0 +1,82 @@
+"""getParameter and setParameter."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+
+import mongottl
+from tests.drivers.refusals import refusal
+
+Documents = dict[str, Any]
+
+
+@pytest.fixture
+def admin() -> Iterator[Database[Documents]]:
+    """Of a server of its own: parameters are the server's."""
+    config = mongottl.ServerConfig(quiet=True)
+    with mongottl.start_server(config) as server, MongoClient[Documents](server.uri) as client:
+        yield client.admin
+
+
+def test_by_name_and_all(admin: Database[Documents]) -> None:
+    one = admin.command({"getParameter": 1, "logLevel": 1, "quiet": 1, "unknown": 1})
+    assert one == {"logLevel": 0, "quiet": True, "ok": 1.0}
+    everything = admin.command({"getParameter": "*"})
+    assert everything == admin.command({"getParameter": {"allParameters": True}, "logLevel": 1})
+    assert {"logLevel", "ttlMonitorEnabled", "featureCompatibilityVersion", "allowDiskUseByDefault"} <= set(everything)
+
+
+def test_details_and_where_they_are_set(admin: Database[Documents]) -> None:
+    shown = admin.command({"getParameter": {"showDetails": True}, "logLevel": 1, "maxConns": 1, "requireApiVersion": 1})
+    assert shown["logLevel"] == {"value": 0, "settableAtRuntime": True, "settableAtStartup": False}
+    assert shown["maxConns"] == {"value": 10_000, "settableAtRuntime": False, "settableAtStartup": True}
+    assert shown["requireApiVersion"] == {"value": False, "settableAtRuntime": False, "settableAtStartup": False}
+    at_runtime = admin.command({"getParameter": {"allParameters": True, "setAt": "runtime"}})
+    at_startup = admin.command({"getParameter": {"allParameters": True, "setAt": "startup"}})
+    assert "logLevel" in at_runtime
+    assert "logLevel" not in at_startup
+    assert "maxConns" in at_startup
+    assert "maxConns" not in at_runtime
+    assert "requireApiVersion" not in {*at_runtime, *at_startup}
+
+
+def test_commands_are_logged_from_level_1_on(admin: Database[Documents], capfd: pytest.CaptureFixture[str]) -> None:
+    def lines() -> list[str]:
+        return [line for line in admin.command("getLog", "global")["log"] if '"Command"' in line]
+
+    assert admin.command({"setParameter": 1, "quiet": False})["was"] is True
+    assert admin.command({"setParameter": 1, "logLevel": 1})["was"] == 0
+    admin.client.db.c.find_one()
+    assert any('"ns":"db.c"' in line and '"command":"find"' in line for line in lines())
+    assert admin.command({"setParameter": 1, "logLevel": 0, "quiet": True})["was"] is False
+    seen = len(lines())
+    admin.client.db.c.find_one()
+    assert len(lines()) == seen
+    capfd.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ({"getParameter": 1}, 72),
+        ({"getParameter": 1, "unknown": 1}, 72),
+        ({"getParameter": {"allParameters": "yes"}}, 14),
+        ({"getParameter": {"showDetails": [1]}, "logLevel": 1}, 14),
+        ({"getParameter": {"allParameters": True, "setAt": 1}}, 14),
+        ({"getParameter": {"allParameters": True, "setAt": "later"}}, 2),
+        ({"getParameter": {"more": 1}}, 40415),
+        ({"setParameter": 1}, 72),
+        ({"setParameter": 1, "unknown": 1}, 72),
+        ({"setParameter": 1, "maxConns": 5}, 20),
+        ({"setParameter": 1, "logLevel": 6}, 2),
+        ({"setParameter": 1, "logLevel": -1}, 2),
+        ({"setParameter": 1, "logLevel": "1"}, 2),
+        ({"setParameter": 1, "quiet": "yes"}, 2),
+    ],
+    ids=str,
+)
+def test_what_is_refused(admin: Database[Documents], command: Documents, code: int) -> None:
+    assert refusal(admin, command) == code
