@@ -7,7 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
-from mongottl.document.types import MISSING, Date, Int64, ObjectId, Timestamp, Value
+from mongottl.document.types import MISSING, Date, Int64, ObjectId, Timestamp, Value, type_code_of, type_name
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps, Wait
@@ -26,6 +26,7 @@ class HelloRequest(NamedTuple):
     topology_version: Annotated[bytes | None, Field("topologyVersion", DOCUMENT_FIELD)] = None
     max_await_time_ms: Annotated[int | None, Field("maxAwaitTimeMS", WHOLE)] = None
     hello_ok: Annotated[bool, Field("helloOk", BOOL_FIELD)] = False
+    sasl_user: Annotated[Value, Field("saslSupportedMechs", ANY)] = MISSING
 
 
 @command(
@@ -53,6 +54,8 @@ def is_master(op: OperationContext, request: HelloRequest) -> Reply | Steps[Repl
 def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply | Steps[Reply]:
     if request.client is not None:
         _take_metadata(op, request.client)
+    if request.sasl_user is not MISSING:
+        _check_user_name(request.sasl_user)
     if (request.topology_version is None) != (request.max_await_time_ms is None):
         raise CommandError(
             31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS', and the other way round"
@@ -64,6 +67,22 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
     ):
         return _wait_for_change(op, request, primary_field, request.max_await_time_ms / 1000)
     return _describe(op, request, primary_field)
+
+
+def _check_user_name(user: Value) -> None:
+    """`"db.user"` or `{user, db}`, of whom there are none here. BadValue (2) for another form, TypeMismatch (14)."""
+    if isinstance(user, str):
+        if "." not in user:
+            raise CommandError(ErrorCode.BadValue, "UserName must contain a '.' separated database.user pair")
+    elif isinstance(user, bytes):
+        if any(not isinstance(get_value(user, name), str) for name in ("user", "db")):
+            raise CommandError(ErrorCode.BadValue, "UserName must contain fields 'user' and 'db', both strings")
+    else:
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"BSON field 'hello.saslSupportedMechs' is the wrong type '{type_name(type_code_of(user))}', expected types"
+            " '[string, object]'",
+        )
 
 
 def _process_id(topology_version: bytes) -> Value:

@@ -368,6 +368,17 @@ def test_hello_does_not_wait_for_another_servers_topology(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize(
+    ("user", "code"),
+    [("nodot", 2), ("", 2), ({"db": "admin"}, 2), ({"user": "u", "db": 1}, 2), (1, 14), (True, 14), (["a.b"], 14),
+     (None, 14), ("admin.nobody", None), ({"user": "nobody", "db": "admin"}, None)],
+)  # fmt: skip
+def test_hello_asked_for_the_mechanisms_of_a_user(raw: Raw, user: Any, code: int | None) -> None:
+    answer = raw.run({"hello": 1, "saslSupportedMechs": user, "$db": "admin"})
+    assert answer.get("code") == code
+    assert "saslSupportedMechs" not in answer
+
+
+@pytest.mark.parametrize(
     ("fields", "code"),
     [
         ({"maxAwaitTimeMS": 10}, 31368),

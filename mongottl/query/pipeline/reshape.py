@@ -123,9 +123,17 @@ def _add_field(tree: FieldTree, parts: list[str], value: Value, path: str, ctx: 
     for part in parts[:-1]:
         tree = _subtree(tree, part, path)
     last = parts[-1]
-    if isinstance(value, bytes) and len(value) > 5 and not fields(value)[0][0].startswith("$"):
-        _add_fields(_subtree(tree, last, path), value, path, ctx)
-        return
+    if isinstance(value, bytes) and len(value) > 5:
+        members = fields(value)
+        if not members[0][0].startswith("$"):
+            _add_fields(_subtree(tree, last, path), value, path, ctx)
+            return
+        if len(members) > 1:
+            raise CommandError(
+                40181,
+                "an expression specification must contain exactly one field, the name of the expression. Found"
+                f" {len(members)} fields in {show(value)}, while parsing object '{path}'",
+            )
     if tree.position(last) >= 0:
         raise _conflict(path)
     tree.add(last, parse_expression(value, ctx), None)

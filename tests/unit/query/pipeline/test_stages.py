@@ -328,6 +328,8 @@ def test_graph_lookup() -> None:
     [
         ({"$addFields": 1}, 40272),
         ({"$addFields": {"a.b": 1, "a": 1}}, 40176),
+        ({"$addFields": {"a": {"$add": [1, 2], "$multiply": [3, 4]}}}, 40181),
+        ({"$set": {"a": {"b": {"$add": [1, 2], "c": 1}}}}, 40181),
         ({"$addFields": {"$a": 1}}, 16410),
         ({"$replaceRoot": 1}, 40229),
         ({"$replaceRoot": {}}, 40414),
