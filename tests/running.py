@@ -54,6 +54,7 @@ class Running:
         generic = GenericArguments()
         request = spec.request._make(spec.parser.parse(body, [], generic))
         op = self.op(database)
+        op.extra_fields = generic.extra_fields
         if max_time_ms:
             op.set_max_time_ms(max_time_ms)
         outcome = spec.function(op, request)

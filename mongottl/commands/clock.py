@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 from mongottl.clock import VirtualClock
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, DOCUMENT_FIELD, NUMBER, ONE, Field
+from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import Date, Decimal128, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -71,9 +72,7 @@ class FreezeClockRequest(NamedTuple):
 def freeze_clock(op: OperationContext, request: FreezeClockRequest) -> Reply:
     """`{freezeClock: true|false}` → `{now}`."""
     if not isinstance(request.frozen, bool):
-        raise CommandError(
-            ErrorCode.TypeMismatch, "BSON field 'freezeClock.freezeClock' is the wrong type, expected type 'bool'"
-        )
+        raise wrong_type("freezeClock.freezeClock", request.frozen, "bool")
     now_ms = _virtual_clock(op).freeze(request.frozen)
     op.service.wake_reaper()
     return {"now": Date(now_ms)}

@@ -8,7 +8,8 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.catalog.time_series import completed_options
 from mongottl.commands.request import BOOL_FIELD, DOCUMENT_FIELD, INTEGER, TEXT, Field, RequestParser, parser_for
-from mongottl.document.types import Decimal128, Undefined, Value, is_number, type_code_of, type_name
+from mongottl.document.bson_field import wrong_type
+from mongottl.document.types import Decimal128, Undefined, Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -172,11 +173,7 @@ def checked_clustered_index(value: Value) -> dict[str, Value] | None:
             )
         return None
     if not isinstance(value, bytes):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field 'create.clusteredIndex' is the wrong type '{type_name(type_code_of(value))}',"
-            " expected types '[object, bool, int, long, double, decimal]'",
-        )
+        raise wrong_type("create.clusteredIndex", value, "[object, bool, int, long, double, decimal]")
     given = ClusteredIndexOptions._make(_CLUSTERED_INDEX.parse(value, [], None))
     key = fields(given.key)
     if len(key) != 1 or key[0][0] != "_id" or not _is_one(key[0][1]):

@@ -5,7 +5,8 @@ Source: mongod's answers as its drivers' and tools' documentation tells them; er
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
-from mongottl.document.types import BinData, Value, type_code_of, type_name
+from mongottl.document.bson_field import wrong_type
+from mongottl.document.types import BinData, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 
@@ -15,11 +16,7 @@ def check_form(command: str, uuid: Value) -> None:
     if uuid is None:
         return
     if not isinstance(uuid, BinData) or uuid.subtype != 4:
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field '{command}.collectionUUID' is the wrong type '{type_name(type_code_of(uuid))}',"
-            " expected type 'UUID'",
-        )
+        raise wrong_type(f"{command}.collectionUUID", uuid, "UUID")
     if len(uuid.data) != 16:
         raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
 

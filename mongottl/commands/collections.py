@@ -21,8 +21,9 @@ from mongottl.commands.request import (
     TEXT,
     Field,
 )
+from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
-from mongottl.document.types import Value, type_code_of, type_name
+from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.listing import describe_place
@@ -107,10 +108,7 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
 def check_strict_bool(field: str, value: Value) -> None:
     """TypeMismatch (14) for anything but a bool or null."""
     if value is not None and not isinstance(value, bool):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field '{field}' is the wrong type '{type_name(type_code_of(value))}', expected type 'bool'",
-        )
+        raise wrong_type(field, value, "bool")
 
 
 def check_no_index_build(collection: Collection) -> None:

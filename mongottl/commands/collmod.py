@@ -36,8 +36,9 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
+from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import encode
-from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer, type_code_of, type_name
+from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
@@ -195,11 +196,7 @@ def _checked_expiry(op: OperationContext, value: Value) -> int | None:
             ErrorCode.InvalidOptions, f"Invalid string value for the 'expireAfterSeconds' option: '{value}'"
         )
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field 'collMod.expireAfterSeconds' is the wrong type '{type_name(type_code_of(value))}',"
-            " expected types '[string, long, int, decimal, double]'",
-        )
+        raise wrong_type("collMod.expireAfterSeconds", value, "[string, long, int, decimal, double]")
     return checked_expiry_s(clamped_integer(value), op.now_ms)
 
 

@@ -14,9 +14,10 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import TS_FIELD, IndexDescriptor
 from mongottl.catalog.index_spec import checked_date_ttl, parse_index_spec
 from mongottl.commands.registry import Reply
+from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
 from mongottl.document.keystring import HIGHEST_KEY
 from mongottl.document.render import render_document
-from mongottl.document.types import MISSING, Int64, Value, is_number, type_code_of, type_name
+from mongottl.document.types import MISSING, Int64, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
@@ -47,18 +48,18 @@ class IndexChange:
                 continue
             if option == "name":
                 if not isinstance(value, str):
-                    raise _wrong_type(option, value, "string")
+                    raise wrong_type(f"collMod.index.{option}", value, "string")
                 self.name = value
             elif option == "keyPattern":
                 if not isinstance(value, bytes):
-                    raise _wrong_type(option, value, "object")
+                    raise wrong_type(f"collMod.index.{option}", value, "object")
                 self.key = value
             elif option == "expireAfterSeconds":
                 if value is not None:
                     self.expire_after_seconds = value
             elif option in ("hidden", "unique", "prepareUnique"):
                 if not isinstance(value, bool) and not is_number(value):
-                    raise _wrong_type(option, value, _TRUTH)
+                    raise wrong_type(f"collMod.index.{option}", value, _TRUTH)
                 if option == "hidden":
                     self.hidden = is_true(value)
                 elif option == "unique":
@@ -66,7 +67,7 @@ class IndexChange:
                 else:
                     self.prepare_unique = is_true(value)
             else:
-                raise CommandError(40415, f"BSON field 'collMod.index.{option}' is an unknown field.")
+                raise unknown_field(f"collMod.index.{option}")
 
     @property
     def only_unique(self) -> bool:
@@ -77,15 +78,6 @@ class IndexChange:
             and self.hidden is None
             and self.prepare_unique is None
         )
-
-
-def _wrong_type(option: str, value: Value, expected: str) -> CommandError:
-    form = "types" if expected.startswith("[") else "type"
-    return CommandError(
-        ErrorCode.TypeMismatch,
-        f"BSON field 'collMod.index.{option}' is the wrong type '{type_name(type_code_of(value))}',"
-        f" expected {form} '{expected}'",
-    )
 
 
 def change_index(op: OperationContext, collection: Collection, change: IndexChange, dry_run: bool) -> Steps[Reply]:
@@ -261,7 +253,7 @@ def _is_clustering(index: IndexEntry, change: IndexChange) -> bool:
 def _checked_ttl(collection: Collection, index: IndexEntry, value: Value) -> int:
     """The new `expireAfterSeconds` of an index, by the rules of its field."""
     if not is_number(value):
-        raise _wrong_type("expireAfterSeconds", value, "[long, int, decimal, double]")
+        raise wrong_type("collMod.index.expireAfterSeconds", value, NUMBERS)
     descriptor = index.descriptor
     if descriptor.is_id:
         raise CommandError(ErrorCode.InvalidOptions, "the _id field does not support TTL indexes")

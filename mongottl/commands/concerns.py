@@ -10,7 +10,8 @@ from typing import Final
 
 from mongottl.commands.registry import STABLE_API, CommandSpec
 from mongottl.commands.request import GenericArguments
-from mongottl.document.types import Decimal128, Timestamp, Value, is_number, type_code_of, type_name
+from mongottl.document.bson_field import unknown_field, wrong_type
+from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import check_level
@@ -66,7 +67,7 @@ def check_read_concern(command: str, concern: bytes) -> str:
                 _check_word("readConcern.level", value, _LEVELS)
         elif option in ("afterClusterTime", "atClusterTime"):
             if not isinstance(value, Timestamp):
-                raise _wrong_type(f"readConcern.{option}", value, "timestamp")
+                raise wrong_type(f"readConcern.{option}", value, "timestamp")
             if option == "afterClusterTime":
                 after = value
             else:
@@ -75,7 +76,7 @@ def check_read_concern(command: str, concern: bytes) -> str:
             if value is not None:
                 _check_word("readConcern.provenance", value, _PROVENANCES)
         else:
-            raise CommandError(40415, f"BSON field 'readConcern.{option}' is an unknown field.")
+            raise unknown_field(f"readConcern.{option}")
     _check_cluster_times(level, after, at)
     if level is None or level == "local" or command in _READ_AT_ANY_LEVEL:
         if command not in ("getMore", "aggregate"):
@@ -106,17 +107,9 @@ def _check_cluster_times(level: Value, after: Value, at: Value) -> None:
 
 def _check_word(name: str, value: Value, words: tuple[str, ...]) -> None:
     if not isinstance(value, str):
-        raise _wrong_type(name, value, "string")
+        raise wrong_type(name, value, "string")
     if value not in words:
         raise CommandError(ErrorCode.BadValue, f"Enumeration value '{value}' for field '{name}' is not a valid value.")
-
-
-def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
-    form = "types" if expected.startswith("[") else "type"
-    return CommandError(
-        ErrorCode.TypeMismatch,
-        f"BSON field '{name}' is the wrong type '{type_name(type_code_of(value))}', expected {form} '{expected}'",
-    )
 
 
 # `aggregate` may write. The Node driver sends `w: 0` along with endSessions, whose reply it does not want.
@@ -158,7 +151,7 @@ def parse_write_concern(spec: CommandSpec, concern: bytes) -> WriteConcern:
             if value is not None:
                 _check_word("writeConcern.provenance", value, _PROVENANCES)
         elif option not in _INTERNAL_WRITE_CONCERN:
-            raise CommandError(40415, f"BSON field 'writeConcern.{option}' is an unknown field.")
+            raise unknown_field(f"writeConcern.{option}")
     if fsync and parsed.durable:
         raise CommandError(ErrorCode.FailedToParse, "fsync and j options cannot be used together")
     parsed.durable = (parsed.durable or fsync) and spec.writes
@@ -217,7 +210,7 @@ def _truth(option: str, value: Value) -> bool:
     if isinstance(value, bool):
         return value
     if not is_number(value):
-        raise _wrong_type(f"writeConcern.{option}", value, "[bool, long, int, decimal, double]")
+        raise wrong_type(f"writeConcern.{option}", value, "[bool, long, int, decimal, double]")
     return value.to_decimal() != 0 if isinstance(value, Decimal128) else bool(value)
 
 

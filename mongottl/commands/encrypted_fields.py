@@ -17,6 +17,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
+from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.compare import compare_values
 from mongottl.document.types import MISSING, BinData, Decimal128, Value, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
@@ -102,11 +103,7 @@ def check_encrypted_fields(options: bytes) -> None:
 
 def _check_field(field: EncryptedField) -> None:
     if not isinstance(field.key_id, BinData) or field.key_id.subtype != 4:
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            "BSON field 'create.encryptedFields.fields.keyId' is the wrong type"
-            f" '{type_name(type_code_of(field.key_id))}', expected type 'UUID'",
-        )
+        raise wrong_type("create.encryptedFields.fields.keyId", field.key_id, "UUID")
     if field.path == "":
         raise CommandError(_EMPTY_PATH, "Encrypted field must have a non-empty path")
     if field.path == "_id" or field.path.startswith("_id."):
@@ -120,11 +117,7 @@ def _check_field(field: EncryptedField) -> None:
     elif isinstance(field.queries, list) and all(isinstance(query, bytes) for query in field.queries):
         documents = [query for query in field.queries if isinstance(query, bytes)]
     else:
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            "BSON field 'create.encryptedFields.fields.queries' is the wrong type"
-            f" '{type_name(type_code_of(field.queries))}', expected types '[array, object]'",
-        )
+        raise wrong_type("create.encryptedFields.fields.queries", field.queries, "[array, object]")
     if not documents:
         raise CommandError(_NO_QUERIES, "At least one query type must be specified in 'queries'")
     queries = [FieldQuery._make(_QUERY.parse(document, [], None)) for document in documents]
@@ -187,11 +180,7 @@ def _exact(name: str, value: Value, least: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field 'create.encryptedFields.fields.queries.{name}' is the wrong type"
-            f" '{type_name(type_code_of(value))}', expected types '[long, int, decimal, double]'",
-        )
+        raise wrong_type(f"create.encryptedFields.fields.queries.{name}", value, NUMBERS)
     number = clamped_integer(value)
     if whole(value) is None:
         raise CommandError(ErrorCode.FailedToParse, f"Expected an integer: {name}: {value}")

@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
+from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.types import MISSING, Date, Int64, ObjectId, Timestamp, Value, type_code_of, type_name
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -95,13 +96,13 @@ def _process_id(topology_version: bytes) -> Value:
         elif name == "counter":
             counter = value
         else:
-            raise CommandError(40415, f"BSON field 'topologyVersion.{name}' is an unknown field.")
+            raise unknown_field(f"topologyVersion.{name}")
     for name, value, right in (
         ("processId", process_id, isinstance(process_id, ObjectId)),
         ("counter", counter, isinstance(counter, Int64)),
     ):
         if value is MISSING:
-            raise CommandError(40414, f"BSON field 'topologyVersion.{name}' is missing but a required field")
+            raise missing_field(f"topologyVersion.{name}")
         if not right:
             raise CommandError(ErrorCode.TypeMismatch, f"BSON field 'topologyVersion.{name}' is the wrong type")
     if isinstance(counter, Int64) and counter < 0:

@@ -16,9 +16,10 @@ from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
 from mongottl.commands.time_series import check_time_series_index
+from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.render import render_document
-from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
+from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps, Wait
 from mongottl.exec.expiry import rearm_collection
@@ -288,7 +289,7 @@ def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Rep
     check_uuid_of(op, "dropIndexes", request.collection_uuid, request.collection)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if request.what is MISSING:
-        raise CommandError(40414, "BSON field 'dropIndexes.index' is missing but a required field")
+        raise missing_field("dropIndexes.index")
     _check_index_type(request.what)
     if collection is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"ns not found {op.database}.{request.collection}")
@@ -306,11 +307,7 @@ def _check_index_type(index: Value) -> None:
                 value = item
                 break
     if not isinstance(value, (str, bytes)) or (isinstance(index, list) and isinstance(value, bytes)):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field '{named}' is the wrong type '{type_name(type_code_of(value))}',"
-            " expected types '[string, object, array]'",
-        )
+        raise wrong_type(named, value, "[string, object, array]")
 
 
 def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[Reply]:
@@ -375,11 +372,7 @@ def set_index_commit_quorum(op: OperationContext, request: SetIndexCommitQuorumR
     check_collection_name(op.database, request.collection)
     for place, name in enumerate(request.index_names):
         if not isinstance(name, str):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field 'setIndexCommitQuorum.indexNames.{place}' is the wrong type"
-                f" '{type_name(type_code_of(name))}', expected type 'string'",
-            )
+            raise wrong_type(f"setIndexCommitQuorum.indexNames.{place}", name, "string")
     check_commit_quorum(request.commit_quorum)
     check_quorum_can_be_met(request.commit_quorum)
     collection = op.catalog.lookup(op.database, request.collection)

@@ -1,8 +1,9 @@
-"""Lists of the catalogue as cursors: what listCollections and listIndexes have in common."""
+"""A `cursor` option and what it is read for: the lists of listCollections and listIndexes as cursors."""
 
 from typing import Final
 
-from mongottl.document.types import Decimal128, Value, type_code_of, type_name
+from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
+from mongottl.document.types import Decimal128, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
@@ -18,24 +19,24 @@ def listing_reply(
     op: OperationContext, command: str, namespace: str, documents: list[bytes], options: bytes
 ) -> Steps[dict[str, Value]]:
     """A cursor over documents. options: the command's `cursor`, `{batchSize}`, of which the first batch takes heed."""
-    batch_size = _batch_size(command, options)
+    batch_size = read_batch_size(f"{command}.cursor", options, _ALL)
     cursor = ClientCursor(namespace, ListPages(documents), op.session_key, op.service.clock.monotonic_s())
     return (yield from first_reply(op, cursor, batch_size))
 
 
-def _batch_size(command: str, options: bytes) -> int:
-    batch_size = _ALL
-    for name, value in fields(options):
-        if name != "batchSize":
-            raise CommandError(40415, f"BSON field '{command}.cursor.{name}' is an unknown field.")
+def read_batch_size(name: str, options: bytes, absent: int) -> int:
+    """The `batchSize` of a command's `cursor` option, which errors call `name`: an int32. absent: what it is without.
+
+    40415 for other fields, TypeMismatch (14) for no number, BadValue (2) for a negative one.
+    """
+    batch_size = absent
+    for option, value in fields(options):
+        if option != "batchSize":
+            raise unknown_field(f"{name}.{option}")
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field '{command}.cursor.batchSize' is the wrong type '{type_name(type_code_of(value))}',"
-                " expected types '[long, int, decimal, double]'",
-            )
+            raise wrong_type(f"{name}.batchSize", value, NUMBERS)
         batch_size = min(clamped_integer(value), _ALL)
         if batch_size < 0:
             raise CommandError(

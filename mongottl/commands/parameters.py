@@ -9,7 +9,8 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import PARAMETERS, SETTINGS, Parameter
-from mongottl.document.types import Decimal128, Int64, Value, type_code_of, type_name
+from mongottl.document.bson_field import unknown_field, wrong_type
+from mongottl.document.types import Decimal128, Int64, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
@@ -149,7 +150,7 @@ def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
                 details = wanted if name == "showDetails" else details
                 everything = wanted if name == "allParameters" else everything
             else:
-                raise CommandError(40415, f"BSON field 'getParameter.{name}' is an unknown field.")
+                raise unknown_field(f"getParameter.{name}")
     names = sorted(SERVER_PARAMETERS) if everything else [name for name in op.extra_fields if name in SERVER_PARAMETERS]
     if not names:
         raise CommandError(ErrorCode.InvalidOptions, "no option found to get")
@@ -173,7 +174,7 @@ def _check_set_at(value: Value) -> None:
     if value is None:
         return
     if not isinstance(value, str):
-        raise _wrong_type("setAt", value, "type 'string'")
+        raise wrong_type("getParameter.setAt", value, "string")
     if value not in ("startup", "runtime"):
         raise CommandError(
             ErrorCode.BadValue, f"Enumeration value '{value}' for field 'getParameter.setAt' is not a valid value."
@@ -184,15 +185,8 @@ def _checked_switch(name: str, value: Value) -> bool:
     if value is None:
         return False
     if not isinstance(value, (bool, int, float, Decimal128)):
-        raise _wrong_type(name, value, "types '[bool, long, int, decimal, double]'")
+        raise wrong_type(f"getParameter.{name}", value, "[bool, long, int, decimal, double]")
     return is_true(value)
-
-
-def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
-    return CommandError(
-        ErrorCode.TypeMismatch,
-        f"BSON field 'getParameter.{name}' is the wrong type '{type_name(type_code_of(value))}', expected {expected}",
-    )
 
 
 class SetParameterRequest(NamedTuple):

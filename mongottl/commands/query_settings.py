@@ -13,7 +13,8 @@ from mongottl.commands import reads
 from mongottl.commands.query_shape import QUERY_SHAPES
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field, GenericArguments
-from mongottl.document.types import Value, type_code_of, type_name
+from mongottl.document.bson_field import missing_field, unknown_field, wrong_type
+from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
@@ -91,7 +92,7 @@ def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], s
             raise CommandError(ErrorCode.InvalidLength, f"Unsupported hash length: {len(given) // 2}")
         return [], given.upper(), None
     if not isinstance(given, bytes):
-        raise _wrong_type(f"{name}.{name}", given, "[string, object]")
+        raise wrong_type(f"{name}.{name}", given, "[string, object]")
     query = first_field_name(given)
     if query not in QUERY_SHAPES:
         raise CommandError(UNKNOWN_QUERY, f"{name} does not support the query: '{query}'")
@@ -99,7 +100,7 @@ def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], s
     generic = GenericArguments()
     request: Any = spec.request._make(spec.parser.parse(given, [], generic))
     if not generic.database:
-        raise CommandError(40414, f"BSON field '{name}.$db' is missing but a required field")
+        raise missing_field(f"{name}.$db")
     check_database_name(generic.database)
     if generic.database in SYSTEM_DATABASES:
         raise CommandError(
@@ -145,7 +146,7 @@ def _take(settings: QuerySettings, given: bytes) -> None:
             settings.hints = _hints(value)
         elif name == "queryFramework":
             if not isinstance(value, str):
-                raise _wrong_type("settings.queryFramework", value, "string")
+                raise wrong_type("settings.queryFramework", value, "string")
             if value not in _FRAMEWORKS:
                 raise CommandError(
                     ErrorCode.BadValue,
@@ -154,22 +155,22 @@ def _take(settings: QuerySettings, given: bytes) -> None:
             settings.framework = value
         elif name == "reject":
             if not isinstance(value, bool):
-                raise _wrong_type("settings.reject", value, "bool")
+                raise wrong_type("settings.reject", value, "bool")
             settings.reject = value
         elif name == "comment":
             settings.comment = (value,)
         else:
-            raise CommandError(40415, f"BSON field 'settings.{name}' is an unknown field.")
+            raise unknown_field(f"settings.{name}")
 
 
 def _hints(value: Value) -> list[IndexHints]:
     """One document, or several. Those that allow no index at all say nothing."""
     if not isinstance(value, (bytes, list)):
-        raise _wrong_type("settings.indexHints", value, "[array, object]")
+        raise wrong_type("settings.indexHints", value, "[array, object]")
     found: list[IndexHints] = []
     for hint in value if isinstance(value, list) else [value]:
         if not isinstance(hint, bytes):
-            raise _wrong_type("settings.indexHints", hint, "object")
+            raise wrong_type("settings.indexHints", hint, "object")
         hints = _hint(hint)
         if hints.allowed:
             found.append(hints)
@@ -183,40 +184,32 @@ def _hint(hint: bytes) -> IndexHints:
     for name, value in fields(hint):
         if name == "ns":
             if not isinstance(value, bytes):
-                raise _wrong_type("indexHints.ns", value, "object")
+                raise wrong_type("indexHints.ns", value, "object")
             named = True
             for part, text in fields(value):
                 if part not in ("db", "coll"):
-                    raise CommandError(40415, f"BSON field 'indexHints.ns.{part}' is an unknown field.")
+                    raise unknown_field(f"indexHints.ns.{part}")
                 if not isinstance(text, str):
-                    raise _wrong_type(f"indexHints.ns.{part}", text, "string")
+                    raise wrong_type(f"indexHints.ns.{part}", text, "string")
                 if part == "db":
                     database = text
                 else:
                     collection = text
         elif name == "allowedIndexes":
             if not isinstance(value, list):
-                raise _wrong_type("indexHints.allowedIndexes", value, "array")
+                raise wrong_type("indexHints.allowedIndexes", value, "array")
             for index in value:
                 if not isinstance(index, (str, bytes)):
                     raise CommandError(ErrorCode.FailedToParse, "Hint must be a string or an object")
             allowed = value
         else:
-            raise CommandError(40415, f"BSON field 'indexHints.{name}' is an unknown field.")
+            raise unknown_field(f"indexHints.{name}")
     if not named:
-        raise CommandError(40414, "BSON field 'indexHints.ns' is missing but a required field")
+        raise missing_field("indexHints.ns")
     if allowed is None:
-        raise CommandError(40414, "BSON field 'indexHints.allowedIndexes' is missing but a required field")
+        raise missing_field("indexHints.allowedIndexes")
     if not database:
         raise CommandError(NO_DATABASE, "'db' is a required field of the 'ns' of index hints")
     if not collection:
         raise CommandError(NO_COLLECTION, "'coll' is a required field of the 'ns' of index hints")
     return IndexHints(database, collection, allowed)
-
-
-def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
-    form = "types" if expected.startswith("[") else "type"
-    return CommandError(
-        ErrorCode.TypeMismatch,
-        f"BSON field '{name}' is the wrong type '{type_name(type_code_of(value))}', expected {form} '{expected}'",
-    )

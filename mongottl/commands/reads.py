@@ -11,6 +11,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.collection_uuid import check_uuid_of
+from mongottl.commands.listing import read_batch_size
 from mongottl.commands.query_shape import check_settings
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -37,12 +38,13 @@ from mongottl.commands.view_reads import (
     find_on_view,
     is_about_itself,
 )
+from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_raw, encode_value
 from mongottl.document.path import FieldPath, values_at
-from mongottl.document.types import MISSING, Decimal128, Int64, Value, is_number, type_code_of, type_name
+from mongottl.document.types import MISSING, Int64, Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
@@ -60,7 +62,6 @@ from mongottl.exec.views import view_collation
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match, simple_id_filter
-from mongottl.query.match.numbers import clamped_integer
 from mongottl.query.metadata import INDEX_KEY, SORT_KEY, check_available
 from mongottl.query.pipeline import DocumentSource, optimise, parse_pipeline
 from mongottl.query.projection import Projection, parse_projection
@@ -330,9 +331,7 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
     """
     cursor_id = request.cursor_id
     if not isinstance(cursor_id, Int64):
-        raise CommandError(
-            ErrorCode.TypeMismatch, "BSON field 'getMore.getMore' is the wrong type, expected type 'long'"
-        )
+        raise wrong_type("getMore.getMore", cursor_id, "long")
     cursor = op.service.cursors.get(int(cursor_id))
     namespace = f"{op.database}.{request.collection}"
     if cursor.namespace != namespace:
@@ -400,11 +399,7 @@ def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
     check_collection_name(op.database, request.collection)
     for place, cursor_id in enumerate(request.cursors):
         if cursor_id is not None and not isinstance(cursor_id, Int64):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field 'killCursors.cursors.{place}' is the wrong type '{type_name(type_code_of(cursor_id))}',"
-                " expected type 'long'",
-            )
+            raise wrong_type(f"killCursors.cursors.{place}", cursor_id, "long")
     for cursor_id in request.cursors:
         if not isinstance(cursor_id, Int64):
             continue
@@ -512,7 +507,7 @@ class AggregateRequest(NamedTuple):
 def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`, as mongod."""
     check_database_name(op.database)
-    batch_size = _cursor_batch_size(request.cursor)
+    batch_size = -1 if request.cursor is None else read_batch_size("cursor", request.cursor, -1)
     op.bypass_validation = request.bypass
     if request.explain and op.has_write_concern:
         raise CommandError(ErrorCode.FailedToParse, "Aggregation explain does not support the 'writeConcern' option")
@@ -566,26 +561,3 @@ def collection_of(op: OperationContext, value: Value) -> str:
         ErrorCode.FailedToParse,
         "Invalid command format: the 'aggregate' field must specify a collection name or 1",
     )
-
-
-def _cursor_batch_size(cursor: bytes | None) -> int:
-    if cursor is None:
-        return -1
-    batch_size = -1
-    for name, value in fields(cursor):
-        if name != "batchSize":
-            raise CommandError(40415, f"BSON field 'cursor.{name}' is an unknown field.")
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field 'cursor.batchSize' is the wrong type '{type_name(type_code_of(value))}',"
-                " expected types '[long, int, decimal, double]'",
-            )
-        batch_size = clamped_integer(value)
-        if batch_size < 0:
-            raise CommandError(
-                ErrorCode.BadValue, f"BSON field 'batchSize' value must be >= 0, actual value '{batch_size}'"
-            )
-    return batch_size

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from mypy_extensions import i64
 
+from mongottl.document.bson_field import unknown_field
 from mongottl.document.types import (
     ARRAY,
     BOOL,
@@ -191,7 +192,7 @@ class RequestParser:
                 slot = 0  # an alias of the command, or its name in another case
             first = False
             if slot < 0 and generic is None:
-                raise CommandError(40415, f"BSON field '{self.command}.{cursor.name()}' is an unknown field.")
+                raise unknown_field(f"{self.command}.{cursor.name()}")
             if slot < 0:
                 assert generic is not None
                 self._take_generic(body, cursor, name, generic)
@@ -214,7 +215,7 @@ class RequestParser:
     def _take_sequence(self, identifier: str, documents: list[bytes], values: list[Value]) -> None:
         slot = self._slots.get(identifier.encode("utf-8"), -1)
         if slot < 0 or self._kinds[slot] != DOCUMENTS_KIND:
-            raise CommandError(40415, f"BSON field '{self.command}.{identifier}' is an unknown field.")
+            raise unknown_field(f"{self.command}.{identifier}")
         if values[slot] is not MISSING:
             raise CommandError(40413, f"BSON field '{self.command}.{identifier}' is a duplicate field")
         values[slot] = documents
@@ -226,7 +227,7 @@ class RequestParser:
             if not self._strict:
                 generic.extra_fields[cursor.name()] = cursor.decoded()
                 return
-            raise CommandError(40415, f"BSON field '{self.command}.{cursor.name()}' is an unknown field.")
+            raise unknown_field(f"{self.command}.{cursor.name()}")
         if which == 1:
             self._expect(cursor, type_code == STRING, "string")
             generic.database = read_string(body, cursor.value)

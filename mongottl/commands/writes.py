@@ -29,8 +29,9 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.commands.time_series import check_measurement_update
+from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.types import MISSING, Int64, Value, type_code_of, type_name
+from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
@@ -381,21 +382,14 @@ def check_statement_ids(ids: list[Value] | None, size: int) -> None:
         )
     for place, value in enumerate(ids):
         if isinstance(value, bool) or not isinstance(value, int):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field 'stmtIds.{place}' is the wrong type '{type_name(type_code_of(value))}',"
-                " expected type 'int'",
-            )
+            raise wrong_type(f"stmtIds.{place}", value, "int")
 
 
 def check_array_filters(filters: list[Value]) -> list[bytes]:
     checked: list[bytes] = []
     for place, item in enumerate(filters):
         if not isinstance(item, bytes):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field 'update.updates.arrayFilters.{place}' is the wrong type, expected type 'object'",
-            )
+            raise wrong_type(f"update.updates.arrayFilters.{place}", item, "object")
         checked.append(item)
     return checked
 

@@ -11,5 +11,6 @@ Python values of them only where something is computed. They know no query langu
     collation  how strings compare otherwise than by their bytes
     keystring  values as bytes whose byte order is MongoDB's order of values
     path       dotted field paths
+    bson_field what is wrong with a field of a command, stage or option
     annotated  documents that carry metadata besides their bytes
 """

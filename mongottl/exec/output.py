@@ -7,10 +7,11 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.time_series import completed_options
 from mongottl.catalog.view import View
+from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.render import render_document
-from mongottl.document.types import MISSING, Decimal128, Value, type_code_of, type_name
+from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.context import OperationContext
@@ -64,26 +65,18 @@ def _time_series_options(written: bytes) -> bytes:
             continue
         if name.startswith("bucket"):
             if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
-                raise _wrong_type(name, value, "types '[long, int, decimal, double]'")
+                raise wrong_type(f"$out.timeseries.{name}", value, NUMBERS)
             numbers[name] = clamped_integer(value)
         elif isinstance(value, str):
             texts[name] = value
         else:
-            raise _wrong_type(name, value, "type 'string'")
+            raise wrong_type(f"$out.timeseries.{name}", value, "string")
     return completed_options(
         texts["timeField"],
         texts.get("metaField"),
         texts.get("granularity"),
         numbers.get("bucketRoundingSeconds"),
         numbers.get("bucketMaxSpanSeconds"),
-    )
-
-
-def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
-    return CommandError(
-        ErrorCode.TypeMismatch,
-        f"BSON field '$out.timeseries.{name}' is the wrong type '{type_name(type_code_of(value))}',"
-        f" expected {expected}",
     )
 
 

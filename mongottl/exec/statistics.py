@@ -7,7 +7,8 @@ theirs are estimated from a few entries, so that asking is cheap however large t
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.document.types import Decimal128, Value, integer, is_number, type_code_of, type_name
+from mongottl.document.bson_field import NUMBERS, wrong_type
+from mongottl.document.types import Decimal128, Value, integer, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.expiry import count_expired
 from mongottl.query.match.numbers import clamped_integer
@@ -107,11 +108,7 @@ def parse_scale(command: str, value: Value) -> int:
     if value is None:
         return 1
     if not is_number(value):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field '{command}.scale' is the wrong type '{type_name(type_code_of(value))}',"
-            " expected types '[long, int, decimal, double]'",
-        )
+        raise wrong_type(f"{command}.scale", value, NUMBERS)
     assert isinstance(value, (int, float, Decimal128))
     scale = min(clamped_integer(value), _MAX_INT32)
     if scale < 1:

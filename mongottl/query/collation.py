@@ -12,9 +12,10 @@ Source: MongoDB's "Collation" and "Collation Locales and Default Parameters" pag
 
 from typing import Final
 
+from mongottl.document.bson_field import NUMBERS, missing_field, unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
-from mongottl.document.types import Decimal128, Value, type_code_of, type_name
+from mongottl.document.types import Decimal128, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.icu import SortKeys, canonical_locale
@@ -63,7 +64,7 @@ def parse_collation(document: bytes) -> Collation | None:
             given[name] = _checked(name, value)
     locale = given.get("locale")
     if not isinstance(locale, str):
-        raise CommandError(40414, "BSON field 'collation.locale' is missing but a required field")
+        raise missing_field("collation.locale")
     if locale == SIMPLE:
         return None
     language = locale.replace("-", "_").replace("@", "_").partition("_")[0]
@@ -127,7 +128,7 @@ def _bad_locale(locale: str, meant: str) -> CommandError:
 def _checked(name: str, value: Value) -> Value:
     if name == "strength":
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
-            raise _wrong_type(name, value, "[long, int, decimal, double]")
+            raise wrong_type("collation.strength", value, NUMBERS)
         strength = clamped_integer(value)
         if not 1 <= strength <= 5:
             raise CommandError(
@@ -136,17 +137,17 @@ def _checked(name: str, value: Value) -> Value:
         return strength
     if name in _FLAGS:
         if not isinstance(value, bool):
-            raise _wrong_type(name, value, "bool")
+            raise wrong_type(f"collation.{name}", value, "bool")
     elif name in _TEXTS or name in _WORDS:
         if not isinstance(value, str):
-            raise _wrong_type(name, value, "string")
+            raise wrong_type(f"collation.{name}", value, "string")
         if name in _WORDS and value not in _WORDS[name]:
             raise CommandError(
                 ErrorCode.BadValue,
                 f"Enumeration value '{value}' for field 'collation.{name}' is not a valid value.",
             )
     else:
-        raise CommandError(40415, f"BSON field 'collation.{name}' is an unknown field.")
+        raise unknown_field(f"collation.{name}")
     return value
 
 
@@ -159,12 +160,3 @@ def _check_together(given: dict[str, Value]) -> None:
         raise CommandError(
             ErrorCode.BadValue, "'caseFirst' is invalid unless 'caseLevel' is on or 'strength' is greater than 2"
         )
-
-
-def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
-    form = "types" if expected.startswith("[") else "type"
-    return CommandError(
-        ErrorCode.TypeMismatch,
-        f"BSON field 'collation.{name}' is the wrong type '{type_name(type_code_of(value))}', expected {form}"
-        f" '{expected}'",
-    )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -47,11 +48,11 @@ def parse_percentile_parameters(name: str, argument: Value) -> dict[str, Value]:
     written: dict[str, Value] = {}
     for key, value in fields(argument):
         if key not in known:
-            raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
+            raise unknown_field(f"{name}.{key}")
         written[key] = value
     for key in known:
         if key not in written:
-            raise CommandError(40414, f"BSON field '{name}.{key}' is missing but a required field")
+            raise missing_field(f"{name}.{key}")
     method = get_value(argument, "method")
     if not isinstance(method, str):
         raise CommandError(ErrorCode.TypeMismatch, f"BSON field '{name}.method' is the wrong type '{type_of(method)}'")

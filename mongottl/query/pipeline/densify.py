@@ -6,6 +6,7 @@ comes sorted, so that each document says up to where its partition can be filled
 
 from typing import Final
 
+from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
@@ -23,7 +24,7 @@ from mongottl.query.expr.datemath import add_units, unit_of
 from mongottl.query.expr.numbers import fits_long, to_double, whole, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
-from mongottl.query.pipeline.join import check_known, read_fields, with_value, wrong_type
+from mongottl.query.pipeline.join import with_value
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, parse_stage, stage
@@ -218,7 +219,7 @@ def parse_densify(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     check_known("$densify", written, ["field", "partitionByFields", "range"])
     for key in ("field", "range"):
         if key not in written:
-            raise CommandError(40414, f"BSON field '$densify.{key}' is missing but a required field")
+            raise missing_field(f"$densify.{key}")
     name = written["field"]
     if not isinstance(name, str):
         raise wrong_type("$densify.field", name, "string")
@@ -259,7 +260,7 @@ def _densify_range(
     check_known("$densify.range", written, ["step", "unit", "bounds"])
     for key in ("step", "bounds"):
         if key not in written:
-            raise CommandError(40414, f"BSON field '$densify.range.{key}' is missing but a required field")
+            raise missing_field(f"$densify.range.{key}")
     step = written["step"]
     if width(step) == 0:
         raise wrong_type("$densify.range.step", step, "double")
@@ -312,7 +313,7 @@ def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     written = read_fields("$fill", argument)
     check_known("$fill", written, ["sortBy", "partitionBy", "partitionByFields", "output"])
     if "output" not in written:
-        raise CommandError(40414, "BSON field '$fill.output' is missing but a required field")
+        raise missing_field("$fill.output")
     output = written["output"]
     if not isinstance(output, bytes):
         raise wrong_type("$fill.output", output, "object")

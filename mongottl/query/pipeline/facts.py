@@ -5,6 +5,7 @@
 
 from typing import Final
 
+from mongottl.document.bson_field import missing_field, unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -120,12 +121,9 @@ def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[Stage
         )
     for name, value in fields(argument):
         if name not in ("shards", "balancingConfiguration", "tracked"):
-            raise CommandError(40415, f"BSON field '$listClusterCatalog.{name}' is an unknown field.")
+            raise unknown_field(f"$listClusterCatalog.{name}")
         if value is not None and not isinstance(value, bool):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field '$listClusterCatalog.{name}' is the wrong type '{type_of(value)}', expected type 'bool'",
-            )
+            raise wrong_type(f"$listClusterCatalog.{name}", value, "bool")
     return [FactsSpec("$listClusterCatalog", ctx.namespace, argument)]
 
 
@@ -160,12 +158,9 @@ def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(7746800, "$querySettings value must be an object. Found: " + type_of(argument))
     for name, value in fields(argument):
         if name != "showDebugQueryShape":
-            raise CommandError(40415, f"BSON field '$querySettings.{name}' is an unknown field.")
+            raise unknown_field(f"$querySettings.{name}")
         if not isinstance(value, bool):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field '$querySettings.{name}' is the wrong type '{type_of(value)}', expected type 'bool'",
-            )
+            raise wrong_type(f"$querySettings.{name}", value, "bool")
     if not ctx.namespace.endswith(".$cmd.aggregate"):
         raise CommandError(
             ErrorCode.InvalidNamespace, "$querySettings must be run against the database with {aggregate: 1}"
@@ -180,16 +175,13 @@ def _check_session_options(name: str, argument: Value) -> bytes:
         )
     for key, value in fields(argument):
         if key not in ("allUsers", "users"):
-            raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
+            raise unknown_field(f"{name}.{key}")
         if value is None:
             continue
         right = isinstance(value, bool) if key == "allUsers" else isinstance(value, list)
         if not right:
             expected = "bool" if key == "allUsers" else "array"
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field '{name}.{key}' is the wrong type '{type_of(value)}', expected type '{expected}'",
-            )
+            raise wrong_type(f"{name}.{key}", value, expected)
         if isinstance(value, list):
             for place, user in enumerate(value):
                 if user is not None:
@@ -200,22 +192,16 @@ def _check_session_options(name: str, argument: Value) -> bytes:
 def _check_user(name: str, user: Value) -> None:
     """`{user: name, db: name}`. 40414 for a missing field, 40415 for another, TypeMismatch (14)."""
     if not isinstance(user, bytes):
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field '{name}' is the wrong type '{type_of(user)}', expected type 'object'",
-        )
+        raise wrong_type(name, user, "object")
     given = {key: value for key, value in fields(user) if value is not None}
     for key, value in given.items():
         if key not in ("user", "db"):
-            raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
+            raise unknown_field(f"{name}.{key}")
         if not isinstance(value, str):
-            raise CommandError(
-                ErrorCode.TypeMismatch,
-                f"BSON field '{name}.{key}' is the wrong type '{type_of(value)}', expected type 'string'",
-            )
+            raise wrong_type(f"{name}.{key}", value, "string")
     for key in ("user", "db"):
         if key not in given:
-            raise CommandError(40414, f"BSON field '{name}.{key}' is missing but a required field")
+            raise missing_field(f"{name}.{key}")
 
 
 def _is_nobody(user: Value) -> bool:

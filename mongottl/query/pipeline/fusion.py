@@ -13,6 +13,7 @@ stages of Atlas Search are not there.
 from typing import Final
 
 from mongottl.document.annotated import annotated, plain
+from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Int64, Value, is_number
@@ -22,7 +23,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.numbers import to_double
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.facet import FeedSource
-from mongottl.query.pipeline.join import check_known, open_on_collection, read_fields, wrong_type
+from mongottl.query.pipeline.join import open_on_collection
 from mongottl.query.pipeline.source import DocumentSource, OutputQueue, RunContext
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
 
@@ -227,7 +228,7 @@ def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 def _required(written: dict[str, Value], key: str, path: str) -> Value:
     value = written.get(key)
     if value is None:
-        raise CommandError(40414, f"BSON field '{path}.{key}' is missing but a required field")
+        raise missing_field(f"{path}.{key}")
     return value
 
 

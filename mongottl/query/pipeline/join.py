@@ -9,6 +9,7 @@ use indexes.
 from typing import Final
 
 from mongottl.document.annotated import carried
+from mongottl.document.bson_field import check_known, read_fields, unknown_field, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.build import encode_value as encode_typed
 from mongottl.document.collation import Collation
@@ -398,7 +399,7 @@ def target_namespace(stage_name: str, value: Value, ctx: ParseContext) -> tuple[
     if isinstance(value, bytes):
         for key, part in fields(value):
             if key not in ("db", "coll"):
-                raise CommandError(40415, f"BSON field '{stage_name}.from.{key}' is an unknown field.")
+                raise unknown_field(f"{stage_name}.from.{key}")
             if not isinstance(part, str):
                 raise wrong_type(f"{stage_name}.from.{key}", part, "string")
     if not isinstance(value, str):
@@ -408,30 +409,6 @@ def target_namespace(stage_name: str, value: Value, ctx: ParseContext) -> tuple[
     if value == "" or "\0" in value or value.startswith("."):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: '{value}'")
     return ctx.database, value
-
-
-def wrong_type(path: str, value: Value, expected: str) -> CommandError:
-    return CommandError(
-        ErrorCode.TypeMismatch,
-        f"BSON field '{path}' is the wrong type '{type_of(value)}', expected type '{expected}'",
-    )
-
-
-def read_fields(name: str, argument: bytes) -> dict[str, Value]:
-    """A stage's fields. 40413 for one that is there twice; `check_known` finds the unknown ones."""
-    written: dict[str, Value] = {}
-    for key, value in fields(argument):
-        if key in written:
-            raise CommandError(40413, f"BSON field '{name}.{key}' is a duplicate field")
-        written[key] = value
-    return written
-
-
-def check_known(name: str, written: dict[str, Value], known: list[str]) -> None:
-    """40415 for an unknown field. mongod looks for these after the fields that it needs."""
-    for key in written:
-        if key not in known:
-            raise CommandError(40415, f"BSON field '{name}.{key}' is an unknown field.")
 
 
 _ADMIN_STAGES: Final = frozenset({"$currentOp", "$listSessions", "$listLocalSessions"})

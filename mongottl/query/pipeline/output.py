@@ -6,6 +6,7 @@ They give out nothing. How documents are stored is the RunContext's business; he
 from typing import Final
 
 from mongottl.document.annotated import plain
+from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import MISSING, Missing, Value
@@ -16,7 +17,6 @@ from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import check_user_name, value_at
-from mongottl.query.pipeline.join import check_known, read_fields, wrong_type
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, stage
 
@@ -126,7 +126,7 @@ def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 def _required_string(name: str, written: dict[str, Value], field: str) -> str:
     value = written.get(field, MISSING)
     if is_nullish(value):
-        raise CommandError(40414, f"BSON field '{name}.{field}' is missing but a required field")
+        raise missing_field(f"{name}.{field}")
     if not isinstance(value, str):
         raise wrong_type(f"{name}.{field}", value, "string")
     return value
@@ -324,7 +324,7 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     written = read_fields("$merge", argument)
     check_known("$merge", written, _MERGE_FIELDS)
     if "into" not in written:
-        raise CommandError(40414, "BSON field '$merge.into' is missing but a required field")
+        raise missing_field("$merge.into")
     database, collection = _into(written["into"], ctx)
     on = _on(written.get("on", "_id"))
     let_value = written.get("let", MISSING)

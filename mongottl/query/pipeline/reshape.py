@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.path import check_field_path
 from mongottl.document.types import ARRAY, DOCUMENT, Value
@@ -266,10 +267,10 @@ def parse_replace_root(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     root: Expression | None = None
     for name, value in fields(argument):
         if name != "newRoot":
-            raise CommandError(40415, f"BSON field '$replaceRoot.{name}' is an unknown field.")
+            raise unknown_field(f"$replaceRoot.{name}")
         root = parse_expression(value, ctx)
     if root is None:
-        raise CommandError(40414, "BSON field '$replaceRoot.newRoot' is missing but a required field")
+        raise missing_field("$replaceRoot.newRoot")
     return [ReplaceRootSpec(root)]
 
 

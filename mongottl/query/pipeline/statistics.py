@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, is_empty
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
@@ -63,11 +64,11 @@ def parse_coll_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     sections: dict[str, bytes] = {}
     for name, value in fields(argument):
         if name not in _SECTIONS:
-            raise _unknown(name)
+            raise unknown_field(f"$collStats.{name}")
         if value is None:
             continue
         if not isinstance(value, bytes):
-            raise _wrong_type(name, value, "object")
+            raise wrong_type(f"$collStats.{name}", value, "object")
         _check_options(name, value)
         sections[name] = value
     return [CollStatsSpec(ctx.namespace, sections)]
@@ -77,19 +78,8 @@ def _check_options(section: str, options: bytes) -> None:
     if section == "latencyStats":
         for option, value in fields(options):
             if option != "histograms":
-                raise _unknown(f"{section}.{option}")
+                raise unknown_field(f"$collStats.{section}.{option}")
             if not isinstance(value, bool):
-                raise _wrong_type(f"{section}.{option}", value, "bool")
+                raise wrong_type(f"$collStats.{section}.{option}", value, "bool")
     elif section != "storageStats" and not is_empty(options):
         raise CommandError(NOT_EMPTY, f"the {section} argument to $collStats must be an empty object")
-
-
-def _unknown(name: str) -> CommandError:
-    return CommandError(40415, f"BSON field '$collStats.{name}' is an unknown field.")
-
-
-def _wrong_type(name: str, value: Value, expected: str) -> CommandError:
-    return CommandError(
-        ErrorCode.TypeMismatch,
-        f"BSON field '$collStats.{name}' is the wrong type '{type_of(value)}', expected type '{expected}'",
-    )

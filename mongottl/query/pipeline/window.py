@@ -6,6 +6,7 @@ gathered and its documents are given out with their new fields, a bounded number
 
 from typing import Final
 
+from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
@@ -18,7 +19,7 @@ from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.join import check_known, read_fields, with_value, wrong_type
+from mongottl.query.pipeline.join import with_value
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
 from mongottl.query.pipeline.windowframe import Partition
@@ -207,7 +208,7 @@ def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpe
     written = read_fields("$setWindowFields", argument)
     check_known("$setWindowFields", written, ["partitionBy", "sortBy", "output"])
     if "output" not in written:
-        raise CommandError(40414, "BSON field '$setWindowFields.output' is missing but a required field")
+        raise missing_field("$setWindowFields.output")
     output = written["output"]
     if not isinstance(output, bytes):
         raise wrong_type("$setWindowFields.output", output, "object")

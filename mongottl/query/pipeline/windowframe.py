@@ -9,6 +9,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from mongottl.document.bson_field import read_fields
 from mongottl.document.compare import compare_values
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Date, Missing, Value
@@ -19,7 +20,6 @@ from mongottl.query.expr.datemath import add_units, unit_of
 from mongottl.query.expr.numbers import fits_long, whole, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
-from mongottl.query.pipeline.join import read_fields
 from mongottl.query.pipeline.partition import read_chunk, write_keyed
 from mongottl.query.sort import SortPattern
 from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from mongottl.document.bson_field import read_fields
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.types import MISSING, Date, Decimal128, Missing, Value, integer
@@ -20,7 +21,6 @@ from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.numbers import to_decimal, to_double, whole, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.accumulators import ACCUMULATORS, SIMPLE, AccumulatorSpec, SimpleAccumulator
-from mongottl.query.pipeline.join import read_fields
 from mongottl.query.pipeline.windowframe import Frame, Partition, default_frame, parse_frame
 from mongottl.query.registry import Registry
 from mongottl.query.sort import SortPattern
