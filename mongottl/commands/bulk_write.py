@@ -26,6 +26,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
+from mongottl.commands.time_series import check_raw_data
 from mongottl.commands.writes import (
     INSERT_CHUNK,
     WHOLE_COMMAND_ERRORS,
@@ -165,6 +166,8 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
         namespace = Namespace._make(_NAMESPACE.parse(described, [], None))
         database, name = split_namespace(namespace.name)
         check_new_collection_name(database, name)
+        if op.raw_data:
+            check_raw_data(op, database, name)
         namespaces.append((database, name))
         uuids.append(namespace.collection_uuid)
         check_form(_NAMESPACE.command, namespace.collection_uuid)

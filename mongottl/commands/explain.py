@@ -22,6 +22,7 @@ from mongottl.commands.query_shape import (
 from mongottl.commands.reads import context_of, natural_order
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
+from mongottl.commands.time_series import check_raw_data
 from mongottl.config import GIT_VERSION, PARAMETERS
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
@@ -73,7 +74,10 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
         if spec is None:
             raise CommandError(ErrorCode.CommandNotFound, f"Explain failed due to unknown command: {name}")
         raise CommandError(ErrorCode.IllegalOperation, f"Cannot explain cmd: {name}")
-    inner = spec.request._make(spec.parser.parse(request.explained, [], GenericArguments()))
+    generic = GenericArguments()
+    inner = spec.request._make(spec.parser.parse(request.explained, [], generic))
+    if generic.raw_data and isinstance(inner.collection, str):
+        check_raw_data(op, op.database, inner.collection)
     if spec.name == "aggregate":
         return (yield from _explain_aggregate_command(op, inner, request.verbosity, request.explained))
     if spec.name in _VIEW_QUERIES:

@@ -41,7 +41,7 @@ class CommandSpec:
         self.name = name
         self.function = function
         self.request = request
-        self.parser: RequestParser = parser_for(name, request, strict)
+        self.parser: RequestParser = parser_for(name, request, strict, name in TAKE_RAW_DATA)
         self.help = help
         self.admin_only = admin_only
         self.writes = writes
@@ -59,6 +59,13 @@ STABLE_API: Final = frozenset(
     abortTransaction aggregate authenticate bulkWrite collMod commitTransaction count create createIndexes delete drop
     dropDatabase dropIndexes endSessions explain find findAndModify getMore hello insert killCursors listCollections
     listDatabases listIndexes ping refreshSessions update
+    """.split()
+)
+# The commands with an argument `rawData`, of MongoDB 8.2. Source: the driver specifications' index of DRIVERS-3064.
+TAKE_RAW_DATA: Final = frozenset(
+    """
+    aggregate bulkWrite count createIndexes delete distinct dropIndexes find findAndModify insert listCollections
+    listIndexes update
     """.split()
 )
 

@@ -123,6 +123,7 @@ class GenericArguments:
         self.api_version = ""
         self.api_strict = False
         self.api_deprecation_errors = False
+        self.raw_data = False
         # Fields that are no part of the request, where the command takes any.
         self.extra_fields: dict[str, Value] = {}
 
@@ -142,6 +143,7 @@ _GENERIC: Final[dict[bytes, int]] = {
     b"apiVersion": 11,
     b"apiStrict": 12,
     b"apiDeprecationErrors": 13,
+    b"rawData": 14,
     b"$audit": 0,
     b"$client": 0,
     b"$configServerState": 0,
@@ -163,12 +165,16 @@ class RequestParser:
     """Parses the bodies of one command.
 
     fields: wire name and kind of each field, in the order of the request's slots. required: how many of the first of
-    them have no default. strict: whether unknown fields are refused; those of a handshake are not.
+    them have no default. strict: whether unknown fields are refused; those of a handshake are not. raw_data: whether
+    the command takes `rawData`.
     """
 
-    def __init__(self, command: str, fields: list[Field], defaults: list[Value], strict: bool = True) -> None:
+    def __init__(
+        self, command: str, fields: list[Field], defaults: list[Value], strict: bool = True, raw_data: bool = False
+    ) -> None:
         self.command = command
         self._strict = strict
+        self._raw_data = raw_data
         self._fields = fields
         self._defaults = defaults
         self._required = len(fields) - len(defaults)
@@ -223,7 +229,7 @@ class RequestParser:
     def _take_generic(self, body: bytes, cursor: ElementCursor, name: bytes, generic: GenericArguments) -> None:
         which = _GENERIC.get(name, -1)
         type_code: i64 = cursor.type_code
-        if which < 0:
+        if which < 0 or (which == 14 and not self._raw_data):
             if not self._strict:
                 generic.extra_fields[cursor.name()] = cursor.decoded()
                 return
@@ -271,6 +277,9 @@ class RequestParser:
         elif which == 13:
             self._expect(cursor, type_code == BOOL, "bool")
             generic.api_deprecation_errors = body[cursor.value] != 0
+        elif which == 14:
+            self._expect(cursor, type_code == BOOL, "bool")
+            generic.raw_data = body[cursor.value] != 0
 
     def _max_time_ms(self, body: bytes, cursor: ElementCursor) -> int:
         number = self._exact(cursor)
@@ -412,10 +421,10 @@ def session_key(lsid: bytes) -> bytes:
     return lsid[pos : skip_value(lsid, type_code, pos)]
 
 
-def parser_for(command: str, request: type[Any], strict: bool = True) -> RequestParser:
+def parser_for(command: str, request: type[Any], strict: bool = True, raw_data: bool = False) -> RequestParser:
     """The parser of a request class, read from its annotations."""
     fields: list[Field] = []
     for annotation in request.__annotations__.values():
         [field] = annotation.__metadata__
         fields.append(field)
-    return RequestParser(command, fields, list(request._field_defaults.values()), strict)
+    return RequestParser(command, fields, list(request._field_defaults.values()), strict, raw_data)

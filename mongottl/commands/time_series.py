@@ -5,11 +5,13 @@ Source: MongoDB's "Time Series Collection Limitations".
 
 from typing import Final
 
+from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.time_series import TimeSeries
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
 
 _LISTS: Final = ("$and", "$or", "$nor")
 _INDEX_KINDS: Final = ("btree", "2dsphere")
@@ -57,6 +59,19 @@ def check_time_series_index(descriptor: IndexDescriptor) -> None:
     if descriptor.is_id or descriptor.kind.name not in _INDEX_KINDS:
         raise CommandError(
             ErrorCode.CannotCreateIndex, f"Index {descriptor.name} is not supported on time-series collections"
+        )
+
+
+def check_raw_data(op: OperationContext, database: str, name: str) -> None:
+    """CommandNotSupported (115) where `rawData` asks for the buckets of a time series collection, which are not there.
+
+    Of any other collection the raw documents are the documents.
+    """
+    found = op.catalog.find(database, name)
+    if isinstance(found, Collection) and found.time_series is not None:
+        raise CommandError(
+            ErrorCode.CommandNotSupported,
+            f"rawData is not supported on the time-series collection {found.namespace}: it has no buckets",
         )
 
 

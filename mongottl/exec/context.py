@@ -137,6 +137,7 @@ class OperationContext:
     deadline_s: elapsed time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
     bypass_validation: whether documents may be written that the collection's validator refuses.
     has_max_time, has_write_concern: whether the command came with a `maxTimeMS` or `writeConcern` at all.
+    raw_data: whether the buckets of time series collections are meant.
     """
 
     def __init__(self, service: ServiceContext, client: ClientInfo, database: str) -> None:
@@ -151,6 +152,7 @@ class OperationContext:
         self.deadline_s = 0.0
         self.has_max_time = False
         self.has_write_concern = False
+        self.raw_data = False
         # The level of the read concern, empty if none was given.
         self.read_level = ""
         self.bypass_validation = False

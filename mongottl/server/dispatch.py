@@ -12,6 +12,7 @@ from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.concerns import WriteConcern, check_api_version, check_read_concern, parse_write_concern
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments, session_key
+from mongottl.commands.time_series import check_raw_data
 from mongottl.document.build import encode
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MISSING, Value
 from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
@@ -135,6 +136,7 @@ class Dispatcher:
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
         op = OperationContext(service, client, generic.database)
         op.extra_fields = generic.extra_fields
+        op.raw_data = generic.raw_data
         op.comment = generic.comment if generic.comment is not MISSING else None
         if generic.max_time_ms >= 0:
             op.set_max_time_ms(generic.max_time_ms)
@@ -163,6 +165,8 @@ class Dispatcher:
         request = spec.request._make(values)
         if spec.names_collection and isinstance(request.collection, str):
             op.uses(request.collection)
+            if generic.raw_data:
+                check_raw_data(op, op.database, request.collection)
         if fail_point is not None or concern is not None:
             return self._under_way(spec, op, body, self._with_extras(spec, op, request, fail_point, concern))
         outcome = spec.function(op, request)
