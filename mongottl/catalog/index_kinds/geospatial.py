@@ -104,9 +104,13 @@ class PlaneKind(IndexKind):
         """Whole `bits`, doubles for `min` and `max`, whatever numbers they were."""
         geohash = geohash_of(spec)
         shown = dict(fields(spec))
-        for name, value in (("bits", geohash.bits), ("min", geohash.low), ("max", geohash.high)):
-            if name in shown:
-                shown[name] = value
+        # Not in a loop: compiled, numbers of two types would become one.
+        if "bits" in shown:
+            shown["bits"] = geohash.bits
+        if "min" in shown:
+            shown["min"] = geohash.low
+        if "max" in shown:
+            shown["max"] = geohash.high
         return encode_fields(shown.items())
 
     def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:

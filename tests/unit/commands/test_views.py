@@ -268,13 +268,14 @@ class TestRefusals:
             {"oplogReplay": True},
             {"returnKey": True},
             {"showRecordId": True},
-            {"projection": {"tags": {"$elemMatch": {"$eq": 1}}}},
         ],
     )
     def test_what_no_aggregation_can_say(self, big: Running, options: Document) -> None:
         assert big.code({"find": "big", **options}) == 168
 
-    @pytest.mark.parametrize("projection", [{"tags.$": 1}, {"tags": {"$slice": 1}}])
+    @pytest.mark.parametrize(
+        "projection", [{"tags.$": 1}, {"tags": {"$slice": 1}}, {"tags": {"$elemMatch": {"$eq": 1}}}]
+    )
     def test_projections_of_find_alone(self, big: Running, projection: Document) -> None:
         assert big.code({"find": "big", "filter": {"tags": 1}, "projection": projection}) != 0
 
