@@ -12,6 +12,7 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.projection import parse_projection
 from mongottl.query.update import parse_update
+from tests.update_model import ModelError, change
 
 NAMES = ["a", "b", "c", "0", "1"]
 names = st.sampled_from(NAMES)
@@ -23,85 +24,6 @@ values = st.recursive(
 )
 documents = st.dictionaries(names, values, max_size=5).map(lambda fields: {"_id": 1, **fields})
 paths = st.lists(names, min_size=1, max_size=3).map(".".join)
-
-
-class ModelError(Exception):
-    """The model refuses the update."""
-
-
-def step(container: Any, part: str) -> Any:
-    """The key of a part in a document or array, or None if the container can have no such part."""
-    if isinstance(container, dict):
-        return part
-    if isinstance(container, list) and part.isdigit():
-        return int(part)
-    return None
-
-
-def has(container: Any, key: Any) -> bool:
-    return key in container if isinstance(container, dict) else key < len(container)
-
-
-def put(container: Any, key: Any, value: Any) -> None:
-    if isinstance(container, list):
-        while len(container) <= key:
-            container.append(None)
-    container[key] = value
-
-
-def change(document: Any, path: str, name: str, operand: Any) -> None:
-    """One modifier at one path."""
-    at = document
-    parts = path.split(".")
-    for i, part in enumerate(parts):
-        key = step(at, part)
-        if key is None:
-            if name == "$unset":
-                return
-            raise ModelError(28)
-        last = i == len(parts) - 1
-        if not has(at, key):
-            if name in ("$unset", "$pop", "$pull"):
-                return
-            put(at, key, make(parts[i + 1 :], name, operand))
-            return
-        if last:
-            change_value(at, key, name, operand)
-            return
-        at = at[key]
-
-
-def make(parts: list[str], name: str, operand: Any) -> Any:
-    if parts:
-        return {parts[0]: make(parts[1:], name, operand)}
-    return [operand] if name == "$push" else copy.deepcopy(operand)
-
-
-def change_value(container: Any, key: Any, name: str, operand: Any) -> None:
-    value = container[key]
-    if name == "$set":
-        container[key] = copy.deepcopy(operand)
-    elif name == "$unset":
-        if isinstance(container, list):
-            container[key] = None
-        else:
-            del container[key]
-    elif name == "$inc":
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ModelError(14)
-        total = value + operand
-        if type(total) is int and isinstance(value, Int64):
-            total = Int64(total)
-        if total != value:
-            container[key] = total
-    elif not isinstance(value, list):
-        raise ModelError(14 if name == "$pop" else 2)
-    elif name == "$push":
-        value.append(copy.deepcopy(operand))
-    elif name == "$pop":
-        del value[len(value) - 1 if operand == 1 else 0 : len(value) if operand == 1 else 1]
-    else:
-        container[key] = [item for item in value if isinstance(item, bool) or type(item) is dict or item != operand]
 
 
 operations = st.one_of(
