@@ -19,6 +19,9 @@ REGEX_OPTION_ERROR: Final = 51108
 MAX_PATTERN_BYTES: Final = 16 * 1024
 OPTIONS: Final = "imsux"
 
+# PCRE2_NO_UTF_CHECK of pcre2.h, for which the binding has no name.
+_NO_UTF_CHECK: Final = 0x40000000
+
 _SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")
 
 
@@ -33,6 +36,7 @@ class _Library:
         self.compile: Any = pcre2.compile
         self.pattern_error: Any = pcre2.PatternError
         self.library_error: Any = pcre2.LibraryError
+        self.span: Any = pcre2._cy.match_substring_span_bynumber
         self.match_context: Any = pcre2._EMPTY_MATCH_CONTEXT
         # UTF-8, but \w, \d and \b mean ASCII unless the pattern says (*UCP): mongod's setting.
         self.flags: Final = int(pcre2.UNICODE | pcre2.ASCII)
@@ -78,6 +82,7 @@ class CompiledRegex:
         self._code: Any = None
         self._match: Any = None
         self._context: Any = None
+        self._groups = 0
         if options in ("", "s", "u"):
             if pattern.startswith(b"^"):
                 self._anchored = True
@@ -97,6 +102,7 @@ class CompiledRegex:
             raise CommandError(REGEX_COMPILE_ERROR, f"Regular expression is invalid: {error}") from None
         self._code = self._compiled._pcre2_code
         self._match = library.match
+        self._groups = self._compiled.groups
         self._context = library.match_context
 
     def found_in(self, subject: bytes) -> bool:
@@ -109,14 +115,21 @@ class CompiledRegex:
             return False
 
     def spans(self, subject: bytes, start: int = 0) -> list[tuple[int, int]] | None:
-        """Byte ranges of the first match at or behind `start` and of its groups ((-1, -1): unset); None: no match."""
+        """Byte ranges of the first match at or behind `start` and of its groups ((-1, -1): unset); None: no match.
+
+        start: 0, or behind a match found before: only a search from 0 looks whether all of the subject is UTF-8. Else
+        as many searches as a long text has matches would each read what is left of it.
+        """
         if self._compiled is None:
             self._compile()
+        library = _library()
         try:
-            found = self._compiled.search(subject, start)
-        except _library().library_error:
+            found = library.match(
+                self._code, subject, len(subject), start, self._context, _NO_UTF_CHECK if start > 0 else 0
+            )[0]
+        except library.library_error:
             return None
         if found is None:
             return None
-        groups: int = self._compiled.groups
-        return [found.span(group) for group in range(groups + 1)]
+        groups: int = self._groups
+        return [library.span(found, subject, group) for group in range(groups + 1)]

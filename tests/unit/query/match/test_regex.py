@@ -95,3 +95,10 @@ def test_spans_are_byte_ranges_of_match_and_groups() -> None:
 
 def test_the_longest_pattern() -> None:
     CompiledRegex(b"a" * 16384, "")
+
+
+def test_only_a_search_from_the_start_reads_all_of_the_subject() -> None:
+    # As many searches as a long text has matches would be quadratic. What is not UTF-8 shows who read it.
+    regex = CompiledRegex(b"[ab]", "")
+    assert regex.spans(b"ab\xff") is None
+    assert regex.spans(b"ab\xff", 1) == [(1, 2)]
