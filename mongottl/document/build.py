@@ -57,8 +57,12 @@ from mongottl.document.types import (
     Undefined,
     Value,
 )
+from mongottl.errors import CommandError
 
 EMPTY_DOCUMENT: Final = b"\x05\x00\x00\x00\x00"
+# Expressions can make arrays and documents that hold one value again and again, 2^40 times within forty steps; they
+# must not be written out. More than what any operator may gather (100 MiB each), and than mongod's 64 MB of buffer.
+MAX_BUILT_BYTES: Final = 128 << 20
 _LENGTH_PLACE: Final = b"\x00\x00\x00\x00"
 _INDEX_NAMES: Final = [str(i).encode() for i in range(1024)]
 
@@ -76,6 +80,14 @@ def _set_length(writer: BytesWriter, start: i64) -> None:
     writer[start + 1] = u8((size >> 8) & 0xFF)
     writer[start + 2] = u8((size >> 16) & 0xFF)
     writer[start + 3] = u8((size >> 24) & 0xFF)
+
+
+def _check_size(writer: BytesWriter) -> None:
+    """13548 if more has been written than any document may have."""
+    if len(writer) > MAX_BUILT_BYTES:
+        raise CommandError(
+            13548, f"BufBuilder attempted to grow() to {len(writer)} bytes, past the {MAX_BUILT_BYTES >> 20}MB limit."
+        )
 
 
 def _write_name(writer: BytesWriter, type_code: i64, name: bytes) -> None:
@@ -184,6 +196,7 @@ def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
     writer.write(_LENGTH_PLACE)
     for name, value in document.items():
         write_element(writer, name.encode("utf-8"), value)
+        _check_size(writer)
     writer.append(0)
     _set_length(writer, start)
 
@@ -202,6 +215,7 @@ def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...], l
         else:
             write_element(writer, index_name(index), value)
         index += 1
+        _check_size(writer)
     writer.append(0)
     _set_length(writer, start)
 
@@ -232,6 +246,7 @@ class DocumentBuilder:
 
     def finish(self) -> bytes:
         """The document. The builder must not be used afterwards."""
+        _check_size(self._writer)
         self._writer.append(0)
         _set_length(self._writer, 0)
         return self._writer.getvalue()
@@ -250,6 +265,7 @@ def encode_fields(fields: Iterable[tuple[str, Value]]) -> bytes:
     writer.write(_LENGTH_PLACE)
     for name, value in fields:
         write_element(writer, name.encode("utf-8"), value)
+        _check_size(writer)
     writer.append(0)
     _set_length(writer, 0)
     return writer.getvalue()

@@ -24,7 +24,7 @@ from mongottl.query.expr.named import ABSENT, Syntax, given
 from mongottl.query.expr.numbers import whole_int32, width
 from mongottl.query.expr.parser import parse_operand, show, type_of
 
-MAX_RANGE_BYTES: Final = 100 << 20  # mongod's limit for what $range may build
+MAX_ARRAY_BYTES: Final = 100 << 20  # mongod's limit for what $range may build, taken for what else makes arrays longer
 
 
 @expression("$arrayElemAt", 2)
@@ -74,8 +74,19 @@ def concat_arrays(values: list[Value]) -> Value:
             return None
         if not isinstance(value, list):
             raise CommandError(28664, f"$concatArrays only supports arrays, not {type_of(value)}")
+        _check_length("$concatArrays", len(joined) + len(value))
         joined.extend(value)
     return joined
+
+
+def _check_length(name: str, length: int) -> None:
+    """QueryExceededMemoryLimitNoDiskUseAllowed (292) for an array that is made too long."""
+    if length * 8 > MAX_ARRAY_BYTES:
+        raise CommandError(
+            ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
+            f"{name} would use too much memory ({length * 8} bytes) and cannot spill to disk. "
+            f"Memory limit: {MAX_ARRAY_BYTES} bytes",
+        )
 
 
 @collated_expression("$in", 2)
@@ -132,12 +143,7 @@ def range_(values: list[Value]) -> Value:
     if step == 0:
         raise CommandError(34449, "$range requires a non-zero step value")
     numbers = range(start, end, step)
-    if len(numbers) * 8 > MAX_RANGE_BYTES:
-        raise CommandError(
-            ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
-            f"$range would use too much memory ({len(numbers) * 8} bytes) and cannot spill to disk. "
-            f"Memory limit: {MAX_RANGE_BYTES} bytes",
-        )
+    _check_length("$range", len(numbers))
     result: list[Value] = list(numbers)
     return result
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mongottl.document.build import encode, encode_value
+from mongottl.document.build import DocumentBuilder, encode, encode_array, encode_value
 from mongottl.document.compare import compare_documents, compare_values
 from mongottl.document.keystring import encode_raw
 from mongottl.document.keystring import encode_value as key_of
@@ -70,3 +70,35 @@ def test_is_deeper(type_code: int) -> None:
             assert is_deeper(raw, 0, limit) is (levels > limit)
             with_more = encode({"x": "y" * 5000, "a": [1, {"b": raw}], "z": b"\x05\0\0\0\0"})
             assert is_deeper(with_more, 0, limit + 3) is (levels > limit)
+
+
+def shared_list(value: Value) -> Value:
+    """Forty lists that hold the one before twice: 2^40 values to write out, forty to hold."""
+    for _ in range(40):
+        value = [value, value]
+    return value
+
+
+def shared_document() -> bytes:
+    value = encode({"a": "x" * (1 << 20)})
+    for _ in range(40):
+        builder = DocumentBuilder()
+        builder.append("a", value)
+        builder.append("b", value)
+        value = builder.finish()
+    return value
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: encode({"a": shared_list("x" * (1 << 20))}),
+        lambda: encode_value(shared_list("x" * (1 << 20))),
+        lambda: encode_array([shared_list("x" * (1 << 20))]),
+        shared_document,
+    ],
+)
+def test_one_value_a_million_times(use: Callable[[], Any]) -> None:
+    with pytest.raises(CommandError) as refused:
+        use()
+    assert refused.value.code == 13548

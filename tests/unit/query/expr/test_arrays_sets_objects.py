@@ -149,6 +149,7 @@ def test_objects(check: Check, expression: object, expected: object) -> None:
         ({"$indexOfArray": ["$l", 1, -1]}, 9711601),
         ({"$range": ["x", 1]}, 34443),
         ({"$range": [0, 1, 0]}, 34449),
+        ({"$concatArrays": [{"$range": [0, 7_000_000]}, {"$range": [0, 7_000_000]}]}, 292),
         ({"$range": [0, 2**31 - 1]}, ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed),
         ({"$reverseArray": 1}, 34435),
         ({"$size": "$n"}, 17124),
