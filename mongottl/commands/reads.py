@@ -366,9 +366,12 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
     await_s = DEFAULT_AWAIT_S
     if tail is not None and op.has_max_time:
         # The time limit of such a getMore is how long it may wait.
-        await_s = max(0.0, op.deadline_s - op.service.clock.monotonic_s())
+        await_s = max(0.0, op.time_left_s())
         op.deadline_s = 0.0
+    limited = cursor.time_left_s >= 0.0 and (tail is None or not tail.await_data)
     try:
+        if limited:
+            op.limit_time(cursor.time_left_s)
         page = yield from cursor.next_page(op, batch_size)
         if not page and tail is not None and tail.await_data and not cursor.exhausted:
             page = yield from await_page(op, cursor, tail.collection.number, batch_size, await_s)
@@ -378,6 +381,8 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
     finally:
         cursor.in_use = False
         cursor.last_used_s = op.service.clock.monotonic_s()
+    if limited:
+        cursor.time_left_s = op.time_left_s()
     op.service.metrics.documents["returned"] += len(page)
     cursor_id = cursor.cursor_id
     if cursor.exhausted:

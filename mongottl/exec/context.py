@@ -129,6 +129,10 @@ def _no_log(name: str) -> list[str] | None:
     return None
 
 
+def _time_is_up() -> CommandError:
+    return CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
+
+
 class OperationContext:
     """One command under way.
 
@@ -192,7 +196,20 @@ class OperationContext:
         """0 is no limit, but was given all the same."""
         self.has_max_time = True
         if max_time_ms > 0:
-            self.deadline_s = self.service.clock.monotonic_s() + max_time_ms / MS_PER_S
+            self.limit_time(max_time_ms / MS_PER_S)
+
+    def limit_time(self, seconds: float) -> None:
+        """Ends the operation so many seconds from now, at its next step after them.
+
+        MaxTimeMSExpired (50) if none are left, or where a fail point says so.
+        """
+        if seconds <= 0.0 or self.service.fail_points.times_out():
+            raise _time_is_up()
+        self.deadline_s = self.service.clock.monotonic_s() + seconds
+
+    def time_left_s(self) -> float:
+        """What is left of the time limit, not below 0; -1.0 without one."""
+        return max(0.0, self.deadline_s - self.service.clock.monotonic_s()) if self.deadline_s > 0.0 else -1.0
 
     def refresh_now(self) -> None:
         """Takes the instant that it is by now: after a command has waited, what it reads is of another time."""
@@ -202,7 +219,7 @@ class OperationContext:
     def check_interrupt(self) -> None:
         """Called between batches: MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600)."""
         if self.deadline_s > 0.0 and self.service.clock.monotonic_s() >= self.deadline_s:
-            raise CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
+            raise _time_is_up()
         if self.killed:
             raise CommandError(ErrorCode.Interrupted, "operation was interrupted")
         if self.service.stopping:

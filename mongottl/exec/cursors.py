@@ -105,6 +105,7 @@ class ClientCursor:
     cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
     in_use: a command is pulling from it right now. why_dead: what took its data away, for the next getMore to tell.
     tail: set if it is tailable. signal: ends the waiting of the getMore that awaits documents now.
+    time_left_s: what its command and the getMores until now left of `maxTimeMS`, which is of all of them; -1.0 without.
     """
 
     def __init__(self, namespace: str, source: PageSource, session_key: bytes | None, now_s: float) -> None:
@@ -118,6 +119,7 @@ class ClientCursor:
         self.in_use = False
         self.killed = False
         self.why_dead = ""
+        self.time_left_s = -1.0
         self.tail: Tail | None = None
         self.signal: Signal | None = None
 

@@ -241,5 +241,6 @@ def first_reply(
         cursor.close()
         cursor_id = 0
     else:
+        cursor.time_left_s = op.time_left_s()
         cursor_id = op.service.cursors.register(cursor)
     return {"cursor": {"firstBatch": page, "id": Int64(cursor_id), "ns": cursor.namespace}}

@@ -230,3 +230,26 @@ def test_expired_documents_are_left_out_of_later_batches(many: Database[Document
     many.client.admin.command("advanceClock", 6)
     reply = many.command("getMore", Int64(reply["cursor"]["id"]), collection="d")
     assert [d["_id"] for d in reply["cursor"]["nextBatch"]] == [4, 6, 8]
+
+
+def test_the_fail_point_of_time_limits(client: "pymongo.MongoClient[Documents]", many: Database[Documents]) -> None:
+    limited = opened(many, {"find": "c", "batchSize": 2, "maxTimeMS": 60_000})
+    unlimited = opened(many)
+    client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="alwaysOn")
+    try:
+        for command in (
+            {"find": "c"},
+            {"count": "c"},
+            {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a"}]},
+        ):
+            assert refusal(many, {**command, "maxTimeMS": 60_000}) == 50
+            assert refusal(many, {**command, "maxTimeMS": 0}) == 0
+        assert refusal(many, {"getMore": limited, "collection": "c"}) == 50
+        assert refusal(many, {"getMore": unlimited, "collection": "c"}) == 0
+    finally:
+        client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="off")
+    assert refusal(many, {"getMore": limited, "collection": "c"}) == 43
+    client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode={"times": 1})
+    assert refusal(many, {"count": "c"}) == 0
+    assert refusal(many, {"count": "c", "maxTimeMS": 60_000}) == 50
+    assert refusal(many, {"count": "c", "maxTimeMS": 60_000}) == 0

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from bson import Int64
 
+from mongottl.clock import Clock, VirtualClock
 from mongottl.errors import CommandError
 from tests.running import Document, Running
 
@@ -105,3 +106,54 @@ def test_an_upsert_whose_key_belongs_to_another_document(running: Running) -> No
     update = {"q": {"_id": -2}, "u": {"$set": {"u": 7}}, "upsert": True}
     reply = running.run({"update": "c", "updates": [update]})
     assert [error["code"] for error in reply["writeErrors"]] == [11000]
+
+
+class ByHand(Clock):
+    """Time that passes when a test says so."""
+
+    elapsed_s = 1000.0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.elapsed_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.elapsed_s
+
+
+def after(time: ByHand, seconds: float, steps: Any) -> Document:
+    """What a command answers whose second step comes so many seconds after the first."""
+    next(steps)
+    time.elapsed_s += seconds
+    return finished(steps)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"find": "c", "filter": {"a": {"$gte": 0}}, "batchSize": 0},
+        {"aggregate": "c", "pipeline": [{"$match": {"a": {"$gte": 0}}}], "cursor": {"batchSize": 0}},
+    ],
+    ids=["find", "aggregate"],
+)
+def test_the_time_limit_is_of_a_cursor_with_all_its_batches(first: Document) -> None:
+    time = ByHand()
+    running = Running(clock=VirtualClock(time))
+    running.insert(*({"_id": i, "a": i} for i in range(3000)))
+    cursor = Int64(finished(running.steps(first, max_time_ms=10_000))["cursor"]["id"])
+    more: Document = {"getMore": cursor, "collection": "c", "batchSize": 900}
+    time.elapsed_s += 60  # between two batches no time passes
+    assert after(time, 6, running.steps(more))["cursor"]["id"] == cursor
+    time.elapsed_s += 60
+    with pytest.raises(CommandError) as caught:
+        after(time, 5, running.steps(more))
+    assert caught.value.code == 50
+    assert running.code(more) == 43
+
+
+def test_without_a_time_limit_there_is_none_later() -> None:
+    time = ByHand()
+    running = Running(clock=VirtualClock(time))
+    running.insert(*({"_id": i, "a": i} for i in range(3000)))
+    cursor = Int64(running.run({"find": "c", "filter": {"a": {"$gte": 0}}, "batchSize": 0})["cursor"]["id"])
+    more = {"getMore": cursor, "collection": "c", "batchSize": 900}
+    assert after(time, 1_000_000, running.steps(more))["cursor"]["id"] == cursor
