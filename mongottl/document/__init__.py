@@ -6,6 +6,7 @@ Python values of them only where something is computed. They know no query langu
     types      type codes, and the classes of the values that Python has no type of its own for
     walk       finding, stepping over and decoding elements
     build      encoding values and splicing raw elements into new documents
+    set_path   a value put at a path
     validate   checking bytes from outside; everything else here trusts that this was done
     compare    MongoDB's order of values, on decoded values and in place
     collation  how strings compare otherwise than by their bytes

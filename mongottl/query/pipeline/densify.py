@@ -12,6 +12,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.set_path import with_value
 from mongottl.document.types import MISSING, Date, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -24,7 +25,6 @@ from mongottl.query.expr.datemath import add_units, unit_of
 from mongottl.query.expr.numbers import fits_long, to_double, whole, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
-from mongottl.query.pipeline.join import with_value
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, parse_stage, stage

@@ -23,9 +23,9 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.numbers import to_double
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.facet import FeedSource
-from mongottl.query.pipeline.join import open_on_collection
 from mongottl.query.pipeline.source import DocumentSource, OutputQueue, RunContext
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
+from mongottl.query.pipeline.subpipeline import open_on_collection
 
 NAME: Final = "$rankFusion"
 SCORE: Final = "score"

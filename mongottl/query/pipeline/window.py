@@ -10,6 +10,7 @@ from mongottl.document.bson_field import check_known, missing_field, read_fields
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.set_path import with_value
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -19,7 +20,6 @@ from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.join import with_value
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
 from mongottl.query.pipeline.stage import StageSpec, stage
 from mongottl.query.pipeline.windowframe import Partition

@@ -1,0 +1,375 @@
+"""`$lookup`: documents of another collection joined to each document, asked of the RunContext.
+
+An equality join without an index on the foreign field reads the foreign collection once and keeps it by value, batch by
+batch (`foreign_table`); with an index, or for values whose equality is not plain, each document asks with a filter of
+its own. A pipeline of `$lookup` is parsed again for each outer document, with its `let` variables as constants, so that
+filters in it can use indexes.
+"""
+
+from typing import Final
+
+from mongottl.document.annotated import carried
+from mongottl.document.bson_field import check_known, read_fields, wrong_type
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.keystring import encode_value
+from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.set_path import set_path, with_value
+from mongottl.document.types import MISSING, Missing, Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.context import ParseContext
+from mongottl.query.expr import UNBOUND, Expression, parse_expression
+from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.path import check_user_name
+from mongottl.query.pipeline.effect import Effect
+from mongottl.query.pipeline.foreign_table import ForeignTable, are_plain, is_simple, local_values
+from mongottl.query.pipeline.source import DocumentSource, EqualityProbe, RunContext, TransformSource
+from mongottl.query.pipeline.stage import StageSpec, parse_pipeline, stage
+from mongottl.query.pipeline.subpipeline import (
+    brings_documents,
+    open_on_collection,
+    parse_sub_pipeline,
+    target_namespace,
+)
+from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, with_index
+
+_PROBED: Final = 64  # documents of one value that are fetched without a plan
+_ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
+
+
+class LookupSpec(StageSpec):
+    """foreign, local: paths, both or neither. let: names and expressions. pipeline: its stages as written.
+
+    unwind: of what is joined, done here at once. narrowing: a filter that joined documents must pass.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        collection: str,
+        local: FieldPath | None,
+        foreign: FieldPath | None,
+        let: list[tuple[str, Expression]],
+        pipeline: list[Value] | None,
+        into: FieldPath,
+        ctx: ParseContext,
+        unwind: UnwindSpec | None = None,
+        narrowing: bytes | None = None,
+    ) -> None:
+        self.name = "$lookup"
+        self.database: Final = database
+        self.collection: Final = collection
+        self.local: Final = local
+        self.foreign: Final = foreign
+        self.let: Final = let
+        self.pipeline: Final = pipeline
+        self.into: Final = into
+        self.ctx: Final = ctx
+        self.unwind: Final = unwind
+        self.narrowing: Final = narrowing
+        self.one_to_one = unwind is None
+
+    def effect(self) -> Effect | None:
+        changed = [self.into.parts[0]]
+        if self.unwind is not None and self.unwind.index_path is not None:
+            changed.append(self.unwind.index_path.parts[0])
+        return Effect(changed)
+
+    def coalesced(self, following: StageSpec) -> StageSpec | None:
+        """With an `$unwind` of what is joined no array is made of it."""
+        if self.unwind is None and isinstance(following, UnwindSpec) and following.path.dotted == self.into.dotted:
+            return self._changed(following, None)
+        return None
+
+    def joined_path(self) -> str:
+        unwind = self.unwind
+        if unwind is None or unwind.preserve or unwind.index_path is not None or self.into.depth > 1:
+            return ""
+        return self.into.dotted
+
+    def joining(self, filter: bytes) -> StageSpec:
+        return self._changed(self.unwind, filter)
+
+    def _changed(self, unwind: UnwindSpec | None, filter: bytes | None) -> "LookupSpec":
+        if filter is not None and self.narrowing is not None:
+            filter = encode({"$and": [self.narrowing, filter]})
+        changed = LookupSpec(
+            self.database,
+            self.collection,
+            self.local,
+            self.foreign,
+            self.let,
+            self.pipeline,
+            self.into,
+            self.ctx,
+            unwind,
+            filter,
+        )
+        changed.requested = self.requested
+        return changed
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return LookupSource(source, self, run)
+
+    def describe(self) -> Value:
+        described: list[tuple[str, Value]] = [("from", self.collection), ("as", self.into.dotted)]
+        if self.local is not None and self.foreign is not None:
+            described.append(("localField", self.local.dotted))
+            described.append(("foreignField", self.foreign.dotted))
+        stages: list[Value] = [] if self.pipeline is None else list(self.pipeline)
+        if self.narrowing is not None:
+            stages.append(encode({"$match": self.narrowing}))
+        if self.pipeline is not None or stages:
+            described.append(("let", encode_fields([(name, node.describe()) for name, node in self.let])))
+            described.append(("pipeline", stages))
+        if self.unwind is not None:
+            unwinding: dict[str, Value] = {"preserveNullAndEmptyArrays": self.unwind.preserve}
+            if self.unwind.index_path is not None:
+                unwinding["includeArrayIndex"] = self.unwind.index_path.dotted
+            described.append(("unwinding", encode(unwinding)))
+        return encode({"$lookup": encode_fields(described)})
+
+
+class LookupSource(TransformSource):
+    def __init__(self, source: DocumentSource, spec: LookupSpec, run: RunContext) -> None:
+        super().__init__(source)
+        self._spec: Final = spec
+        self._run: Final = run
+        self._ev: Final = run.evaluation()
+        self._batch: list[bytes] = []
+        self._position = 0
+        self._table: ForeignTable | None = None
+        self._remembered: Final[dict[bytes, list[Value]]] = {}
+        # The foreign documents of the outer document at `_position`, and what they have given so far.
+        self._foreign: DocumentSource | None = None
+        self._found: list[Value] = []
+        self._key = b""
+        # Whether a probe may answer, and the one of this call with what it has found so far.
+        self._may_probe = False
+        self._probe: EqualityProbe | None = None
+        self._probed = 0
+        foreign = spec.foreign
+        if foreign is not None and spec.pipeline is None:
+            plain = all(index < 0 for index in foreign.indexes)
+            self._may_probe = plain and spec.narrowing is None and spec.ctx.collation is None
+            if plain and not run.has_index(spec.database, spec.collection, foreign.dotted):
+                self._table = self._new_table(foreign)
+
+    def next_batch(self) -> list[bytes] | None:
+        if self._position >= len(self._batch):
+            batch = self.source.next_batch()
+            if batch is None:
+                return None
+            self._batch = batch
+            self._position = 0
+            self._remembered.clear()
+            foreign = self._spec.foreign
+            if foreign is not None and self._table is not None and self._table.is_outdated():
+                self._table = self._new_table(foreign)
+        table = self._table
+        if table is not None and not table.complete and self._batch:
+            table.read()
+            if table.too_large:
+                self._table = None
+            return []
+        joined: list[bytes] = []
+        asked = 0
+        foreign_path = self._spec.foreign
+        self._probed = 0
+        if self._may_probe and self._table is None and foreign_path is not None and self._batch:
+            self._probe = self._run.equality_probe(self._spec.database, self._spec.collection, foreign_path.dotted)
+        while self._position < len(self._batch) and asked < _ASKED_AT_ONCE and self._probed < MAX_OUTPUT:
+            doc = self._batch[self._position]
+            found = self._matches(doc)
+            if found is None:
+                asked += 1
+                continue
+            joined.extend(self._joined(doc, found))
+            self._position += 1
+            if len(joined) >= MAX_OUTPUT:
+                break
+        return joined
+
+    def close(self) -> None:
+        if self._foreign is not None:
+            self._foreign.close()
+        self.source.close()
+
+    def _joined(self, doc: bytes, found: list[Value]) -> list[bytes]:
+        """A document with what is joined to it; one for each of these where they are unwound."""
+        into = self._spec.into
+        unwind = self._spec.unwind
+        if unwind is None:
+            changed = with_value(doc, into, found)
+            if len(changed) - len(doc) > self._run.limits.lookup_document_bytes:
+                raise CommandError(
+                    4568,
+                    f"Total size of documents in {self._spec.collection} matching pipeline's $lookup stage exceeds"
+                    f" {self._run.limits.lookup_document_bytes} bytes",
+                )
+            return [changed]
+        results: list[bytes] = []
+        for place in range(len(found)):
+            results.append(with_index(with_value(doc, into, found[place]), unwind.index_path, place))
+        if not found and unwind.preserve:
+            emptied = set_path(with_value(doc, into, []), 0, into.part_bytes, 0, 0, b"")
+            results.append(with_index(carried(doc, emptied), unwind.index_path, None))
+        return results
+
+    def _new_table(self, foreign: FieldPath) -> "ForeignTable":
+        spec = self._spec
+        source = self._run.open_collection(spec.database, spec.collection, spec.narrowing, spec.ctx)
+        return ForeignTable(source, foreign, spec.ctx.collation)
+
+    def _matches(self, doc: bytes) -> list[Value] | None:
+        """What is joined to a document; None if the foreign collection has been asked and is to be asked for more."""
+        foreign = self._foreign
+        if foreign is not None:
+            return self._next_found(foreign)
+        spec = self._spec
+        local = spec.local
+        if local is None:
+            self._foreign = self._open_pipeline(doc, None)
+            return None
+        values = local_values(doc, local)
+        if spec.pipeline is not None:
+            self._foreign = self._open_pipeline(doc, self._filter(values))
+            return None
+        table = self._table
+        if table is not None and are_plain(values):
+            return table.find(values)
+        probe = self._probe
+        if probe is not None and len(values) == 1 and is_simple(values[0]):
+            probed = probe.find(values[0], _PROBED)
+            if probed is not None:
+                self._probed += len(probed)
+                return probed
+        self._key = encode_value(values)
+        known = self._remembered.get(self._key)
+        if known is None:
+            match = self._filter(values)
+            if spec.narrowing is not None:
+                match = encode({"$and": [match, spec.narrowing]})
+            self._foreign = self._run.open_collection(spec.database, spec.collection, match, spec.ctx)
+        return known
+
+    def _next_found(self, foreign: DocumentSource) -> list[Value] | None:
+        batch = foreign.next_batch()
+        if batch is not None:
+            self._found.extend(batch)
+            return None
+        found = self._found
+        self._found = []
+        self._foreign = None
+        foreign.close()
+        if self._spec.pipeline is None:
+            self._remembered[self._key] = found
+        return found
+
+    def _filter(self, values: list[Value]) -> bytes:
+        """The filter that the foreign field equals one of the values."""
+        foreign = self._spec.foreign
+        if foreign is None:
+            raise AssertionError("a local field without a foreign one")
+        alternatives: list[Value] = []
+        for item in values:
+            alternatives.append(encode({foreign.dotted: encode({"$eq": item})}))
+        if not alternatives:
+            return encode({"$alwaysFalse": 1})
+        return encode({"$or": alternatives})
+
+    def _open_pipeline(self, doc: bytes, match: bytes | None) -> DocumentSource:
+        spec = self._spec
+        stages = spec.pipeline
+        if stages is None:
+            raise AssertionError("neither fields nor a pipeline")
+        let = dict(spec.ctx.let)
+        self._ev.root = doc
+        for name, node in spec.let:
+            let[name] = node.evaluate(self._ev)
+        ctx = ParseContext(spec.ctx.now_ms, let, f"{spec.database}.{spec.collection}", collation=spec.ctx.collation)
+        if spec.narrowing is not None:
+            stages = [*stages, encode({"$match": spec.narrowing})]
+        return open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)
+
+
+_LOOKUP_FIELDS: Final = ["from", "localField", "foreignField", "let", "pipeline", "as"]
+
+
+@stage("$lookup")
+def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{from, localField, foreignField, let, pipeline, as}`. FailedToParse for a bad shape, 51047 for `$out` inside."""
+    if not isinstance(argument, bytes):
+        raise CommandError(
+            ErrorCode.FailedToParse, f"the $lookup specification must be an object, but found type {type_of(argument)}"
+        )
+    written = read_fields("$lookup", argument)
+    for key in ("as", "localField", "foreignField"):
+        if key in written and not isinstance(written[key], str):
+            raise CommandError(
+                ErrorCode.FailedToParse,
+                f"$lookup argument '{key}: {show(written[key])}' must be a string, is type {type_of(written[key])}",
+            )
+    into = written.get("as", MISSING)
+    if not isinstance(into, str):
+        raise CommandError(ErrorCode.FailedToParse, "must specify 'as' field for a $lookup")
+    pipeline = written.get("pipeline", MISSING)
+    has_documents = brings_documents(pipeline)
+    if "from" in written:
+        if has_documents:
+            raise CommandError(ErrorCode.InvalidNamespace, "$documents must not be used with a collection in 'from'")
+        database, collection = target_namespace("$lookup", written["from"], ctx)
+    else:
+        if not has_documents:
+            raise CommandError(ErrorCode.FailedToParse, "must specify 'pipeline' when 'from' is empty")
+        database, collection = ctx.database, "$cmd.aggregate"
+    if ("localField" in written) != ("foreignField" in written):
+        raise CommandError(
+            ErrorCode.FailedToParse, "$lookup requires both or neither of 'localField' and 'foreignField'"
+        )
+    if isinstance(pipeline, Missing):
+        if "localField" not in written:
+            raise CommandError(
+                ErrorCode.FailedToParse, "$lookup requires either 'pipeline' or both 'localField' and 'foreignField'"
+            )
+        if not is_nullish(written.get("let", MISSING)):
+            raise CommandError(ErrorCode.FailedToParse, "$lookup with a 'let' argument must also specify 'pipeline'")
+    check_known("$lookup", written, _LOOKUP_FIELDS)
+    let = _let_variables(written.get("let", MISSING), ctx)
+    stages: list[Value] | None = None
+    if not isinstance(pipeline, Missing):
+        names = dict(ctx.let)
+        for name, _ in let:
+            names[name] = UNBOUND
+        inner = ParseContext(ctx.now_ms, names, f"{database}.{collection}", collation=ctx.collation)
+        parse_sub_pipeline(pipeline, "$lookup", 51047, inner)
+        stages = pipeline if isinstance(pipeline, list) else None
+    local = _path(written.get("localField", MISSING))
+    foreign = _path(written.get("foreignField", MISSING))
+    _check_dbref_path(into)
+    return [LookupSpec(database, collection, local, foreign, let, stages, FieldPath(into), ctx)]
+
+
+def _check_dbref_path(path: str) -> None:
+    """The errors of `check_field_path`, but the field names of DBRefs are allowed."""
+    check_field_path(".".join([part[1:] if part in ("$id", "$ref", "$db") else part for part in path.split(".")]))
+
+
+def _path(value: Value) -> FieldPath | None:
+    if not isinstance(value, str):
+        return None
+    _check_dbref_path(value)
+    return FieldPath(value)
+
+
+def _let_variables(value: Value, ctx: ParseContext) -> list[tuple[str, Expression]]:
+    if is_nullish(value):
+        return []
+    if not isinstance(value, bytes):
+        raise wrong_type("$lookup.let", value, "object")
+    let: list[tuple[str, Expression]] = []
+    for name, expression in fields(value):
+        check_user_name(name)
+        let.append((name, parse_expression(expression, ctx)))
+    return let
