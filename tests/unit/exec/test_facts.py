@@ -40,6 +40,45 @@ def test_sessions(server: Running) -> None:
     assert results(server, {"$listLocalSessions": {}}, 1) == found
 
 
+@pytest.mark.parametrize(
+    ("argument", "code"),
+    [
+        ({"allUsers": 1}, 14),
+        ({"users": "x"}, 14),
+        ({"users": ["x"]}, 14),
+        ({"users": [{"db": "x"}]}, 40414),
+        ({"users": [{"user": "x", "db": "y", "more": 1}]}, 40415),
+        ({"other": 1}, 40415),
+        (1, 14),
+    ],
+)
+def test_whose_sessions(server: Running, argument: object, code: int) -> None:
+    command = {"aggregate": "system.sessions", "pipeline": [{"$listSessions": argument}], "cursor": {}}
+    assert server.code(command, "config") == code
+    assert server.code({**command, "aggregate": "c"}) == 73  # whatever the options are
+
+
+@pytest.mark.parametrize(
+    ("scale", "factor"),
+    [
+        (1, 1),
+        (1024, 1024),
+        (2.9, 2),
+        (bson.Decimal128("1.5"), 2),
+        (bson.Decimal128("2.5"), 2),
+        (bson.Int64(2**40), 2**31 - 1),
+        (float("inf"), 2**31 - 1),
+    ],
+)
+def test_scale_of_coll_stats(server: Running, scale: object, factor: int) -> None:
+    [whole] = results(server, {"$collStats": {"storageStats": {}, "count": {}}})
+    [scaled] = results(server, {"$collStats": {"storageStats": {"scale": scale}}})
+    assert (whole["ns"], whole["count"], whole["storageStats"]["scaleFactor"]) == ("test.c", 1, 1)
+    assert scaled["storageStats"]["scaleFactor"] == factor
+    assert scaled["storageStats"]["size"] == whole["storageStats"]["size"] // factor
+    assert scaled["storageStats"]["count"] == scaled["storageStats"]["nindexes"] - 1 == 1
+
+
 def test_plan_cache(server: Running) -> None:
     assert results(server, {"$planCacheStats": {"allHosts": False}}) == []
 
@@ -56,6 +95,29 @@ def test_plan_cache(server: Running) -> None:
         ({"$listLocalSessions": {}}, "c", 73),
         ({"$listLocalSessions": 1}, 1, 14),
         ({"$listLocalSessions": {"a": 1}}, 1, 40415),
+        ({"$listLocalSessions": {"allUsers": 1}}, 1, 14),
+        ({"$listLocalSessions": {"users": {}}}, 1, 14),
+        ({"$listLocalSessions": {"users": [1]}}, 1, 14),
+        ({"$listLocalSessions": {"users": [{"user": "x"}]}}, 1, 40414),
+        ({"$listLocalSessions": {"users": [{"user": 1, "db": "x"}]}}, 1, 14),
+        ({"$listLocalSessions": {"users": [{"user": "x", "db": "y", "z": 1}]}}, 1, 40415),
+        ({"$planCacheStats": 1}, "c", 9),
+        ({"$planCacheStats": {"allHosts": 1}}, "c", 9),
+        ({"$querySettings": 1}, 1, 7746800),
+        ({"$querySettings": {"a": 1}}, 1, 40415),
+        ({"$querySettings": {"showDebugQueryShape": 1}}, 1, 14),
+        ({"$querySettings": {}}, "c", 73),
+        ({"$currentOp": 1}, 1, 9),
+        ({"$currentOp": {"a": True}}, 1, 9),
+        ({"$currentOp": {"allUsers": 1}}, 1, 9),
+        ({"$currentOp": {}}, 1, 73),
+        ({"$collStats": 1}, "c", 5447000),
+        ({"$collStats": {"other": {}}}, "c", 40415),
+        ({"$collStats": {"count": {"x": 1}}}, "c", 31170),
+        ({"$collStats": {"count": 1}}, "c", 14),
+        ({"$collStats": {"storageStats": {"scale": "1"}}}, "c", 14),
+        ({"$collStats": {"storageStats": {"scale": float("nan")}}}, "c", 2),
+        ({"$collStats": {"count": {}}}, "none", 26),
     ],
 )
 def test_refusals(server: Running, stage: Document, collection: object, code: int) -> None:

@@ -1,5 +1,6 @@
 """Stages written as dicts, over documents in memory: parsed, optimised and run as `aggregate` does it."""
 
+import random
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -30,6 +31,7 @@ class InMemory(RunContext):
     def __init__(self, collections: dict[str, Documents]) -> None:
         super().__init__()
         self._collections = collections
+        self._random = random.Random(1)
 
     def open_collection(
         self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
@@ -40,14 +42,16 @@ class InMemory(RunContext):
             documents = [document for document in documents if tree.matches(document)]
         return ListSource(documents, 2)
 
+    def random(self) -> float:
+        return self._random.random()
+
 
 def _aggregate(documents: Documents, *stages: dict[str, Any], **collections: Documents) -> Documents:
     ctx = ParseContext(NOW_MS, namespace="db.c")
     specs = parse_pipeline([bson.encode(stage) for stage in stages], ctx)
     raw = [bson.encode(document) for document in documents]
-    run = InMemory(collections)
-    found = drain(open_pipeline(optimise(specs, ctx), ListSource(raw, 2), run))
-    assert drain(open_pipeline(specs, ListSource(raw, 3), run)) == found
+    found = drain(open_pipeline(optimise(specs, ctx), ListSource(raw, 2), InMemory(collections)))
+    assert drain(open_pipeline(specs, ListSource(raw, 3), InMemory(collections))) == found
     return [bson.decode(document) for document in found]
 
 
