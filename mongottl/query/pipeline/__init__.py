@@ -35,6 +35,10 @@ from mongottl.query.pipeline import (  # registers the stages
     union_with,
     unwind,
     window,
+    windowfill,
+    windowplace,
+    windowscale,
+    windowslope,
 )
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.optimise import optimise
@@ -77,4 +81,8 @@ __all__ = [
     "union_with",
     "unwind",
     "window",
+    "windowfill",
+    "windowplace",
+    "windowscale",
+    "windowslope",
 ]

@@ -1,0 +1,159 @@
+"""Window functions of the values on the way to a document: `$expMovingAvg $locf $linearFill`."""
+
+from typing import Final
+
+from mongottl.document.compare import compare_values
+from mongottl.document.types import Date, Decimal128, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.expr import EvaluationContext, Expression, parse_expression
+from mongottl.query.expr.arithmetic import add_values, divide, multiply, subtract
+from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.numbers import to_double, whole, width
+from mongottl.query.expr.parser import type_of
+from mongottl.query.pipeline.windowframe import Partition
+from mongottl.query.pipeline.windowfunction import FunctionArguments, WindowFunction, window_function
+
+
+class MovingAverage(WindowFunction):
+    """`$expMovingAvg`. alpha: the weight of the newest value."""
+
+    def __init__(self, argument: Expression, alpha: Value) -> None:
+        super().__init__()
+        self.argument: Final = argument
+        self.alpha: Final = alpha
+        self._average: Value = None
+
+    def begin(self, partition: Partition) -> None:
+        self._average = None
+
+    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
+        ev.root = partition.document(place)
+        value = self.argument.evaluate(ev)
+        if width(value) == 0:
+            return None
+        if self._average is None:
+            self._average = value
+        else:
+            weight: Value = self.alpha
+            if not isinstance(value, Decimal128) and not isinstance(self._average, Decimal128):
+                weight = to_double(weight)
+            newest = multiply([value, weight])
+            rest = multiply([self._average, subtract([1, weight])])
+            self._average = add_values([newest, rest])
+        return self._average
+
+
+class CarriedForward(WindowFunction):
+    """`$locf`: the last value that was not null."""
+
+    def __init__(self, argument: Expression) -> None:
+        super().__init__()
+        self.argument: Final = argument
+        self._last: Value = None
+
+    def begin(self, partition: Partition) -> None:
+        self._last = None
+
+    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
+        ev.root = partition.document(place)
+        value = self.argument.evaluate(ev)
+        if not is_nullish(value):
+            self._last = value
+        return self._last
+
+
+class LinearFill(WindowFunction):
+    """`$linearFill`: null becomes what lies on the line between the values before and behind it."""
+
+    def __init__(self, argument: Expression) -> None:
+        super().__init__()
+        self.argument: Final = argument
+        self._left = -1
+        self._left_value: Value = None
+        self._right = -1
+        self._right_value: Value = None
+
+    def begin(self, partition: Partition) -> None:
+        self._left = -1
+        self._right = -1
+
+    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
+        x = partition.sort_value(place)
+        if width(x) == 0 and not isinstance(x, Date):
+            raise CommandError(605001, f"$linearFill needs numbers or dates to sort by, and found {type_of(x)}")
+        if place > 0 and compare_values(x, partition.sort_value(place - 1)) == 0:
+            raise CommandError(6050106, "There can be no repeated values in the sort field")
+        self.steps = 1
+        known = self._known(partition, place, ev)
+        if known is not None:
+            self._left = place
+            self._left_value = known
+            return known
+        if self._left < 0:
+            return None
+        if self._right <= place:
+            self._right = place + 1
+            self._right_value = None
+            while self._right < partition.count:
+                self._right_value = self._known(partition, self._right, ev)
+                self.steps += 1
+                if self._right_value is not None:
+                    break
+                self._right += 1
+        if self._right_value is None:
+            return None
+        left = partition.sort_value(self._left)
+        right = partition.sort_value(self._right)
+        if isinstance(left, Date) != isinstance(x, Date) or isinstance(right, Date) != isinstance(x, Date):
+            raise CommandError(6050101, "$linearFill cannot mix dates and numbers in the sort field")
+        rise = multiply([subtract([x, left]), subtract([self._right_value, self._left_value])])
+        return add_values([self._left_value, divide([rise, subtract([right, left])])])
+
+    def _known(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
+        ev.root = partition.document(place)
+        value = self.argument.evaluate(ev)
+        if is_nullish(value):
+            return None
+        if width(value) == 0:
+            raise CommandError(ErrorCode.TypeMismatch, f"$linearFill fills numbers only, and found {type_of(value)}")
+        return value
+
+
+@window_function("$expMovingAvg")
+def parse_moving_average(given: FunctionArguments) -> WindowFunction:
+    """`{input, N}` or `{input, alpha}`, alpha between 0 and 1."""
+    given.refuse_window()
+    written = given.named(["input", "N", "alpha"], ["input"])
+    given.need_sort()
+    if ("N" in written) == ("alpha" in written):
+        raise CommandError(ErrorCode.FailedToParse, "$expMovingAvg needs either 'N' or 'alpha'")
+    alpha: Value
+    if "N" in written:
+        count = whole(written["N"]) if width(written["N"]) else None
+        if count is None or count <= 0:
+            raise CommandError(ErrorCode.FailedToParse, "'N' field must be an integer greater than zero")
+        alpha = divide([Decimal128("2"), count + 1])
+    else:
+        alpha = written["alpha"]
+        if width(alpha) == 0:
+            raise CommandError(ErrorCode.FailedToParse, "'alpha' must be a number")
+        if not 0.0 < to_double(alpha) < 1.0:
+            raise CommandError(ErrorCode.FailedToParse, "'alpha' must be between 0 and 1 (exclusive)")
+    return MovingAverage(parse_expression(written["input"], given.ctx), alpha)
+
+
+@window_function("$locf")
+def parse_locf(given: FunctionArguments) -> WindowFunction:
+    given.refuse_window()
+    return CarriedForward(parse_expression(given.argument, given.ctx))
+
+
+@window_function("$linearFill")
+def parse_linear_fill(given: FunctionArguments) -> WindowFunction:
+    """605001 without a `sortBy` of one field."""
+    given.refuse_window()
+    if given.pattern is None or len(given.pattern.paths) != 1:
+        raise CommandError(
+            605001, "$linearFill must be specified with a top level sortBy expression with exactly one element"
+        )
+    return LinearFill(parse_expression(given.argument, given.ctx))
