@@ -204,15 +204,23 @@ _SPECIFIERS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
+_PARSED_LETTERS: Final = "".join(_SPECIFIERS) + "%"
+
+
 def check_parse_format(format: str) -> None:
-    """18535 and 18536 for a format that `$dateFromString` does not take."""
+    """The errors of `check_format` for what `$dateFromString` does not take."""
+    check_format(format, _PARSED_LETTERS)
+
+
+def check_format(format: str, letters: str) -> None:
+    """18535 for a `%` at the end, 18536 for one with another letter behind it."""
     i = 0
     while i < len(format):
         if format[i] == "%":
             i += 1
             if i >= len(format):
                 raise CommandError(18535, "Unmatched '%' at end of format string")
-            if format[i] not in _SPECIFIERS and format[i] != "%":
+            if format[i] not in letters:
                 raise CommandError(18536, f"Invalid format character '%{format[i]}' in format string")
         i += 1
 
