@@ -12,6 +12,8 @@ length field.
 After a ProtocolError the stream has no further message boundary: the same error is raised from then on.
 """
 
+from typing import Final
+
 from librt.strings import read_i32_le
 
 from mongottl.errors import ProtocolError
@@ -27,6 +29,7 @@ from mongottl.wire.messages import (
     HEADER_SIZE,
     MAX_MESSAGE_SIZE,
     NEED_DATA,
+    NOT_COMPRESSED,
     OP_COMPRESSED,
     OP_MSG,
     OP_QUERY,
@@ -36,6 +39,8 @@ from mongottl.wire.messages import (
     OpQuery,
     OpReply,
 )
+
+_NOTHING: Final = 0  # no opcode
 
 
 class ReceiveBuffer:
@@ -109,6 +114,35 @@ class ReceiveBuffer:
             return ProtocolError("this looks like an HTTP request; the port speaks MongoDB's wire protocol")
         return ProtocolError(f"messageLength {length} is not between {HEADER_SIZE} and {MAX_MESSAGE_SIZE}")
 
+    def _next_whole(self) -> tuple[int, bytes, int, int, int]:
+        """The next whole message, consumed: (opcode, buffer, start, end, compressor); NOTHING as opcode without one.
+
+        A compressed message is given as what is inside it. ProtocolError for an opcode that this end does not take, by
+        the header alone.
+        """
+        end = self._next_end()
+        start = self._pos
+        buffer = self._buffer
+        if end < 0:
+            if len(buffer) - start >= HEADER_SIZE:
+                self._check_opcode(read_i32_le(buffer, start + 12))
+            return _NOTHING, b"", 0, 0, NOT_COMPRESSED
+        opcode: int = read_i32_le(buffer, start + 12)
+        if opcode != OP_MSG:
+            self._check_opcode(opcode)
+        if opcode != OP_COMPRESSED:
+            self._consume(end)
+            return opcode, buffer, start, end, NOT_COMPRESSED
+        opcode = compressed_opcode(buffer, start, end)
+        self._check_opcode(opcode)
+        plain = decompress_message(buffer, start, end)
+        self._consume(end)
+        return opcode, plain, 0, len(plain), buffer[start + 24]
+
+    def _check_opcode(self, opcode: int) -> None:
+        """ProtocolError for what this end does not take. OP_MSG both take."""
+        raise NotImplementedError
+
 
 class WireConnection(ReceiveBuffer):
     """What a server receives: OP_MSG, OP_QUERY, and either inside OP_COMPRESSED."""
@@ -120,34 +154,19 @@ class WireConnection(ReceiveBuffer):
         that is refused is told by the header alone.
         """
         try:
-            end = self._next_end()
-            start = self._pos
-            if end < 0:
-                if len(self._buffer) - start >= HEADER_SIZE:
-                    _check_request_opcode(read_i32_le(self._buffer, start + 12))
+            opcode, buffer, start, end, compressor = self._next_whole()
+            if opcode == OP_MSG:
+                return decode_op_msg(buffer, start, end, compressor)
+            if opcode == _NOTHING:
                 return NEED_DATA
-            buffer = self._buffer
-            opcode: int = read_i32_le(buffer, start + 12)
-            if opcode == OP_MSG:
-                message = decode_op_msg(buffer, start, end)
-                self._consume(end)
-                return message
-            _check_request_opcode(opcode)
-            if opcode == OP_QUERY:
-                query = decode_op_query(buffer, start, end)
-                self._consume(end)
-                return query
-            opcode = compressed_opcode(buffer, start, end)
-            _check_request_opcode(opcode)
-            compressor = buffer[start + 24]
-            plain = decompress_message(buffer, start, end)
-            self._consume(end)
-            if opcode == OP_MSG:
-                return decode_op_msg(plain, 0, len(plain), compressor)
-            return decode_op_query(plain, 0, len(plain), compressor)
+            return decode_op_query(buffer, start, end, compressor)
         except ProtocolError as error:
             self._fail(error)
             raise
+
+    def _check_opcode(self, opcode: int) -> None:
+        if opcode not in (OP_MSG, OP_QUERY, OP_COMPRESSED):
+            raise refuse_opcode(opcode, "a server takes OP_MSG, OP_COMPRESSED, and OP_QUERY for the first hello")
 
 
 class ClientWireConnection(ReceiveBuffer):
@@ -156,41 +175,16 @@ class ClientWireConnection(ReceiveBuffer):
     def next_message(self) -> OpMsg | OpReply | NeedData:
         """The next whole message, or NEED_DATA. ProtocolError as in WireConnection."""
         try:
-            end = self._next_end()
-            start = self._pos
-            if end < 0:
-                if len(self._buffer) - start >= HEADER_SIZE:
-                    _check_reply_opcode(read_i32_le(self._buffer, start + 12))
+            opcode, buffer, start, end, compressor = self._next_whole()
+            if opcode == OP_MSG:
+                return decode_op_msg(buffer, start, end, compressor)
+            if opcode == _NOTHING:
                 return NEED_DATA
-            buffer = self._buffer
-            opcode: int = read_i32_le(buffer, start + 12)
-            if opcode == OP_MSG:
-                message = decode_op_msg(buffer, start, end)
-                self._consume(end)
-                return message
-            _check_reply_opcode(opcode)
-            if opcode == OP_REPLY:
-                reply = decode_op_reply(buffer, start, end)
-                self._consume(end)
-                return reply
-            opcode = compressed_opcode(buffer, start, end)
-            _check_reply_opcode(opcode)
-            compressor = buffer[start + 24]
-            plain = decompress_message(buffer, start, end)
-            self._consume(end)
-            if opcode == OP_MSG:
-                return decode_op_msg(plain, 0, len(plain), compressor)
-            return decode_op_reply(plain, 0, len(plain), compressor)
+            return decode_op_reply(buffer, start, end, compressor)
         except ProtocolError as error:
             self._fail(error)
             raise
 
-
-def _check_request_opcode(opcode: int) -> None:
-    if opcode not in (OP_MSG, OP_QUERY, OP_COMPRESSED):
-        raise refuse_opcode(opcode, "a server takes OP_MSG, OP_COMPRESSED, and OP_QUERY for the first hello")
-
-
-def _check_reply_opcode(opcode: int) -> None:
-    if opcode not in (OP_MSG, OP_REPLY, OP_COMPRESSED):
-        raise refuse_opcode(opcode, "a client takes OP_MSG, OP_REPLY and OP_COMPRESSED")
+    def _check_opcode(self, opcode: int) -> None:
+        if opcode not in (OP_MSG, OP_REPLY, OP_COMPRESSED):
+            raise refuse_opcode(opcode, "a client takes OP_MSG, OP_REPLY and OP_COMPRESSED")
