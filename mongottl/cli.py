@@ -18,7 +18,7 @@ _COMMANDS: Final = ("serve",)
 _FORMS: Final = {"number": "N", "text": "TEXT", "address": "HOST:PORT"}
 _USAGE_ERROR: Final = 2
 # Objects made, and collections of the younger generation, between two looks of the garbage collector.
-_GC_THRESHOLDS: Final = (100_000, 50, 20)
+_GC_THRESHOLDS: Final = (5_000, 200, 100)
 _FAILURE: Final = 1
 
 
