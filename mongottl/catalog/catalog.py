@@ -19,7 +19,7 @@ from mongottl.catalog.rekeying import rekey
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
 from mongottl.clock import Clock
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import BinData, Value
+from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.icu import icu_version
@@ -69,7 +69,11 @@ class Catalog:
     def _load(self) -> None:
         known: set[str] = set()
         outdated: list[tuple[Collection, IndexEntry]] = []
-        for _, entry in self.engine.catalog_entries():
+        temporary: list[str] = []
+        for key, entry in self.engine.catalog_entries():
+            if _is_temporary(entry):
+                temporary.append(key)
+                continue
             collection = self._loaded(entry, outdated)
             self._remember(collection)
             known.add(record_store_ident(collection.number))
@@ -81,8 +85,10 @@ class Catalog:
             self._count_ident(ident)
             if ident not in known:
                 abandoned.append(ident)
-        if abandoned:
+        if abandoned or temporary:
             with self.engine.unit_of_work() as work:
+                for key in temporary:
+                    self.engine.delete_catalog_entry(key)
                 for ident in abandoned:
                     self.engine.drop_ident(ident)
                 work.commit()
@@ -294,12 +300,20 @@ class Catalog:
         self._bury(collection)
 
     def rename_collection(self, collection: Collection, database: str, name: str, replaced: Collection | None) -> None:
-        """Gives a collection another name, dropping the one that had it (`dropTarget`) in the same unit of work."""
+        """Gives a collection another name, dropping the one that had it (`dropTarget`) in the same unit of work.
+
+        One that was temporary is to stay then.
+        """
+        options = collection.options
+        if options.temporary:
+            options = options.with_options({"temp": MISSING})
         with self.engine.unit_of_work() as work:
             if replaced is not None:
                 self._delete_stored(replaced)
-            self._put(collection, collection.entry_document(namespace=f"{database}.{name}"))
+            self._put(collection, collection.entry_document(namespace=f"{database}.{name}", options=options))
             work.commit()
+        if options is not collection.options:
+            collection.set_options(options)
         if replaced is not None:
             self._bury(replaced)
         self._forget(collection)
@@ -426,3 +440,8 @@ class Catalog:
         self._forget(collection)
         collection.dropped = True
         collection.generation += 1
+
+
+def _is_temporary(entry: bytes) -> bool:
+    options = get_value(entry, "options")
+    return isinstance(options, bytes) and get_value(options, "temp") is True

@@ -40,6 +40,7 @@ class CollectionOptions:
     raw: the document. capped_size_bytes, capped_max_documents: 0 where there is no such limit.
     validator: a filter that documents must match, or None. validation_level: `off`, `moderate` or `strict`.
     validation_action: `error`, `warn` or `errorAndLog`.
+    temporary: whether it is gone after a restart, and stays when it gets another name (`temp`).
     collation, clustered_index, time_series: None where not given.
     expire_after_seconds: of a clustered or time series collection, or None.
     """
@@ -47,6 +48,7 @@ class CollectionOptions:
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         self.capped = False
+        self.temporary = False
         self.capped_size_bytes: int = 0
         self.capped_max_documents: int = 0
         self.validator: bytes | None = None
@@ -80,6 +82,8 @@ class CollectionOptions:
                     self.validation_action = value
             elif name == "capped":
                 self.capped = value is True
+            elif name == "temp":
+                self.temporary = value is True
             elif isinstance(value, int):
                 if name == "size":
                     self.capped_size_bytes = int(value)

@@ -29,7 +29,7 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
     temporary = f"tmp.{op.service.object_ids.generate(op.now_s)}.convertToCapped"
     op.catalog.check_new_name(database, temporary)
     # What a capped collection is ordered by is the order of insertion.
-    options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING})
+    options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING, "temp": True})
     for attempt in range(_ATTEMPTS + 1):
         made = op.catalog.create_collection(database, temporary, options)
         published = False

@@ -96,6 +96,8 @@ def _is_capped(collection: Collection) -> bool:
 def open_output(op: OperationContext, database: str, name: str, time_series: bytes | None) -> str:
     """A temporary collection with the target's options and indexes, before any document is in it.
 
+    It stays when `publish_output` gives it its name, and else goes with the server at the latest.
+
     time_series: as for `check_out`.
     """
     target = op.catalog.lookup(database, name, time_series=True)
@@ -106,7 +108,7 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
         options = target.options
     elif time_series is not None:
         options = NO_OPTIONS.with_options({"timeseries": _time_series_options(time_series)})
-    made = op.catalog.create_collection(database, temporary, options)
+    made = op.catalog.create_collection(database, temporary, options.with_options({"temp": True}))
     if target is not None:
         there = _specs(made)
         ready = [index.descriptor for index in target.indexes if index.ready and not index.descriptor.is_id]

@@ -312,3 +312,21 @@ def test_the_catalogue_survives_a_restart(tmp_path: Path) -> None:
     assert state(Catalog(engine)) == before
     assert len(engine.idents()) == 3
     engine.close()
+
+
+def test_temporary_collections_end_with_the_server(catalog: Catalog) -> None:
+    temporary = CollectionOptions(bson.encode({"temp": True}))
+    build(catalog, catalog.create_collection("a", "gone", temporary))
+    catalog.create_collection("b", "gone", temporary)
+    renamed = catalog.create_collection("a", "tmp", temporary)
+    catalog.rename_collection(renamed, "a", "kept", None)
+    catalog.create_collection("a", "kept too")
+    assert renamed.options.raw == bson.encode({})
+    idents = len(catalog.engine.idents())
+
+    loaded = Catalog(catalog.engine)
+
+    assert sorted(collection.namespace for collection in loaded.collections("a")) == ["a.kept", "a.kept too"]
+    assert loaded.database_names() == ["a"]
+    assert len(list(loaded.engine.catalog_entries())) == 2
+    assert len(catalog.engine.idents()) == idents - 5  # two collections and their three indexes
