@@ -4,18 +4,22 @@ Commands turn a typed request into calls of `exec` and a reply. They open no soc
 """
 
 from mongottl.commands import (
+    aggregate,
     bulk_write,
     capped,
     clock,
     collections,
     collmod,
     create,
+    cursors,
     databases,
     db_hash,
+    delete,
     diagnostics,
     explain,
     handshake,
     indexes,
+    insert,
     modify,
     operations,
     parameters,
@@ -26,24 +30,28 @@ from mongottl.commands import (
     rw_concern_defaults,
     session,
     sizes,
+    update,
     validate,
-    writes,
 )
 from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 
 FAMILIES = (
+    aggregate,
     bulk_write,
     capped,
     clock,
     collections,
     collmod,
     create,
+    cursors,
     databases,
     db_hash,
+    delete,
     diagnostics,
     explain,
     handshake,
     indexes,
+    insert,
     modify,
     operations,
     parameters,
@@ -54,8 +62,8 @@ FAMILIES = (
     rw_concern_defaults,
     session,
     sizes,
+    update,
     validate,
-    writes,
 )
 
 __all__ = ["COMMANDS", "FAMILIES", "UNSUPPORTED_COMMANDS", "CommandSpec", "Reply"]

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
 from mongottl.commands.collection_uuid import check_form, check_uuid_of
+from mongottl.commands.delete import DeleteStatement, run_delete
+from mongottl.commands.insert import INSERT_CHUNK, insert_chunk
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -27,18 +29,13 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.commands.time_series import check_raw_data
-from mongottl.commands.writes import (
-    INSERT_CHUNK,
+from mongottl.commands.update import UpdateStatement, run_update
+from mongottl.commands.write_batch import (
     WHOLE_COMMAND_ERRORS,
-    DeleteStatement,
-    UpdateStatement,
     WriteErrors,
     check_batch,
     check_statement_ids,
     collection_for_write,
-    insert_chunk,
-    run_delete,
-    run_update,
 )
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Value

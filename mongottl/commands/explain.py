@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
-from mongottl.commands import modify, reads, view_reads, writes
+from mongottl.commands import aggregate, delete, modify, reads, update, view_reads
+from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.query_shape import (
     aggregate_shape,
     check_settings,
@@ -19,7 +20,6 @@ from mongottl.commands.query_shape import (
     find_shape,
     pipeline_shape,
 )
-from mongottl.commands.reads import context_of, natural_order
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
 from mongottl.commands.time_series import check_raw_data
@@ -51,7 +51,7 @@ from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import parse_sort
 
 if TYPE_CHECKING:
-    from mongottl.commands.reads import AggregateRequest
+    from mongottl.commands.aggregate import AggregateRequest
 
 _VERBOSITIES: Final = ("queryPlanner", "executionStats", "allPlansExecution")
 
@@ -126,7 +126,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     collection = op.catalog.lookup(op.database, query.collection, time_series=True)
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
-    metadata = reads.checked_metadata(context, pattern)
+    metadata = checked_metadata(context, pattern)
     plan = plan_query(
         op,
         collection,
@@ -219,7 +219,7 @@ def _explain_aggregate_command(
 ) -> Steps[Reply]:
     from mongottl.query.pipeline import optimise, parse_pipeline
 
-    name = reads.collection_of(op, request.collection)
+    name = aggregate.collection_of(op, request.collection)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
         if not view_reads.is_about_itself(request.pipeline):
@@ -266,7 +266,7 @@ def explain_aggregate(
     collation: Collation | None,
 ) -> Steps[Reply]:
     """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
-    name = reads.collection_of(op, request.collection)
+    name = aggregate.collection_of(op, request.collection)
     shape = QueryShape(collation=request.collation)
     shape.allowed = check_settings(op, "aggregate", request, name)
     plan = plan_aggregation(
@@ -363,9 +363,9 @@ def _distinct_query(op: OperationContext, request: reads.DistinctRequest) -> Exp
     )
 
 
-def _update_query(op: OperationContext, request: writes.UpdateRequest) -> Explained:
+def _update_query(op: OperationContext, request: update.UpdateRequest) -> Explained:
     _check_single(request.updates)
-    statement = writes.UpdateStatement._make(writes.UPDATE_STATEMENT.parse(request.updates[0], [], None))
+    statement = update.UpdateStatement._make(update.UPDATE_STATEMENT.parse(request.updates[0], [], None))
     return Explained(
         request.collection,
         statement.query,
@@ -378,9 +378,9 @@ def _update_query(op: OperationContext, request: writes.UpdateRequest) -> Explai
     )
 
 
-def _delete_query(op: OperationContext, request: writes.DeleteRequest) -> Explained:
+def _delete_query(op: OperationContext, request: delete.DeleteRequest) -> Explained:
     _check_single(request.deletes)
-    statement = writes.DeleteStatement._make(writes.DELETE_STATEMENT.parse(request.deletes[0], [], None))
+    statement = delete.DeleteStatement._make(delete.DELETE_STATEMENT.parse(request.deletes[0], [], None))
     return Explained(
         request.collection,
         statement.query,

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.plan_memory import IndexFilter
-from mongottl.commands.reads import context_of
+from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, Field
 from mongottl.document.build import EMPTY_DOCUMENT, encode

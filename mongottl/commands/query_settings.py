@@ -9,7 +9,8 @@ Source: MongoDB's command reference, "setQuerySettings" and "removeQuerySettings
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
-from mongottl.commands import reads
+from mongottl.commands import aggregate, reads
+from mongottl.commands.query_context import context_of, natural_order, timeless_context_of
 from mongottl.commands.query_shape import QUERY_SHAPES
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field, GenericArguments
@@ -121,18 +122,18 @@ def _check_query(op: OperationContext, database: str, request: Any) -> None:
     op.database = database
     try:
         if isinstance(request, reads.FindRequest):
-            context = reads.context_of(op, request.collection, request.let, request.collation)
+            context = context_of(op, request.collection, request.let, request.collation)
             parse_match(request.filter, context, near=True)
-            if not is_empty(request.sort) and not reads.natural_order(request.sort):
+            if not is_empty(request.sort) and not natural_order(request.sort):
                 parse_sort(request.sort)
             if not is_empty(request.projection):
                 parse_projection(request.projection, context, for_find=True)
         elif isinstance(request, reads.DistinctRequest):
-            context = reads.timeless_context_of(op, request.collection, request.collation)
+            context = timeless_context_of(op, request.collection, request.collation)
             parse_match(request.query, context, near=True)
-        elif isinstance(request, reads.AggregateRequest):
-            name = reads.collection_of(op, request.collection)
-            parse_pipeline(request.pipeline, reads.context_of(op, name, request.let, request.collation))
+        elif isinstance(request, aggregate.AggregateRequest):
+            name = aggregate.collection_of(op, request.collection)
+            parse_pipeline(request.pipeline, context_of(op, name, request.let, request.collation))
     finally:
         op.database = home
 

@@ -13,7 +13,8 @@ from mongottl.exec.context import OperationContext
 from mongottl.exec.shape import expression_shape, filter_shape, order_shape, query_shape_hash, stage_shape
 
 if TYPE_CHECKING:
-    from mongottl.commands.reads import AggregateRequest, CountRequest, DistinctRequest, FindRequest
+    from mongottl.commands.aggregate import AggregateRequest
+    from mongottl.commands.reads import CountRequest, DistinctRequest, FindRequest
 
 # The collection of an aggregation over none.
 NO_COLLECTION: Final = "$cmd.aggregate"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
+from mongottl.commands.query_context import context_of, natural_order
 from mongottl.commands.registry import Reply
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.collation import same_collation
@@ -23,7 +24,8 @@ from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline
 
 if TYPE_CHECKING:
-    from mongottl.commands.reads import AggregateRequest, CountRequest, DistinctRequest, FindRequest
+    from mongottl.commands.aggregate import AggregateRequest
+    from mongottl.commands.reads import CountRequest, DistinctRequest, FindRequest
 
 
 class ViewQuery:
@@ -106,8 +108,6 @@ def find_on_view(op: OperationContext, view: View, request: "FindRequest") -> St
 
 def plan_find(op: OperationContext, view: View, request: "FindRequest") -> tuple[ViewQuery, Value]:
     """The query of a find, and its hint; a sort by `$natural` is one."""
-    from mongottl.commands.reads import context_of, natural_order
-
     stages = find_stages(request)
     let = context_of(op, view.name, request.let).let
     hint = request.hint

@@ -1,0 +1,128 @@
+"""getMore, killCursors.
+
+Source: MongoDB's command reference for each.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.namespace import check_collection_name
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ARRAY_FIELD,
+    COLLECTION,
+    IGNORED,
+    ONE,
+    WHOLE,
+    Field,
+)
+from mongottl.document.bson_field import wrong_type
+from mongottl.document.types import Int64, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.tailing import DEFAULT_AWAIT_S, await_page
+
+CURSOR_IN_USE: Final = 12051
+_NOT_YOURS: Final = "Cannot run getMore on cursor"
+
+
+class GetMoreRequest(NamedTuple):
+    cursor_id: Annotated[Value, Field("getMore", ONE)]
+    collection: Annotated[str, Field("collection", COLLECTION)]
+    batch_size: Annotated[int, Field("batchSize", WHOLE)] = 0
+    last_known: Annotated[Value, Field("lastKnownCommittedOpTime", IGNORED)] = None
+    term: Annotated[Value, Field("term", IGNORED)] = None
+
+
+@command("getMore", GetMoreRequest, help="Returns the next documents of a cursor.", counter="getmore")
+def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
+    """CursorNotFound (43) for a cursor that is unknown or closed, QueryPlanKilled (175) where its collection is gone.
+
+    Unauthorized (13) with another namespace, 50736 to 50738 in another session, 12051 while another getMore uses it.
+    """
+    cursor_id = request.cursor_id
+    if not isinstance(cursor_id, Int64):
+        raise wrong_type("getMore.getMore", cursor_id, "long")
+    cursor = op.service.cursors.get(int(cursor_id))
+    namespace = f"{op.database}.{request.collection}"
+    if cursor.namespace != namespace:
+        raise CommandError(
+            ErrorCode.Unauthorized,
+            f"Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace"
+            f" {cursor.namespace}",
+        )
+    if cursor.session_key != op.session_key:
+        if cursor.session_key is None:
+            raise CommandError(
+                50736, f"{_NOT_YOURS} {int(cursor_id)}, which was not created in a session, in a session"
+            )
+        if op.session_key is None:
+            raise CommandError(50737, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a session, without an lsid")
+        raise CommandError(50738, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a different session")
+    awaits = cursor.tail is not None and cursor.tail.await_data
+    if op.has_max_time and not awaits:
+        raise CommandError(ErrorCode.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
+    if cursor.in_use:
+        raise CommandError(CURSOR_IN_USE, f"cursor id {int(cursor_id)} is already in use")
+    return _next_page(op, cursor, request.batch_size)
+
+
+def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> Steps[Reply]:
+    registry = op.service.cursors
+    if cursor.why_dead:
+        registry.close(cursor)
+        cursor.check_alive()
+    cursor.in_use = True
+    tail = cursor.tail
+    await_s = DEFAULT_AWAIT_S
+    if tail is not None and op.has_max_time:
+        # The time limit of such a getMore is how long it may wait.
+        await_s = max(0.0, op.time_left_s())
+        op.deadline_s = 0.0
+    limited = cursor.time_left_s >= 0.0 and (tail is None or not tail.await_data)
+    try:
+        if limited:
+            op.limit_time(cursor.time_left_s)
+        page = yield from cursor.next_page(op, batch_size)
+        if not page and tail is not None and tail.await_data and not cursor.exhausted:
+            page = yield from await_page(op, cursor, tail.collection.number, batch_size, await_s)
+    except BaseException:
+        registry.close(cursor)
+        raise
+    finally:
+        cursor.in_use = False
+        cursor.last_used_s = op.service.clock.monotonic_s()
+    if limited:
+        cursor.time_left_s = op.time_left_s()
+    op.service.metrics.documents["returned"] += len(page)
+    cursor_id = cursor.cursor_id
+    if cursor.exhausted:
+        registry.close(cursor)
+        cursor_id = 0
+    return {"cursor": {"nextBatch": page, "id": Int64(cursor_id), "ns": cursor.namespace}}
+
+
+class KillCursorsRequest(NamedTuple):
+    collection: Annotated[str, Field("killCursors", COLLECTION)]
+    cursors: Annotated[list[Value], Field("cursors", ARRAY_FIELD)]
+
+
+@command("killCursors", KillCursorsRequest, help="Closes cursors.")
+def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
+    """Which cursors were closed and which are unknown. A cursor is known by its id alone; null is passed over."""
+    killed: list[Value] = []
+    not_found: list[Value] = []
+    check_collection_name(op.database, request.collection)
+    for place, cursor_id in enumerate(request.cursors):
+        if cursor_id is not None and not isinstance(cursor_id, Int64):
+            raise wrong_type(f"killCursors.cursors.{place}", cursor_id, "long")
+    for cursor_id in request.cursors:
+        if not isinstance(cursor_id, Int64):
+            continue
+        cursor = op.service.cursors.find(int(cursor_id))
+        if cursor is None:
+            not_found.append(cursor_id)
+            continue
+        op.service.cursors.close(cursor)
+        killed.append(cursor_id)
+    return {"cursorsKilled": killed, "cursorsNotFound": not_found, "cursorsAlive": [], "cursorsUnknown": []}

@@ -1,0 +1,136 @@
+"""delete: see `write_batch`."""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_database_name, check_new_collection_name
+from mongottl.commands.query_context import context_of, find_by_id
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ANY,
+    ARRAY_FIELD,
+    BOOL_FIELD,
+    COLLECTION,
+    DOCUMENT_FIELD,
+    DOCUMENTS,
+    HINT,
+    IGNORED,
+    NUMBER,
+    STRICT_BOOL,
+    UNSUPPORTED,
+    Field,
+    RequestParser,
+    parser_for,
+)
+from mongottl.commands.write_batch import (
+    WHOLE_COMMAND_ERRORS,
+    WriteErrors,
+    check_batch,
+    check_statement_ids,
+    parsed_statements,
+    refused_by_uuid,
+)
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.types import MISSING, Int64, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.modifying import (
+    Selection,
+    delete_many,
+    delete_one,
+)
+from mongottl.exec.writes import delete_batch
+from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.storage.interface import WriteConflict
+
+
+class DeleteStatement(NamedTuple):
+    query: Annotated[bytes, Field("q", DOCUMENT_FIELD)]
+    limit: Annotated[Value, Field("limit", NUMBER)]
+    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+
+
+class DeleteRequest(NamedTuple):
+    collection: Annotated[str, Field("delete", COLLECTION)]
+    deletes: Annotated[list[bytes], Field("deletes", DOCUMENTS)]
+    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
+    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
+    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
+    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
+    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+
+
+DELETE_STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
+
+
+@command("delete", DeleteRequest, help="Deletes documents.", writes=True, counter="delete")
+def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]:
+    """`n` counts deleted documents."""
+    check_batch(op, len(request.deletes))
+    check_statement_ids(request.statement_ids, len(request.deletes))
+    statements: list[DeleteStatement] = parsed_statements(DELETE_STATEMENT, DeleteStatement, request.deletes)
+    refused = refused_by_uuid(
+        op, "delete", request.collection_uuid, request.collection, len(statements), request.ordered
+    )
+    if refused is not None:
+        return refused
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
+    if collection is None:
+        check_database_name(op.database)
+        check_new_collection_name(op.database, request.collection)
+    elif len(statements) == 1 and collection.id_index is not None:
+        reply = _delete_by_id(op, collection, statements[0])
+        if reply is not None:
+            return reply
+    return _run_deletes(op, request, statements)
+
+
+def _delete_by_id(op: OperationContext, collection: Collection, statement: DeleteStatement) -> dict[str, Value] | None:
+    """The reply to a single delete of {_id: value}, or None if it takes more than a look into the index on `_id`."""
+    type_code, pos = simple_id_filter(statement.query)
+    if type_code == 0 or statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
+        return None
+    record = find_by_id(op, collection, statement.query, type_code, pos)
+    if record is None:
+        return {"n": 0}
+    try:
+        delete_batch(op, collection, [record])
+    except WriteConflict:
+        return None
+    op.service.metrics.documents["deleted"] += 1
+    return {"n": 1}
+
+
+def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement]) -> Steps[Reply]:
+    errors = WriteErrors()
+    deleted = 0
+    for place, statement in enumerate(statements):
+        try:
+            deleted += yield from run_delete(op, request.collection, statement, request.let)
+        except CommandError as error:
+            if error.code in WHOLE_COMMAND_ERRORS:
+                raise
+            errors.add(place, error)
+            if request.ordered:
+                break
+        op.check_interrupt()
+    return errors.add_to({"n": deleted if deleted < 2**31 else Int64(deleted)})
+
+
+def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> Steps[int]:
+    """One statement of `delete`: how many documents it deleted."""
+    context = context_of(op, name, let, statement.collation)
+    if statement.limit not in (0, 1):
+        raise CommandError(
+            ErrorCode.FailedToParse, f"The limit field in delete objects must be 0 or 1. Got {statement.limit}"
+        )
+    if statement.limit == 0 and op.txn_number is not None:
+        raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
+    match = parse_match(statement.query, context, near=True)
+    selection = Selection(op.catalog.lookup(op.database, name, time_series=True), match, None, statement.hint)
+    if statement.limit == 1:
+        return 0 if (yield from delete_one(op, selection)) is None else 1
+    return (yield from delete_many(op, selection))

@@ -1,0 +1,114 @@
+"""insert: see `write_batch`."""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ANY,
+    ARRAY_FIELD,
+    BOOL_FIELD,
+    COLLECTION,
+    DOCUMENTS,
+    IGNORED,
+    STRICT_BOOL,
+    UNSUPPORTED,
+    Field,
+)
+from mongottl.commands.write_batch import (
+    WriteErrors,
+    check_batch,
+    check_statement_ids,
+    collection_for_write,
+    refused_by_uuid,
+)
+from mongottl.document.types import Value
+from mongottl.errors import CommandError
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.writes import insert_batch, insert_document, prepare_document
+from mongottl.storage.interface import DuplicateKey, WriteConflict
+
+# Documents of one unit of work; between two of them other clients run.
+INSERT_CHUNK: Final = 500
+
+
+class InsertRequest(NamedTuple):
+    collection: Annotated[str, Field("insert", COLLECTION)]
+    documents: Annotated[list[bytes], Field("documents", DOCUMENTS)]
+    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
+    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
+    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
+    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+
+
+@command("insert", InsertRequest, help="Inserts documents.", writes=True, counter="insert")
+def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]:
+    """Documents without `_id` get an ObjectId. Duplicate keys are writeErrors with code 11000."""
+    documents = request.documents
+    check_batch(op, len(documents))
+    op.bypass_validation = request.bypass
+    if request.statement_ids is not None:
+        check_statement_ids(request.statement_ids, len(documents))
+    refused = refused_by_uuid(
+        op, "insert", request.collection_uuid, request.collection, len(documents), request.ordered
+    )
+    if refused is not None:
+        return refused
+    collection = collection_for_write(op, request.collection)
+    if len(documents) == 1:
+        errors = WriteErrors()
+        n = _insert_one_by_one(op, collection, documents, 0, request.ordered, errors)
+        op.service.metrics.documents["inserted"] += n
+        return errors.add_to({"n": n})
+    return _insert_many(op, collection, request)
+
+
+def _insert_many(op: OperationContext, collection: Collection, request: InsertRequest) -> Steps[Reply]:
+    documents = request.documents
+    errors = WriteErrors()
+    inserted = 0
+    for start in range(0, len(documents), INSERT_CHUNK):
+        if collection.dropped:
+            collection = collection_for_write(op, request.collection)
+        chunk = documents[start : start + INSERT_CHUNK]
+        inserted += insert_chunk(op, collection, chunk, start, request.ordered, errors)
+        if errors.entries and request.ordered:
+            break
+        op.check_interrupt()
+        yield None
+    op.service.metrics.documents["inserted"] += inserted
+    return errors.add_to({"n": inserted})
+
+
+def insert_chunk(
+    op: OperationContext, collection: Collection, chunk: list[bytes], start: int, ordered: bool, errors: WriteErrors
+) -> int:
+    """Tries the whole chunk at once; where that fails, one by one, to find out which document is at fault."""
+    try:
+        prepared = [prepare_document(op, document) for document in chunk]
+        insert_batch(op, collection, prepared)
+        return len(chunk)
+    except (CommandError, DuplicateKey, WriteConflict):
+        return _insert_one_by_one(op, collection, chunk, start, ordered, errors)
+
+
+def _insert_one_by_one(
+    op: OperationContext,
+    collection: Collection,
+    documents: list[bytes],
+    start: int,
+    ordered: bool,
+    errors: WriteErrors,
+) -> int:
+    inserted = 0
+    for place, document in enumerate(documents):
+        try:
+            insert_document(op, collection, prepare_document(op, document))
+            inserted += 1
+        except CommandError as error:
+            errors.add(start + place, error)
+            if ordered:
+                break
+    return inserted

@@ -1,0 +1,118 @@
+"""What commands ask of a query before they plan it: what its parsing depends on, `let`, `$natural`, metadata, `_id`."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import View
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.compare import compare_values
+from mongottl.document.keystring import encode_raw
+from mongottl.document.types import Value, is_number
+from mongottl.document.walk import fields, is_empty
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+from mongottl.exec.views import view_collation
+from mongottl.query.collation import parse_collation
+from mongottl.query.context import ParseContext
+from mongottl.query.metadata import SORT_KEY, check_available
+from mongottl.query.sort import SortPattern
+from mongottl.storage.interface import Record
+from mongottl.ttl.policy import NO_TTL, is_expired
+
+_RUNTIME_CONSTANTS: Final = ("NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR", "USER_ROLES")
+
+
+def find_by_id(op: OperationContext, collection: Collection, buf: bytes, type_code: i64, pos: i64) -> Record | None:
+    """The living record whose `_id` is the value of this type at `pos` of raw BSON, or None.
+
+    Under the collection's collation, for operations that name none: that is what the index on `_id` has.
+    """
+    index = collection.id_index
+    assert index is not None
+    assert index.data is not None
+    key = encode_raw(buf, type_code, pos, False, collection.collation)
+    record = index.data.fetch_exact(collection.store, key)
+    if (
+        record is not None
+        and collection.default_ttl_s != NO_TTL
+        and is_expired(record[2], record[3], collection.default_ttl_s, op.now_s)
+    ):
+        return None
+    return record
+
+
+def context_of(
+    op: OperationContext, name: str, let: bytes = EMPTY_DOCUMENT, collation: bytes = EMPTY_DOCUMENT
+) -> ParseContext:
+    """What parsing depends on: the operation's instant, its collation, and its `let` variables, evaluated.
+
+    collation: the command's; where it names none, it has that of the collection or view.
+    """
+    context = ParseContext(op.now_ms, None, f"{op.database}.{name}")
+    if not is_empty(collation):
+        context.collation = parse_collation(collation)
+    else:
+        collection = op.catalog.find(op.database, name)
+        if isinstance(collection, View):
+            context.collation = view_collation(collection)
+        elif collection is not None:
+            context.collation = collection.collation
+    if not is_empty(let):
+        context.let = evaluate_let(let, context)
+    return context
+
+
+def timeless_context_of(op: OperationContext, name: str, collation: bytes) -> ParseContext:
+    """For commands whose filters know neither `$$NOW` nor `$$CLUSTER_TIME`, and no `let` either."""
+    context = context_of(op, name, collation=collation)
+    context.runtime_constants = False
+    return context
+
+
+def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
+    """The values of a command's `let`: expressions over those before them that may not look at a document.
+
+    4738901 for the name of a system variable, 51144 for the use of one, 4890500 for a field of the document.
+    """
+    from mongottl.query.expr import EvaluationContext, parse_expression
+    from mongottl.query.expr.path import check_user_name
+
+    values: dict[str, Value] = {}
+    earlier = ParseContext(context.now_ms, values, context.namespace, False, context.collation)
+    for name, value in fields(let):
+        if name in _RUNTIME_CONSTANTS:
+            raise CommandError(4738901, f"Attempt to set internal constant: {name}")
+        check_user_name(name)
+        expression = parse_expression(value, earlier)
+        if expression.dependencies() != set():
+            raise CommandError(
+                4890500,
+                "Command let Expression tried to access a field, but this is not allowed because command let"
+                " expressions run before the query examines any documents.",
+            )
+        values[name] = expression.evaluate(EvaluationContext())
+    return values
+
+
+def natural_order(document: bytes) -> int:
+    """1 or -1 for `{$natural: ±1}`, 0 for anything else. BadValue (2) for other forms of `$natural`."""
+    for name, value in fields(document):
+        if name == "$natural":
+            if len(fields(document)) > 1:
+                raise CommandError(ErrorCode.BadValue, "$natural sort cannot be set with other fields")
+            for direction in (1, -1):
+                if is_number(value) and compare_values(value, direction) == 0:
+                    return direction
+            raise CommandError(ErrorCode.BadValue, "$natural sort must be 1 or -1")
+    return 0
+
+
+def checked_metadata(context: ParseContext, sort: SortPattern | None) -> set[str]:
+    """What the documents of a query are to carry. 40218 for what it cannot give; BadValue for the key of no sort."""
+    asked = context.metadata.requested if sort is None else context.metadata.requested.union(sort.metadata)
+    check_available(asked, context.metadata.provided)
+    if SORT_KEY in asked and sort is None:
+        raise CommandError(ErrorCode.BadValue, "cannot use sortKey $meta projection without a sort")
+    return asked

@@ -1,0 +1,220 @@
+"""update: see `write_batch`."""
+
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_database_name, check_new_collection_name
+from mongottl.commands.query_context import checked_metadata, context_of, find_by_id, natural_order
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import (
+    ANY,
+    ARRAY_FIELD,
+    BOOL_FIELD,
+    COLLECTION,
+    DOCUMENT_FIELD,
+    DOCUMENTS,
+    HINT,
+    IGNORED,
+    PIPELINE_OR_DOCUMENT,
+    STRICT_BOOL,
+    UNSUPPORTED,
+    Field,
+    RequestParser,
+    parser_for,
+)
+from mongottl.commands.time_series import check_measurement_update
+from mongottl.commands.write_batch import (
+    WHOLE_COMMAND_ERRORS,
+    WriteErrors,
+    check_batch,
+    check_statement_ids,
+    collection_for_write,
+    parsed_statements,
+    refused_by_uuid,
+)
+from mongottl.document.bson_field import wrong_type
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import is_empty
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
+from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.modifying import (
+    Selection,
+    UpdateResult,
+    apply_update,
+    update_many,
+    update_one,
+    upsert,
+)
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.query.update import UpdateDriver, parse_update
+from mongottl.storage.interface import WriteConflict
+
+
+class UpdateStatement(NamedTuple):
+    query: Annotated[bytes, Field("q", DOCUMENT_FIELD)]
+    update: Annotated[Value, Field("u", PIPELINE_OR_DOCUMENT)]
+    upsert: Annotated[bool, Field("upsert", STRICT_BOOL)] = False
+    multi: Annotated[bool, Field("multi", STRICT_BOOL)] = False
+    array_filters: Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)] = None
+    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    constants: Annotated[bytes, Field("c", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+
+
+class UpdateRequest(NamedTuple):
+    collection: Annotated[str, Field("update", COLLECTION)]
+    updates: Annotated[list[bytes], Field("updates", DOCUMENTS)]
+    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
+    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
+    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
+    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
+    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+
+
+UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStatement)
+
+
+@command("update", UpdateRequest, help="Updates documents.", writes=True, counter="update")
+def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]:
+    """`n` counts matched and upserted documents, `nModified` those that changed."""
+    check_batch(op, len(request.updates))
+    op.bypass_validation = request.bypass
+    check_statement_ids(request.statement_ids, len(request.updates))
+    statements: list[UpdateStatement] = parsed_statements(UPDATE_STATEMENT, UpdateStatement, request.updates)
+    refused = refused_by_uuid(
+        op, "update", request.collection_uuid, request.collection, len(statements), request.ordered
+    )
+    if refused is not None:
+        return {**refused, "nModified": 0}
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
+    if collection is None:
+        check_database_name(op.database)
+        check_new_collection_name(op.database, request.collection)
+    elif len(statements) == 1 and collection.id_index is not None:
+        reply = _update_by_id(op, collection, statements[0], request.let)
+        if reply is not None:
+            return reply
+    return _run_updates(op, request, statements)
+
+
+def _update_by_id(
+    op: OperationContext, collection: Collection, statement: UpdateStatement, let: bytes
+) -> dict[str, Value] | None:
+    """The reply to a single update of {_id: value}, or None if it takes more than a look into the index on `_id`."""
+    type_code, pos = simple_id_filter(statement.query)
+    if type_code == 0 or statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
+        return None
+    record = find_by_id(op, collection, statement.query, type_code, pos)
+    if record is None:
+        return None
+    errors = WriteErrors()
+    result = UpdateResult()
+    try:
+        driver = parse_update_statement(op, collection.name, statement, context_of(op, collection.name, let))
+        if driver.needs_positional:
+            return None
+        apply_update(op, collection, None, record, driver, result)
+    except CommandError as error:
+        errors.add(0, error)
+    except WriteConflict:
+        return None
+    return errors.add_to({"n": result.matched, "nModified": result.modified})
+
+
+def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement]) -> Steps[Reply]:
+    errors = WriteErrors()
+    upserted: list[Value] = []
+    matched = modified = 0
+    for place, statement in enumerate(statements):
+        try:
+            result = yield from run_update(op, request.collection, statement, request.let)
+        except CommandError as error:
+            if error.code in WHOLE_COMMAND_ERRORS:
+                raise
+            errors.add(place, error)
+            if request.ordered:
+                break
+            continue
+        matched += result.matched
+        modified += result.modified
+        if result.upserted_id is not MISSING:
+            upserted.append({"index": place, "_id": result.upserted_id})
+        op.check_interrupt()
+    reply: dict[str, Value] = {"n": matched, "nModified": modified}
+    if upserted:
+        reply["upserted"] = upserted
+    return errors.add_to(reply)
+
+
+def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> Steps[UpdateResult]:
+    """One statement of `update`."""
+    context = context_of(op, name, let, statement.collation)
+    driver = parse_update_statement(op, name, statement, context)
+    if statement.multi:
+        if op.txn_number is not None:
+            raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with multi=true")
+        if not is_empty(statement.sort):
+            raise CommandError(ErrorCode.FailedToParse, "Cannot specify sort with multi=true")
+    match = parse_match(statement.query, context, near=True)
+    natural = natural_order(statement.sort)
+    sort: SortPattern | None = None
+    if natural == 0 and not is_empty(statement.sort):
+        sort = parse_sort(statement.sort, context.collation)
+    metadata = checked_metadata(context, sort)
+    collection = op.catalog.lookup(op.database, name, time_series=True)
+    if collection is not None and collection.time_series is not None:
+        check_measurement_update(collection.time_series, statement.query, statement.update, statement.multi)
+        if statement.upsert:
+            raise CommandError(ErrorCode.InvalidOptions, "Cannot perform an upsert on a time-series collection")
+    selection = Selection(collection, match, sort, statement.hint, natural, metadata)
+    if statement.multi:
+        result = yield from update_many(op, selection, driver)
+    else:
+        result = yield from update_one(op, selection, driver)
+    if not result.matched and statement.upsert:
+        return (yield from upsert_or_update(op, name, selection, driver, context))
+    return result
+
+
+def parse_update_statement(
+    op: OperationContext, name: str, statement: UpdateStatement, context: ParseContext
+) -> UpdateDriver:
+    """What a statement's `u`, `c` and `arrayFilters` do. FailedToParse (9) for a replacement of many documents."""
+    if not is_empty(statement.constants):
+        if not isinstance(statement.update, list):
+            raise CommandError(51198, "Constant values may only be specified for pipeline updates")
+        context.let = {**context.let, **context_of(op, name, statement.constants, statement.collation).let}
+    filters = None if statement.array_filters is None else check_array_filters(statement.array_filters)
+    driver = parse_update(statement.update, context, filters)
+    if statement.multi and driver.kind == "replacement":
+        raise CommandError(ErrorCode.FailedToParse, "multi update is not supported for replacement-style update")
+    return driver
+
+
+def upsert_or_update(
+    op: OperationContext, name: str, selection: Selection, driver: UpdateDriver, context: ParseContext
+) -> Steps[UpdateResult]:
+    """Inserts what an upsert makes; updates instead where another client has just inserted a document that matches."""
+    try:
+        return upsert(op, collection_for_write(op, name), driver, selection.match, context)
+    except DuplicateKeyError:
+        selection.collection = op.catalog.lookup(op.database, name)
+        result = yield from update_one(op, selection, driver)
+        if not result.matched:
+            raise
+        return result
+
+
+def check_array_filters(filters: list[Value]) -> list[bytes]:
+    checked: list[bytes] = []
+    for place, item in enumerate(filters):
+        if not isinstance(item, bytes):
+            raise wrong_type(f"update.updates.arrayFilters.{place}", item, "object")
+        checked.append(item)
+    return checked

@@ -1,0 +1,105 @@
+"""What insert, update, delete and bulkWrite share: batches of statements, each of which may fail by itself.
+
+The reply counts what was done (`n`, `nModified`, `upserted`) and lists the failed statements under `writeErrors`; with
+`ordered` (the default) the first failure ends the batch.
+"""
+
+from typing import Any, Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.commands.collection_uuid import mismatch_in_batch
+from mongottl.commands.request import RequestParser
+from mongottl.document.bson_field import wrong_type
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.context import OperationContext
+
+# Of error messages in one reply.
+MAX_ERROR_BYTES: Final = 1024 * 1024
+
+
+class WriteErrors:
+    """The failed statements of a batch."""
+
+    def __init__(self) -> None:
+        self.entries: list[Value] = []
+        self._size = 0
+
+    def add(self, index: int, error: CommandError) -> Value:
+        """Behind MAX_ERROR_BYTES of earlier ones index and code must do: the reply has to fit a message."""
+        entry: dict[str, Value] = {"index": index, "code": error.code}
+        before = self._size
+        info = error.details.get("errInfo")
+        self._size += len(error.message) + (len(info) if isinstance(info, bytes) else 0)
+        if before <= MAX_ERROR_BYTES:
+            entry.update(error.details)
+            entry["errmsg"] = error.message
+        else:
+            entry["errmsg"] = ""
+        self.entries.append(entry)
+        return entry
+
+    def add_to(self, reply: dict[str, Value]) -> dict[str, Value]:
+        if self.entries:
+            reply["writeErrors"] = self.entries
+        return reply
+
+
+def refused_by_uuid(
+    op: OperationContext, command: str, uuid: Value, name: str, statements: int, ordered: bool
+) -> dict[str, Value] | None:
+    """The reply to a batch that is meant for another collection than the one of that name; None if it is not."""
+    error = mismatch_in_batch(op, command, uuid, name)
+    if error is None:
+        return None
+    errors = WriteErrors()
+    for place in range(1 if ordered else statements):
+        errors.add(place, error)
+    return errors.add_to({"n": 0})
+
+
+def check_batch(op: OperationContext, size: int) -> None:
+    """InvalidLength (16) for a batch without statements or with too many."""
+    limit = op.service.dialect.max_write_batch_size
+    if size < 1 or size > limit:
+        raise CommandError(
+            ErrorCode.InvalidLength, f"Write batch sizes must be between 1 and {limit}. Got {size} operations."
+        )
+
+
+def collection_for_write(op: OperationContext, name: str) -> Collection:
+    """The collection, made now if it does not exist."""
+    collection = op.catalog.lookup(op.database, name, time_series=True)
+    if collection is not None:
+        return collection
+    op.catalog.check_new_name(op.database, name)
+    collection = op.catalog.create_collection(op.database, name)
+    op.service.note_write()
+    return collection
+
+
+def parsed_statements(parser: RequestParser, statement: type[Any], documents: list[bytes]) -> list[Any]:
+    return [statement._make(parser.parse(document, [], None)) for document in documents]
+
+
+# Errors that end a write command as a whole instead of one statement of it.
+WHOLE_COMMAND_ERRORS: Final = (
+    ErrorCode.MaxTimeMSExpired,
+    ErrorCode.Interrupted,
+    ErrorCode.InterruptedAtShutdown,
+)
+
+
+def check_statement_ids(ids: list[Value] | None, size: int) -> None:
+    """One for each statement of a retryable batch. InvalidLength (16) where their number differs."""
+    if ids is None:
+        return
+    if len(ids) != size:
+        raise CommandError(
+            ErrorCode.InvalidLength,
+            f"Number of statement ids must match the number of batch entries. Got {len(ids)} statement ids but {size}"
+            " operations.",
+        )
+    for place, value in enumerate(ids):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise wrong_type(f"stmtIds.{place}", value, "int")
