@@ -475,7 +475,9 @@ def graph_lookup(documents: Documents, argument: Document, collections: Collecti
     found: Documents = []
     for document in documents:
         start = evaluate(argument["startWith"], document)
-        wanted = [or_null(value) for value in start] if isinstance(start, list) else [or_null(start)]
+        if start is ABSENT:
+            raise Unmodelled  # the reference does not say whether it starts from null or from nothing
+        wanted = start if isinstance(start, list) else [start]
         reached_at: dict[Any, Document] = {}
         for depth in range(argument.get("maxDepth", 99) + 1):
             fresh = [

@@ -239,6 +239,72 @@ def test_indexes_change_nothing(
     check(rows, [], [*({"$match": filter} for filter in filters), {"$sort": order}, *pipeline], True)
 
 
+changing = st.one_of(
+    stage("$set", st.dictionaries(st.sampled_from(["a", "n", "j", "a.b", "j.n"]), computed, min_size=1, max_size=1)),
+    stage("$addFields", st.dictionaries(st.sampled_from(["a", "b", "n", "j"]), computed, min_size=1, max_size=2)),
+    stage("$project", st.dictionaries(st.sampled_from(["a", "k", "n", "b.a", "_id"]), st.just(1), min_size=1)),
+    stage("$project", st.dictionaries(st.sampled_from(["a", "k", "n", "b.a", "_id"]), st.just(0), min_size=1)),
+    stage("$project", st.dictionaries(st.sampled_from(["a", "k", "n", "j"]), computed, min_size=1, max_size=2)),
+    stage("$unset", st.sampled_from(["a", "a.b", ["n", "b"], "_id"])),
+    stage("$replaceWith", paths.map(lambda path: {"x": path, "n": "$n", "a": "$a"})),
+    stage("$replaceRoot", st.just({"newRoot": {"$ifNull": ["$none", "$$ROOT"]}})),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(collections, filters, st.lists(changing, min_size=1, max_size=3))
+def test_updates_by_pipelines_equal_the_model(rows: Documents, filter: Document, pipeline: list[Document]) -> None:
+    """Documents keep their `_id`, whatever the pipeline leaves of it, and it stays the first field."""
+    rows = numbered(rows)
+    chosen = modelled([{"$match": filter}], rows, [])
+    expected = {row["_id"]: row for row in rows}
+    modified = 0
+    for row in chosen:
+        [new] = modelled(pipeline, [row], [])
+        expected[row["_id"]] = {"_id": row["_id"], **new}
+        # As with a replacement, a result without `_id` counts as a change even where only that was missing.
+        modified += bson.encode(new) != bson.encode(row)
+    running = Running()
+    filled(running, "c", rows)
+    reply = running.run({"update": "c", "updates": [{"q": filter, "u": pipeline, "multi": True}]})
+    assert (reply["n"], reply["nModified"]) == (len(chosen), modified)
+    found = running.listed({"find": "c"})
+    assert [bson.encode(document) for document in found] == [bson.encode(row) for row in expected.values()]
+
+
+graphs = st.builds(
+    lambda start, source, target, depth: {
+        "from": "other",
+        "startWith": start,
+        "connectFromField": source,
+        "connectToField": target,
+        **({} if depth is None else {"maxDepth": depth}),
+        "depthField": "d",
+        "as": "j",
+    },
+    *(computed, PATHS, PATHS, st.sampled_from([None, None, 0, 1, 2])),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(collections, collections, st.one_of(stage("$lookup", equalities), stage("$graphLookup", graphs)), st.booleans())
+def test_joins_find_the_same_with_an_index(rows: Documents, others: Documents, join: Document, indexed: bool) -> None:
+    """In what order joined documents come is open: they are compared by `_id`."""
+    rows, others = numbered(rows), numbered(others, 5)
+    expected = modelled([join], rows, others)
+    running = Running()
+    filled(running, "c", rows)
+    filled(running, "other", others)
+    [argument] = join.values()
+    target = argument.get("connectToField", argument.get("foreignField"))
+    if indexed and target != "_id":
+        running.index({target: 1}, on="other")
+    found = aggregate(running, "c", [join])
+    for document in [*found, *expected]:
+        document["j"] = sorted(document["j"], key=lambda joined: int(joined["_id"]))
+    assert [bson.encode(document) for document in found] == [bson.encode(document) for document in expected]
+
+
 def folded(value: Any) -> Any:
     """The same with one form for the texts that a collation of strength 2 takes for equal."""
     if isinstance(value, dict):
