@@ -6,6 +6,7 @@ Source: MongoDB's command reference for each.
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.describe import describe_place
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
 from mongottl.catalog.view import SYSTEM_VIEWS, View
 from mongottl.commands.collection_uuid import check_uuid
@@ -26,8 +27,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.listing import describe_place
-from mongottl.exec.statistics import describe_size, parse_scale
+from mongottl.exec.sizes import describe_size, parse_scale
 from mongottl.exec.views import drop_view
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition

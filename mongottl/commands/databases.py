@@ -13,7 +13,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.statistics import collection_size, parse_scale
+from mongottl.exec.sizes import collection_size, parse_scale
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 

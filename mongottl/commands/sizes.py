@@ -15,7 +15,7 @@ from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.planner import plan_query
-from mongottl.exec.statistics import collection_size
+from mongottl.exec.sizes import collection_size
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.describe import describe_cluster
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.view import View
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
@@ -15,13 +16,12 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
 from mongottl.exec.context import OperationContext, check_level
 from mongottl.exec.counting import CountedDocuments
-from mongottl.exec.geo_near import near_match
-from mongottl.exec.listing import describe_cluster
+from mongottl.exec.geo_near_path import near_match
 from mongottl.exec.operations import CurrentOpOptions, describe_operations
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
-from mongottl.exec.statistics import collection_size, describe_size, parse_scale
+from mongottl.exec.sizes import collection_size, describe_size, parse_scale
 from mongottl.exec.usage import Latency
 from mongottl.exec.views import resolve_view, view_collation
 from mongottl.query.context import ParseContext
