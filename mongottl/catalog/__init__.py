@@ -8,6 +8,7 @@
     index_spec  what createIndexes accepts (partial_filter, engine_options: two of its options)
     collection  one collection: its records, its indexes, its TTL default
     catalog     all of them, loaded from and written to the storage engine
+    describe    collections and views as listCollections shows them
     rekeying    keys of collated indexes made anew where ICU is another
 
 Nothing here runs a query or knows a connection; of time it only notes when an index was made.

@@ -1,20 +1,39 @@
 """Carrying out queries and writes: from a parsed request to batches of records, and back into storage.
 
-    context    ServiceContext (what a server has) and OperationContext (what one command has)
-    planner    from a filter and a sort to a plan
-    bounds     ranges of index keys from filters, and whether an index gives a sort's order
+What everything here is handed:
+    context     ServiceContext (what a server has) and OperationContext (what one command has)
+    client, sessions, operations, signal, metrics, usage, failpoints: parts of these two
+    sizes       how large collections and indexes are
+
+From a query to a plan:
+    planner     from a filter and a sort to a plan; choice: of the ways that indexes offer
+    predicates  what a filter says about single paths; expr_bounds: the same of `$expr`
+    bounds      ranges of index keys from these, and whether an index gives a sort's order; bounds_text: in words
+    min_max     the part of an index that find's `min` and `max` name
+    geo_near_path the path that a `$geoNear` is about
     implication whether a filter implies that of a partial index
     index_access how each kind of index serves queries
-    access     ways into a collection, as the planner weighs them
-    stages     the plan's stages; each pulls batches of records
-    index_scan the stages that read indexes
-    near_scan  the stage that gives documents by their distance
-    counting   counts, without reading documents where that is exact
-    explain    a plan in mongod's words
-    writes     inserts, updates, deletes and index builds, each in its unit of work
-    expiry     arming the timing wheel, finding and purging what is due
-    cursors    what is left of a result for getMore
-    sessions   logical sessions and retryable writes
+    access      ways into a collection, as the planner weighs them
+    shape, plan_cache, query_settings: what is remembered and laid down of a query without its values
+    explain     a plan in mongod's words; measured: a pipeline that is run for it
+
+The stages of plans, each of which pulls batches of records:
+    stages      those that read no index; index_scan, covered, distinct_scan, merging, near_scan, text_scan: that do
+    annotate    what `{$meta: …}` reads of a record
+    counting    counts, without reading documents where that is exact
+
+Results:
+    reading     pages of records or of a pipeline's documents; cursors: what is left of a result for getMore
+    tailing     cursors that wait for more
+    aggregation pipelines: which stages the planner answers; output: what `$out` and `$merge` write
+    views       what a view comes down to
+    temporary_files: where what does not fit into memory goes
+
+Writes:
+    writes      inserts, updates and deletes of records, each in its unit of work; modifying: which records these are
+    validation, object_ids, capped, clustered: what they mind
+    index_build indexes over collections in use; copying: copies of collections
+    expiry      arming the timing wheel, finding and purging what is due
 
 Work that may take long is written as a generator of steps: after each `yield` the server may let other clients run, so
 no unit of work is ever open across one.

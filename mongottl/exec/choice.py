@@ -8,12 +8,12 @@ from typing import Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.types import Value
 from mongottl.exec.access import AccessPath, CollectionPath, IndexPath, OrPath
-from mongottl.exec.bounds import Filter, conjuncts_of
 from mongottl.exec.context import OperationContext
 from mongottl.exec.implication import implies
 from mongottl.exec.index_access import access_of
 from mongottl.exec.merging import MergedOrPath
 from mongottl.exec.plan_cache import REPLAN_RATIO, QueryShape, is_allowed, new_plan
+from mongottl.exec.predicates import Filter, conjuncts_of
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysTrue, AndExpression, OrExpression
 from mongottl.query.sort import SortPattern

@@ -16,7 +16,8 @@ from mongottl.document.types import MaxKey, MinKey, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError
 from mongottl.exec.access import AccessPath, IndexPath
-from mongottl.exec.bounds import IndexBounds, components_of, conjuncts_of, sort_direction
+from mongottl.exec.bounds import IndexBounds, components_of, sort_direction
+from mongottl.exec.predicates import conjuncts_of
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 

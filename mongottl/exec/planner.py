@@ -40,7 +40,6 @@ from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, CollectionPath, IndexPath, OrPath
 from mongottl.exec.annotate import ANNOTATED, AnnotateStage
-from mongottl.exec.bounds import Filter, conjuncts_of
 from mongottl.exec.choice import TRIAL_ENTRIES, Choice, candidates_of, is_trivial, is_usable, or_path, rank
 from mongottl.exec.context import OperationContext
 from mongottl.exec.covered import covered_path
@@ -49,6 +48,7 @@ from mongottl.exec.implication import implies
 from mongottl.exec.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.min_max import path_between
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, confinement
+from mongottl.exec.predicates import Filter, conjuncts_of
 from mongottl.exec.stages import EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression

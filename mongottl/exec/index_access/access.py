@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, IndexPath
-from mongottl.exec.bounds import Filter
+from mongottl.exec.predicates import Filter
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 

@@ -2,9 +2,10 @@
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.access import AccessPath, IndexPath
-from mongottl.exec.bounds import BoundComponent, Filter, IndexBounds, bounds_of, components_of, sort_direction
+from mongottl.exec.bounds import BoundComponent, IndexBounds, bounds_of, components_of, sort_direction
 from mongottl.exec.index_access.access import IndexAccess
 from mongottl.exec.merging import merged_path
+from mongottl.exec.predicates import Filter
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 

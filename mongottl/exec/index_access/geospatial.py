@@ -15,18 +15,10 @@ from mongottl.document.path import FieldPath
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, IndexPath, OrPath
-from mongottl.exec.bounds import (
-    BoundComponent,
-    Filter,
-    IndexBounds,
-    KeyRange,
-    Predicate,
-    bounds_of,
-    component_range,
-    components_of,
-)
+from mongottl.exec.bounds import BoundComponent, IndexBounds, KeyRange, bounds_of, component_range, components_of
 from mongottl.exec.index_access.btree import BtreeAccess
 from mongottl.exec.near_scan import KeyedNearness, NearStage
+from mongottl.exec.predicates import Filter, Predicate
 from mongottl.exec.stages import PlanStage
 from mongottl.geometry.geohash import Geohash
 from mongottl.geometry.nearness import Nearness, PlaneNearness

@@ -5,8 +5,9 @@ from mongottl.catalog.index_kinds.hashed import HASHED
 from mongottl.document.hashing import hashed_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Value
-from mongottl.exec.bounds import BoundComponent, Filter, Predicate, components_of
+from mongottl.exec.bounds import BoundComponent, components_of
 from mongottl.exec.index_access.btree import BtreeAccess
+from mongottl.exec.predicates import Filter, Predicate
 from mongottl.query.match.interval import Interval, point
 
 

@@ -9,8 +9,8 @@ from mongottl.catalog.index_kinds.text import TextKeyGenerator
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, IndexPath
-from mongottl.exec.bounds import Filter
 from mongottl.exec.index_access.access import IndexAccess
+from mongottl.exec.predicates import Filter
 from mongottl.exec.stages import PlanStage
 from mongottl.exec.text_scan import TextStage
 from mongottl.query.fulltext.search import TextSearch

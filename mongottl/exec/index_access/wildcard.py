@@ -20,16 +20,9 @@ from mongottl.document.path import FieldPath
 from mongottl.document.types import MinKey, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, IndexPath, OrPath
-from mongottl.exec.bounds import (
-    BoundComponent,
-    Filter,
-    Predicate,
-    bounds_of,
-    components_of,
-    conjuncts_of,
-    sort_direction,
-)
+from mongottl.exec.bounds import BoundComponent, bounds_of, components_of, sort_direction
 from mongottl.exec.index_access.access import IndexAccess
+from mongottl.exec.predicates import Filter, Predicate, conjuncts_of
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.elements import ExistsExpression

@@ -17,8 +17,9 @@ from mongottl.document.types import (
     Undefined,
     Value,
 )
-from mongottl.exec.bounds import component_range, conjuncts_of, shared_prefix
+from mongottl.exec.bounds import component_range, shared_prefix
 from mongottl.exec.implication import implies
+from mongottl.exec.predicates import conjuncts_of
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, everything, point
 from tests.planning import match_of
 
