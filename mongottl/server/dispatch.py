@@ -6,17 +6,17 @@ any other exception as InternalError (1), logged with its trace.
 """
 
 from collections.abc import Generator
-from typing import Final
+from typing import Any, Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.concerns import WriteConcern, check_api_version, check_read_concern, parse_write_concern
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments, session_key
 from mongottl.commands.time_series import check_raw_data
-from mongottl.document.build import encode
+from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MISSING, Value
 from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
-from mongottl.document.walk import find_field_at, first_field_name
+from mongottl.document.walk import fields, find_field_at, first_field_name
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
 from mongottl.exec.client import ClientInfo
 from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps, Wait
@@ -151,9 +151,59 @@ class Dispatcher:
             op.has_write_concern = generic.write_concern is not None
             if not (concern.durable or concern.silent or concern.error is not None):
                 concern = None
+        request = spec.request._make(values)
+        if spec.names_collection and isinstance(request.collection, str):
+            op.uses(request.collection)
+            if generic.raw_data:
+                check_raw_data(op, op.database, request.collection)
+        fail_point = service.fail_points.triggered(spec.name, client)
+        if fail_point is not None:
+            return self._failing(fail_point, spec, request, generic, op, concern, body)
+        return self._carry_out(spec, request, generic, op, concern, body)
+
+    def _failing(
+        self,
+        fail_point: FailCommand,
+        spec: CommandSpec,
+        request: Any,
+        generic: GenericArguments,
+        op: OperationContext,
+        concern: WriteConcern | None,
+        body: bytes,
+    ) -> Steps[bytes]:
+        """A command under a fail point, of which its session knows nothing: a retry is a command of its own."""
+        try:
+            if fail_point.block_s > 0:
+                running = self.service.operations.begin(op, body, spec.counter)
+                try:
+                    op.waits_for = Signal()
+                    yield Wait(fail_point.block_s, op.waits_for)
+                    op.waits_for = None
+                    op.check_interrupt()
+                finally:
+                    self.service.operations.end(running)
+            fail_point.fail()
+            outcome = self._carry_out(spec, request, generic, op, concern, body)
+            reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
+        except Exception as error:
+            return self._failed(spec.name, error)
+        additions = fail_point.reply_additions()
+        if not additions or _is_error(reply):
+            return reply
+        return encode_fields([*fields(reply), *additions.items()])
+
+    def _carry_out(
+        self,
+        spec: CommandSpec,
+        request: Any,
+        generic: GenericArguments,
+        op: OperationContext,
+        concern: WriteConcern | None,
+        body: bytes,
+    ) -> bytes | Steps[bytes]:
         if generic.lsid is not None:
             if self._is_under_way(generic):
-                return self._await_first_attempt(spec, values, generic, client, body)
+                return self._await_first_attempt(spec, request, generic, op, concern, body)
             retried = self._enter_session(spec, generic, op)
             if retried is not None:
                 return retried
@@ -161,14 +211,8 @@ class Dispatcher:
             raise CommandError(
                 ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"
             )
-        fail_point = service.fail_points.triggered(spec.name, client)
-        request = spec.request._make(values)
-        if spec.names_collection and isinstance(request.collection, str):
-            op.uses(request.collection)
-            if generic.raw_data:
-                check_raw_data(op, op.database, request.collection)
-        if fail_point is not None or concern is not None:
-            return self._under_way(spec, op, body, self._with_extras(spec, op, request, fail_point, concern))
+        if concern is not None:
+            return self._under_way(spec, op, body, self._with_concern(spec, op, request, concern))
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):
             return self._under_way(spec, op, body, self._finish_steps(spec, op, outcome))
@@ -203,12 +247,19 @@ class Dispatcher:
         return session is not None and session.busy_with == generic.txn_number
 
     def _await_first_attempt(
-        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, client: ClientInfo, body: bytes
+        self,
+        spec: CommandSpec,
+        request: Any,
+        generic: GenericArguments,
+        op: OperationContext,
+        concern: WriteConcern | None,
+        body: bytes,
     ) -> Steps[bytes]:
         try:
             while self._is_under_way(generic):
                 yield Wait(_RETRY_POLL_S)
-            outcome = self._run(spec, values, generic, client, body)
+            op.refresh_now()
+            outcome = self._carry_out(spec, request, generic, op, concern, body)
             return (yield from outcome) if isinstance(outcome, Generator) else outcome
         except Exception as error:
             return self._failed(spec.name, error)
@@ -231,35 +282,20 @@ class Dispatcher:
         op.txn_number = generic.txn_number
         return retried_reply(session, generic.txn_number, spec.name)
 
-    def _with_extras(
-        self,
-        spec: CommandSpec,
-        op: OperationContext,
-        request: tuple[Value, ...],
-        fail_point: FailCommand | None,
-        concern: WriteConcern | None,
+    def _with_concern(
+        self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...], concern: WriteConcern
     ) -> Steps[bytes]:
-        """A command under a fail point, or with a write concern that has a say in when and what is replied."""
+        """A command with a write concern that has a say in when and what is replied."""
         name = spec.name
         try:
-            if fail_point is not None:
-                if fail_point.block_s > 0:
-                    op.waits_for = Signal()
-                    yield Wait(fail_point.block_s, op.waits_for)
-                    op.waits_for = None
-                    op.check_interrupt()
-                fail_point.fail()
             outcome = spec.function(op, request)
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
-            if concern is not None:
-                if concern.durable:
-                    yield Flush()
-                if concern.silent and name in _SILENT_WRITES:
-                    reply = {"n": 0}
-                if concern.error is not None and isinstance(reply, dict):
-                    reply["writeConcernError"] = concern.error
-            if fail_point is not None and isinstance(reply, dict):
-                reply.update(fail_point.reply_additions())
+            if concern.durable:
+                yield Flush()
+            if concern.silent and name in _SILENT_WRITES:
+                reply = {"n": 0}
+            if concern.error is not None and isinstance(reply, dict):
+                reply["writeConcernError"] = concern.error
             return self._reply(spec, op, reply)
         except Exception as error:
             return self._failed(name, error)

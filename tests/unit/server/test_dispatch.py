@@ -6,7 +6,7 @@ from typing import Any
 
 import bson
 import pytest
-from bson import Int64
+from bson import Binary, Int64
 
 from mongottl.clock import VirtualClock
 from mongottl.commands import COMMANDS
@@ -14,7 +14,7 @@ from mongottl.config import ServerConfig
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ProtocolError
 from mongottl.exec.client import ClientInfo
-from mongottl.exec.context import OperationContext, ServiceContext, Steps, run_to_end
+from mongottl.exec.context import OperationContext, ServiceContext, Steps, Wait, run_to_end
 from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, open_storage_engine
@@ -154,3 +154,37 @@ def test_what_need_not_go_on_for_nobody(setup: Setup) -> None:
     assert setup.dispatcher.may_abandon(setup.message({"find": "c"}))
     assert not setup.dispatcher.may_abandon(setup.message({"update": "c"}))
     assert not setup.dispatcher.may_abandon(setup.message({"createIndexes": "c"}))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]},
+        {"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"n": 1}}, "new": True},
+        {"insert": "c", "documents": [{"_id": 2, "n": 1}]},
+        {"delete": "c", "deletes": [{"q": {"n": 0}, "limit": 1}]},
+    ],
+    ids=lambda command: str(next(iter(command))),
+)
+def test_a_retry_while_the_first_attempt_runs(setup: Setup, command: dict[str, Any]) -> None:
+    """It waits for the end of the first, has the same answer, and changes nothing."""
+    setup.run({"insert": "c", "documents": [{"_id": 1, "n": 0}, {"_id": -1, "n": 0}]})
+    write = {
+        **command,
+        "writeConcern": {"j": True},
+        "lsid": {"id": Binary(b"x" * 16, 4)},
+        "txnNumber": Int64(1),
+    }
+    first = setup.dispatcher.handle(setup.message(write), setup.client)
+    assert not isinstance(first, bytes)
+    next(first)  # waits for the disk
+    second = setup.dispatcher.handle(setup.message(write), setup.client)
+    assert not isinstance(second, bytes)
+    assert isinstance(next(second), Wait)
+    assert isinstance(next(second), Wait)
+    reply = run_to_end(first)
+    assert run_to_end(second) == reply
+    assert bson.decode(reply)["ok"] == 1
+    found = setup.run({"find": "c"})["cursor"]["firstBatch"]
+    expected = {"update": (2, 1), "findAndModify": (2, 1), "insert": (3, 1), "delete": (1, 0)}[next(iter(command))]
+    assert (len(found), sum(document["n"] for document in found)) == expected
