@@ -48,6 +48,7 @@ from mongottl.exec.modifying import (
 )
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.pipeline import check_stage_names
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
 from mongottl.storage.interface import WriteConflict
@@ -82,11 +83,17 @@ UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStat
 
 @command("update", UpdateRequest, help="Updates documents.", writes=True, counter="update")
 def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]:
-    """`n` counts matched and upserted documents, `nModified` those that changed."""
+    """`n` counts matched and upserted documents, `nModified` those that changed.
+
+    A pipeline with a stage that is none is a mistake of the command (40324), any other of its statement.
+    """
     check_batch(op, len(request.updates))
     op.bypass_validation = request.bypass
     check_statement_ids(request.statement_ids, len(request.updates))
     statements: list[UpdateStatement] = parsed_statements(UPDATE_STATEMENT, UpdateStatement, request.updates)
+    for statement in statements:
+        if isinstance(statement.update, list):
+            check_stage_names(statement.update)
     refused = refused_by_uuid(
         op, "update", request.collection_uuid, request.collection, len(statements), request.ordered
     )

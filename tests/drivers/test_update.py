@@ -6,7 +6,7 @@ import pytest
 from bson import Decimal128, Int64, ObjectId
 from pymongo import ReplaceOne, UpdateMany, UpdateOne
 from pymongo.database import Database
-from pymongo.errors import BulkWriteError
+from pymongo.errors import BulkWriteError, OperationFailure
 
 import mongottl
 from tests.drivers.refusals import NOT_NUMERIC, NUMBERS, refusal
@@ -263,3 +263,28 @@ def test_statements_that_are_none(server: mongottl.RunningServer, five: Database
     for updates, code in (({}, 14), ([1], 14), (None, 40414)):
         assert raw.run({"update": "c", "updates": updates, "$db": five.name})["code"] == code
     raw.socket.close()
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "code"),
+    [
+        ([{"$nothing": 1}], 40324),
+        ([{"$set": {"a": 1}}, {"$nothing": 1}], 40324),
+        ([{}], 40323),
+        ([{"$set": {"a": 1}, "$unset": "b"}], 40323),
+        ([1], 14),
+    ],
+    ids=str,
+)
+def test_what_is_no_pipeline_fails_the_command(five: Database[Documents], pipeline: list[Any], code: int) -> None:
+    """Not the statement alone, as the driver specification on logging has it."""
+    good: Documents = {"q": {"_id": 0}, "u": {"$set": {"b": 1}}}
+    bad: Documents = {"q": {"_id": 1}, "u": pipeline}
+    for ordered in (True, False):
+        with pytest.raises(OperationFailure) as raised:
+            five.command({"update": "c", "updates": [good, bad], "ordered": ordered})
+        assert raised.value.code == code
+        assert five.c.count_documents({"b": 1}) == 0
+    for stage, failing in (({"$match": {}}, 72), ({"$unset": 1}, 31002), ({"$set": 1}, 40272)):
+        reply = five.command({"update": "c", "updates": [good, {"q": {"_id": 1}, "u": [stage]}]})
+        assert (reply["n"], reply["writeErrors"][0]["index"], reply["writeErrors"][0]["code"]) == (1, 1, failing)

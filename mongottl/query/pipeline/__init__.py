@@ -43,7 +43,14 @@ from mongottl.query.pipeline import (  # registers the stages
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.optimise import optimise
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, ListSource, RunContext, drain
-from mongottl.query.pipeline.stage import STAGES, StageSpec, open_pipeline, parse_pipeline, parse_stage
+from mongottl.query.pipeline.stage import (
+    STAGES,
+    StageSpec,
+    check_stage_names,
+    open_pipeline,
+    parse_pipeline,
+    parse_stage,
+)
 
 __all__ = [
     "ACCUMULATORS",
@@ -55,6 +62,7 @@ __all__ = [
     "StageSpec",
     "basic",
     "bucket",
+    "check_stage_names",
     "covariance",
     "densify",
     "documents",

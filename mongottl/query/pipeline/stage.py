@@ -105,12 +105,7 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
     whole = ctx.metadata
     at_hand = set() if available is None else available
     for value in stages:
-        if not isinstance(value, bytes):
-            raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
-        members = fields(value)
-        if len(members) != 1:
-            raise CommandError(40323, "A pipeline stage specification object must contain exactly one field.")
-        name, argument = members[0]
+        name, argument = _named(value)
         ctx.metadata = MetadataUse()
         ctx.metadata.available = at_hand
         parsed = parse_stage(name, argument, ctx)
@@ -130,6 +125,27 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
     return specs
 
 
+def check_stage_names(stages: list[Value]) -> None:
+    """Of the errors of `parse_pipeline` those that take no look into a stage: TypeMismatch, 40323 and 40324."""
+    for value in stages:
+        name, _ = _named(value)
+        if STAGES.get(name) is None and STAGES.unsupported_reason(name) is None:
+            raise _unknown(name)
+
+
+def _named(stage: Value) -> tuple[str, Value]:
+    if not isinstance(stage, bytes):
+        raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
+    members = fields(stage)
+    if len(members) != 1:
+        raise CommandError(40323, "A pipeline stage specification object must contain exactly one field.")
+    return members[0]
+
+
+def _unknown(name: str) -> CommandError:
+    return CommandError(40324, f"Unrecognized pipeline stage name: '{name}'")
+
+
 def requested_by(specs: list[StageSpec]) -> set[str]:
     """The metadata that some of the stages read."""
     requested: set[str] = set()
@@ -145,7 +161,7 @@ def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec
         if reason is not None:
             code = ErrorCode.SearchNotEnabled if reason == _NO_SEARCH else ErrorCode.CommandNotSupported
             raise CommandError(code, f"The stage {name} is not supported: {reason}")
-        raise CommandError(40324, f"Unrecognized pipeline stage name: '{name}'")
+        raise _unknown(name)
     return parser(argument, ctx)
 
 
