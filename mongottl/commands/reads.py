@@ -175,7 +175,8 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
                 stage = AnnotateStage(stage, metadata & ANNOTATED, None)
         else:
             stage.set_guarded()
-    pages = RecordPages(stage, collection, projection, match, request.limit, request.return_key, request.show_record_id)
+    record_ids = request.show_record_id and not request.return_key
+    pages = RecordPages(stage, collection, projection, match, request.limit, request.return_key, record_ids)
     cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
     cursor.tail = tail
     cursor.no_timeout = request.no_cursor_timeout
