@@ -29,7 +29,7 @@ _BOOLEAN_OPTIONS: Final = ("unique", "sparse", "background", "hidden", "prepareU
 # Options that we know and do not have: the type each must have, and what it belongs to.
 _REFUSED_OPTIONS: Final = {
     "bucketSize": ("number", "haystack indexes"),
-    "clustered": ("", "clustered indexes"),
+    "clustered": ("", "clustered indexes but that of create"),
     "columnstoreProjection": ("object", "column store indexes"),
 }
 # Left over from old versions; MongoDB takes and drops them too.

@@ -352,4 +352,4 @@ def raise_folding_error(ctx: ParseContext) -> None:
 
 
 for _name in ("$function", "$accumulator"):
-    EXPRESSIONS.add_unsupported(_name, "server-side JavaScript is not available")
+    EXPRESSIONS.add_unsupported(_name, "there is no JavaScript engine")

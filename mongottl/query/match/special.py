@@ -134,5 +134,4 @@ def parse_sample_rate(operand: Value, ctx: ParseContext) -> MatchExpression:
     return SampleRateExpression(rate, ctx.now_ms)
 
 
-for _name in ("$where",):
-    root_operators.add_unsupported(_name, "there is no JavaScript engine")
+root_operators.add_unsupported("$where", "there is no JavaScript engine")

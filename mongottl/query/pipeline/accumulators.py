@@ -211,4 +211,4 @@ def parse_count(field: str, name: str, argument: Value, ctx: ParseContext) -> Ac
     return SimpleAccumulator(field, name, Constant(argument), _count_state, None)
 
 
-ACCUMULATORS.add_unsupported("$accumulator", "server-side JavaScript is not available")
+ACCUMULATORS.add_unsupported("$accumulator", "there is no JavaScript engine")
