@@ -10,11 +10,19 @@ from decimal import Decimal
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
-from mongottl.document.types import Decimal128, Value
+from mongottl.document.types import Decimal128
 from mongottl.document.walk import get_value
 from mongottl.errors import WriteError
 from mongottl.exec.context import OperationContext
-from mongottl.exec.stages import PlanNode, PlanStage, check_alive, first_batch_size, living, next_batch_size
+from mongottl.exec.stages import (
+    PlanNode,
+    PlanStage,
+    check_alive,
+    collection_scan_node,
+    first_batch_size,
+    living,
+    next_batch_size,
+)
 from mongottl.query.match import MatchExpression
 from mongottl.storage.interface import Record
 
@@ -74,10 +82,4 @@ class ClusteredScan(PlanStage):
         return living(collection, records, op.now_s)
 
     def node(self) -> PlanNode:
-        details: dict[str, Value] = {}
-        if self._match is not None:
-            details["filter"] = self._match.describe()
-        details["direction"] = "forward" if self._forward else "backward"
-        counters = self.counters(self.examined)
-        counters.extra = {"docsExamined": self.examined}
-        return PlanNode("COLLSCAN", details, [], counters)
+        return collection_scan_node(self._match, self._forward, self.examined, self.counters(self.examined))

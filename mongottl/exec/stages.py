@@ -231,6 +231,18 @@ class EofStage(PlanStage):
         return PlanNode("EOF", {"type": self._reason}, [], self.counters(0))
 
 
+def collection_scan_node(
+    match: MatchExpression | None, forward: bool, examined: int, counters: StageCounters
+) -> PlanNode:
+    """COLLSCAN, for each of the stages that read a whole collection."""
+    details: dict[str, Value] = {}
+    if match is not None:
+        details["filter"] = match.describe()
+    details["direction"] = "forward" if forward else "backward"
+    counters.extra = {"docsExamined": examined}
+    return PlanNode("COLLSCAN", details, [], counters)
+
+
 class CollectionScan(PlanStage):
     """All records in the order of their ids. match: None if all of them pass."""
 
@@ -278,13 +290,7 @@ class CollectionScan(PlanStage):
         return living(collection, records, op.now_s)
 
     def node(self) -> PlanNode:
-        details: dict[str, Value] = {}
-        if self._match is not None:
-            details["filter"] = self._match.describe()
-        details["direction"] = "forward" if self._forward else "backward"
-        counters = self.counters(self.examined)
-        counters.extra = {"docsExamined": self.examined}
-        return PlanNode("COLLSCAN", details, [], counters)
+        return collection_scan_node(self._match, self._forward, self.examined, self.counters(self.examined))
 
 
 class SkipStage(PlanStage):

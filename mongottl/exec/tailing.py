@@ -10,7 +10,6 @@ An insert wakes those that wait for its collection; nobody polls. Source: MongoD
 from typing import Final
 
 from mongottl.catalog.collection import Collection
-from mongottl.document.types import Value
 from mongottl.exec.context import OperationContext, Steps, Wait
 from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.signal import Signal
@@ -19,6 +18,7 @@ from mongottl.exec.stages import (
     PlanStage,
     check_alive,
     check_position,
+    collection_scan_node,
     first_batch_size,
     living,
     next_batch_size,
@@ -68,13 +68,7 @@ class TailableScan(PlanStage):
         return living(collection, records, op.now_s)
 
     def node(self) -> PlanNode:
-        details: dict[str, Value] = {}
-        if self._match is not None:
-            details["filter"] = self._match.describe()
-        details["direction"] = "forward" if self._forward else "backward"
-        counters = self.counters(self.examined)
-        counters.extra = {"docsExamined": self.examined}
-        return PlanNode("COLLSCAN", details, [], counters)
+        return collection_scan_node(self._match, self._forward, self.examined, self.counters(self.examined))
 
 
 class Tail:

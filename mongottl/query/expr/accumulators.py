@@ -159,15 +159,12 @@ class ExtremeState(AccumulatorState):
         return 64 + size_of(self.value)
 
 
-class PushState(AccumulatorState):
-    def __init__(self) -> None:
-        self.values: Final[list[Value]] = []
-        self.bytes: int = 0
+class GatheredState(AccumulatorState):
+    """A list of values. bytes: how many they take together."""
 
-    def add(self, value: Value) -> None:
-        if not isinstance(value, Missing):
-            self.values.append(value)
-            self.bytes += size_of(value)
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.bytes: int = 0
 
     def result(self) -> Value:
         return list(self.values)
@@ -177,6 +174,13 @@ class PushState(AccumulatorState):
 
     def grows(self) -> bool:
         return True
+
+
+class PushState(GatheredState):
+    def add(self, value: Value) -> None:
+        if not isinstance(value, Missing):
+            self.values.append(value)
+            self.bytes += size_of(value)
 
 
 class AddToSetState(AccumulatorState):
@@ -205,12 +209,8 @@ class AddToSetState(AccumulatorState):
         return True
 
 
-class ConcatArraysState(AccumulatorState):
+class ConcatArraysState(GatheredState):
     """`$concatArrays`: arrays put behind each other. TypeMismatch for what is no array."""
-
-    def __init__(self) -> None:
-        self.values: Final[list[Value]] = []
-        self.bytes: int = 0
 
     def add(self, value: Value) -> None:
         if isinstance(value, Missing):
@@ -219,15 +219,6 @@ class ConcatArraysState(AccumulatorState):
             raise CommandError(14, f"$concatArrays requires array inputs, but input is of type {type_of(value)}")
         self.values.extend(value)
         self.bytes += size_of(value)
-
-    def result(self) -> Value:
-        return list(self.values)
-
-    def size(self) -> int:
-        return 64 + self.bytes
-
-    def grows(self) -> bool:
-        return True
 
 
 class SetUnionState(AddToSetState):

@@ -10,7 +10,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
-from mongottl.query.expr.accumulators import AccumulatorState, size_of
+from mongottl.query.expr.accumulators import AccumulatorState, GatheredState, size_of
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.digest import Digest
 from mongottl.query.expr.numbers import to_double, whole, width
@@ -21,34 +21,23 @@ from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator
 from mongottl.query.sort import SortPattern, parse_sort
 
 
-class FirstNState(AccumulatorState):
+class FirstNState(GatheredState):
     def __init__(self, count: int) -> None:
+        super().__init__()
         self.count: Final = count
-        self.values: Final[list[Value]] = []
-        self.bytes = 0
 
     def add(self, value: Value) -> None:
         if len(self.values) < self.count:
             self.values.append(None if isinstance(value, Missing) else value)
             self.bytes += size_of(value)
 
-    def result(self) -> Value:
-        return list(self.values)
 
-    def size(self) -> int:
-        return 64 + self.bytes
-
-    def grows(self) -> bool:
-        return True
-
-
-class LastNState(AccumulatorState):
+class LastNState(GatheredState):
     """Keeps up to twice the count, and cuts."""
 
     def __init__(self, count: int) -> None:
+        super().__init__()
         self.count: Final = count
-        self.values: list[Value] = []
-        self.bytes = 0
 
     def add(self, value: Value) -> None:
         self.values.append(None if isinstance(value, Missing) else value)
@@ -60,22 +49,15 @@ class LastNState(AccumulatorState):
     def result(self) -> Value:
         return self.values[-self.count :]
 
-    def size(self) -> int:
-        return 64 + self.bytes
 
-    def grows(self) -> bool:
-        return True
-
-
-class ExtremeNState(AccumulatorState):
+class ExtremeNState(GatheredState):
     """`$minN` and `$maxN`: null and nothing are passed over."""
 
     def __init__(self, count: int, greatest: bool, collation: Collation | None) -> None:
+        super().__init__()
         self.count: Final = count
         self.collation: Final = collation
         self.greatest: Final = greatest
-        self.values: list[Value] = []
-        self.bytes = 0
 
     def add(self, value: Value) -> None:
         if is_nullish(value):
@@ -88,12 +70,6 @@ class ExtremeNState(AccumulatorState):
 
     def result(self) -> Value:
         return smallest(self.values, self.count, self.greatest, self.collation)
-
-    def size(self) -> int:
-        return 64 + self.bytes
-
-    def grows(self) -> bool:
-        return True
 
 
 class TopState(AccumulatorState):
