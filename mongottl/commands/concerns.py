@@ -12,11 +12,28 @@ from mongottl.commands.registry import STABLE_API, CommandSpec
 from mongottl.commands.request import GenericArguments
 from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import check_level
 from mongottl.query.match.numbers import clamped_integer
 
+# What the pages of these commands and stages say that API Version 1 has not.
+_UNSTABLE_FIELDS: Final = {
+    "create": (b"capped", b"indexOptionDefaults", b"max", b"size", b"storageEngine"),
+    "find": (
+        b"awaitData",
+        b"max",
+        b"min",
+        b"noCursorTimeout",
+        b"oplogReplay",
+        b"returnKey",
+        b"showRecordId",
+        b"tailable",
+    ),
+}
+_UNSTABLE_STAGES: Final = frozenset(
+    ("$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats", "$search")
+)
 _LEVELS: Final = ("local", "available", "majority", "linearizable", "snapshot")
 # The others are read at `local` alone.
 _READ_AT_ANY_LEVEL: Final = frozenset(("find", "aggregate", "distinct", "explain", "getMore"))
@@ -48,6 +65,34 @@ def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
             ErrorCode.APIStrictError,
             f"Provided apiStrict:true, but the command {spec.name} is not in API Version 1.",
         )
+
+
+def check_api_strict(command: str, body: bytes) -> None:
+    """APIStrictError (323) for a field or stage that is no part of API Version 1, though its command is."""
+    for name in _UNSTABLE_FIELDS.get(command, ()):
+        if find_field_at(body, 0, name)[0] != 0:
+            raise CommandError(
+                ErrorCode.APIStrictError,
+                f"BSON field '{command}.{name.decode('utf-8')}' is not allowed with apiStrict:true.",
+            )
+    if command == "aggregate":
+        _check_stages(get_value(body, "pipeline"))
+
+
+def _check_stages(pipeline: Value) -> None:
+    for stage in pipeline if isinstance(pipeline, list) else ():
+        if not isinstance(stage, bytes):
+            continue
+        for name, argument in fields(stage):
+            counts_alone = isinstance(argument, bytes) and [part for part, _ in fields(argument)] == ["count"]
+            if name in _UNSTABLE_STAGES or (name == "$collStats" and not counts_alone):
+                raise CommandError(
+                    ErrorCode.APIStrictError, f"stage {name} is not allowed with 'apiStrict: true' in API Version 1"
+                )
+            if isinstance(argument, bytes):
+                for part, inner in fields(argument):
+                    if name == "$facet" or (part == "pipeline" and name in ("$lookup", "$unionWith")):
+                        _check_stages(inner)
 
 
 def check_read_concern(command: str, concern: bytes) -> str:

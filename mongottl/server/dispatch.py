@@ -9,7 +9,13 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
-from mongottl.commands.concerns import WriteConcern, check_api_version, check_read_concern, parse_write_concern
+from mongottl.commands.concerns import (
+    WriteConcern,
+    check_api_strict,
+    check_api_version,
+    check_read_concern,
+    parse_write_concern,
+)
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments, session_key
 from mongottl.commands.time_series import check_raw_data
@@ -132,6 +138,8 @@ class Dispatcher:
         if generic.database == "":
             raise CommandError(40571, "OP_MSG requests require a $db argument")
         check_api_version(spec, generic)
+        if generic.api_strict:
+            check_api_strict(spec.name, body)
         if spec.admin_only and generic.database != "admin":
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
         op = OperationContext(service, client, generic.database)
@@ -298,7 +306,11 @@ class Dispatcher:
                 reply["writeConcernError"] = concern.error
             return self._reply(spec, op, reply)
         except Exception as error:
-            return self._failed(name, error)
+            failed = self._failed(name, error)
+            if concern.error is None:
+                return failed
+            # What made it fail may not be replicated either: mongod waits before it says no as well.
+            return encode_fields([*fields(failed), ("writeConcernError", concern.error)])
 
     def _finish_steps(self, spec: CommandSpec, op: OperationContext, steps: Steps[Reply]) -> Steps[bytes]:
         try:

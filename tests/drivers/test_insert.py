@@ -8,7 +8,7 @@ import pymongo
 import pytest
 from bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from pymongo.database import Database
-from pymongo.errors import BulkWriteError, WriteConcernError
+from pymongo.errors import BulkWriteError, OperationFailure, WriteConcernError
 
 import mongottl
 from mongottl.wire.encode import encode_request
@@ -190,6 +190,19 @@ def test_write_concerns_that_one_member_cannot_meet(database: Database[Documents
         database.c.with_options(write_concern=pymongo.WriteConcern(w="backup")).insert_one({"_id": 2})
     assert failed.value.code == 79
     assert database.c.count_documents({}) == 2  # written all the same
+
+
+def test_a_failure_tells_of_the_write_concern_too(database: Database[Documents]) -> None:
+    """As PyMongo's own tests expect of renameCollection: what made a command fail may not be replicated either."""
+    database.create_collection("c")
+    with pytest.raises(OperationFailure) as failed:
+        database.command({"create": "c", "capped": True, "size": 4096, "writeConcern": {"w": 2}})
+    details = failed.value.details
+    assert details is not None
+    assert (details["code"], details["writeConcernError"]["code"]) == (48, 100)
+    with pytest.raises(OperationFailure) as failed:
+        database.command({"create": "c", "capped": True, "size": 4096, "writeConcern": {"w": 1, "j": True}})
+    assert "writeConcernError" not in (failed.value.details or {})
 
 
 def test_silent_writes_say_nothing_of_failures(database: Database[Documents]) -> None:

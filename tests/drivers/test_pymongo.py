@@ -23,6 +23,7 @@ from pymongo.errors import (
 from pymongo.write_concern import WriteConcern
 
 import mongottl
+from tests.drivers.refusals import refusal
 
 WAYS = {
     "plain": "mongodb://127.0.0.1:{port}/",
@@ -339,6 +340,7 @@ def test_another_replica_set_is_not_found(server: mongottl.RunningServer) -> Non
         ("ping", {"apiDeprecationErrors": True}, 4886600),
         ("serverStatus", {"apiVersion": "1", "apiStrict": True}, 323),
     ],
+    ids=str,
 )
 def test_api_version_fields(
     client: "pymongo.MongoClient[dict[str, Any]]", command: str, api: dict[str, Any], code: int
@@ -347,6 +349,43 @@ def test_api_version_fields(
         client.admin.command(command, **api)
     assert caught.value.code == code
     assert client.admin.command("ping", apiVersion="1", apiStrict=True, apiDeprecationErrors=False)["ok"] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ({"find": "c", "filter": {}, "sort": {"a": 1}, "limit": 1, "hint": {"_id": 1}}, 0),
+        ({"find": "c", "showRecordId": True}, 323),
+        ({"find": "c", "returnKey": False}, 323),
+        ({"find": "c", "max": {"_id": 1}, "hint": {"_id": 1}}, 323),
+        ({"find": "c", "noCursorTimeout": True}, 323),
+        ({"find": "c", "tailable": True}, 323),
+        ({"create": "d", "collation": {"locale": "simple"}}, 0),
+        ({"create": "d", "capped": True, "size": 4096}, 323),
+        ({"aggregate": "c", "pipeline": [{"$match": {}}, {"$collStats": 1}], "cursor": {}}, 323),
+        ({"aggregate": "c", "pipeline": [{"$collStats": {"count": {}}}], "cursor": {}}, 0),
+        ({"aggregate": "c", "pipeline": [{"$collStats": {"count": {}, "storageStats": {}}}], "cursor": {}}, 323),
+        ({"aggregate": "c", "pipeline": [{"$indexStats": {}}], "cursor": {}}, 323),
+        ({"aggregate": "c", "pipeline": [{"$planCacheStats": {}}], "cursor": {}}, 323),
+        ({"aggregate": 1, "pipeline": [{"$listLocalSessions": {}}, {"$limit": 1}], "cursor": {}}, 323),
+        (
+            {
+                "aggregate": "c",
+                "pipeline": [{"$unionWith": {"coll": "d", "pipeline": [{"$indexStats": {}}]}}],
+                "cursor": {},
+            },
+            323,
+        ),
+        ({"aggregate": "c", "pipeline": [{"$facet": {"a": [{"$limit": 1}]}}], "cursor": {}}, 0),
+    ],
+    ids=str,
+)
+def test_what_is_no_part_of_the_stable_api(
+    database: Database[dict[str, Any]], command: dict[str, Any], code: int
+) -> None:
+    database.c.insert_one({"_id": 1})
+    assert refusal(database, {**command, "apiVersion": "1", "apiStrict": True}) == code
+    assert refusal(database, {**command, "apiVersion": "1"}) != 323
 
 
 @pytest.mark.parametrize("compressor", ["zlib", "snappy", "zstd"])
