@@ -30,6 +30,7 @@ from mongottl.exec.failpoints import FailCommand
 from mongottl.exec.metrics import UNKNOWN_COMMAND
 from mongottl.exec.sessions import retried_reply
 from mongottl.exec.signal import Signal
+from mongottl.query.interrupt import clear_check, set_check
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
 from mongottl.wire.messages import OpMsg, OpQuery
@@ -231,9 +232,24 @@ class Dispatcher:
         if op.txn_number is not None and op.session_key is not None:
             steps = self._keep_busy(op.session_key, op.txn_number, steps)
         running = self.service.operations.begin(op, body, spec.counter)
+        error: Exception | None = None
         try:
-            return (yield from steps)
+            while True:
+                # Long work over one document asks as well; for as long as this operation has its turn.
+                set_check(op.check_interrupt)
+                try:
+                    step = next(steps) if error is None else steps.throw(error)
+                except StopIteration as stop:
+                    return stop.value  # type: ignore[no-any-return]
+                finally:
+                    clear_check()
+                error = None
+                try:
+                    yield step
+                except Exception as thrown:  # a step that came to nothing, the command's to answer
+                    error = thrown
         finally:
+            steps.close()
             self.service.operations.end(running)
 
     def _keep_busy(self, key: bytes, txn_number: int, steps: Steps[bytes]) -> Steps[bytes]:

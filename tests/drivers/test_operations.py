@@ -118,3 +118,11 @@ def test_they_run_against_admin_alone(database: Database[Documents]) -> None:
 @pytest.mark.parametrize("opid", [0, -1, 2**31 - 1, 999_999, 999_999.0, Int64(7), Decimal128("999999")])
 def test_killing_what_is_over_is_no_error(database: Database[Documents], opid: Any) -> None:
     assert database.client.admin.command({"killOp": 1, "op": opid, "more": 1})["ok"] == 1.0
+
+
+def test_an_expression_over_one_long_array_ends_in_time(database: Database[Documents]) -> None:
+    database.c.insert_one({"_id": 1})
+    sum_up = {"$reduce": {"input": {"$range": [0, 3_000_000]}, "initialValue": 0, "in": {"$add": ["$$value", 1]}}}
+    with pytest.raises(OperationFailure) as caught:
+        list(database.c.aggregate([{"$project": {"n": sum_up}}], maxTimeMS=50))
+    assert caught.value.code == 50

@@ -19,6 +19,7 @@ from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import whole_int32
 from mongottl.query.expr.parser import parse_operand, show, type_of
 from mongottl.query.expr.path import check_user_name
+from mongottl.query.interrupt import CHECK_EVERY, check_interrupt
 
 
 class MapExpression(NamedExpression):
@@ -44,7 +45,11 @@ class MapExpression(NamedExpression):
             raise CommandError(16883, f"input to $map must be an array not {type_of(array)}")
         results: list[Value] = []
         index = 0
+        turns: i64 = 0
         for item in array:
+            turns += 1
+            if turns % CHECK_EVERY == 0:
+                check_interrupt()
             ev.bind(self.slot, item)
             if self.index_slot >= 0:
                 ev.bind(self.index_slot, index)
@@ -111,7 +116,11 @@ class FilterExpression(NamedExpression):
             if not is_nullish(most):
                 left = _limit(most)
         kept: list[Value] = []
+        turns: i64 = 0
         for item in array:
+            turns += 1
+            if turns % CHECK_EVERY == 0:
+                check_interrupt()
             ev.bind(self.slot, item)
             if is_true(self.cond.evaluate(ev)):
                 kept.append(item)
@@ -173,7 +182,11 @@ class ReduceExpression(NamedExpression):
         if not isinstance(array, list):
             raise CommandError(40080, f"$reduce requires that 'input' be an array, found: {show(array)}")
         value = self.initial.evaluate(ev)
+        turns: i64 = 0
         for item in array:
+            turns += 1
+            if turns % CHECK_EVERY == 0:
+                check_interrupt()
             ev.bind(self.this, item)
             ev.bind(self.value, value)
             value = self.body.evaluate(ev)

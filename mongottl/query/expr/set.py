@@ -1,5 +1,7 @@
 """Operators on arrays taken as sets: equal values count once, and order does not matter."""
 
+from mypy_extensions import i64
+
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Value
@@ -16,12 +18,17 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.boolean import is_true
 from mongottl.query.expr.parser import parse_arguments, type_of
+from mongottl.query.interrupt import CHECK_EVERY, check_interrupt
 
 
 def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Value]:
     """The values by their canonical keys, which order as the values do; of equal ones the first."""
     found: dict[bytes, Value] = {}
+    turns: i64 = 0
     for value in array:
+        turns += 1
+        if turns % CHECK_EVERY == 0:
+            check_interrupt()
         key = encode_value(value, False, collation)
         if key not in found:
             found[key] = value

@@ -18,7 +18,7 @@ from mongottl.query.expr import EvaluationContext, parse_expression
 NOW_MS = 1_700_000_000_123
 
 
-def _evaluate(expression: object, document: dict[str, object]) -> Value:
+def evaluate(expression: object, document: dict[str, object]) -> Value:
     argument = get_value(bson.encode({"v": expression}), "v")
     let: dict[str, Value] = {"user": 7}
     tree = parse_expression(argument, ParseContext(NOW_MS, let))
@@ -30,7 +30,7 @@ def check() -> Callable[[object, dict[str, object], object], None]:
     """check(expression, document, expected): `...` expects no value at all."""
 
     def check_value(expression: object, document: dict[str, object], expected: object) -> None:
-        value = _evaluate(expression, document)
+        value = evaluate(expression, document)
         if isinstance(expected, float) and expected != expected:
             assert isinstance(value, float)
             assert value != value  # the sign of a NaN is the processor's business
@@ -48,7 +48,7 @@ def failure() -> Callable[[object, dict[str, object]], CommandError]:
 
     def error_of(expression: object, document: dict[str, object]) -> CommandError:
         with pytest.raises(CommandError) as caught:
-            _evaluate(expression, document)
+            evaluate(expression, document)
         return caught.value
 
     return error_of
