@@ -3,7 +3,6 @@
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.query_context import context_of, find_by_id
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -27,6 +26,7 @@ from mongottl.commands.write_batch import (
     WriteErrors,
     check_batch,
     check_statement_ids,
+    collection_if_any,
     parsed_statements,
     refused_by_uuid,
 )
@@ -77,11 +77,8 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
     )
     if refused is not None:
         return refused
-    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
-    if collection is None:
-        check_database_name(op.database)
-        check_new_collection_name(op.database, request.collection)
-    elif len(statements) == 1 and collection.id_index is not None:
+    collection = collection_if_any(op, request.collection)
+    if collection is not None and len(statements) == 1 and collection.id_index is not None:
         reply = _delete_by_id(op, collection, statements[0])
         if reply is not None:
             return reply

@@ -3,7 +3,6 @@
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.query_context import checked_metadata, context_of, find_by_id, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -29,6 +28,7 @@ from mongottl.commands.write_batch import (
     check_batch,
     check_statement_ids,
     collection_for_write,
+    collection_if_any,
     parsed_statements,
     refused_by_uuid,
 )
@@ -99,11 +99,8 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     )
     if refused is not None:
         return {**refused, "nModified": 0}
-    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
-    if collection is None:
-        check_database_name(op.database)
-        check_new_collection_name(op.database, request.collection)
-    elif len(statements) == 1 and collection.id_index is not None:
+    collection = collection_if_any(op, request.collection)
+    if collection is not None and len(statements) == 1 and collection.id_index is not None:
         reply = _update_by_id(op, collection, statements[0], request.let)
         if reply is not None:
             return reply

@@ -7,6 +7,7 @@ The reply counts what was done (`n`, `nModified`, `upserted`) and lists the fail
 from typing import Any, Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.collection_uuid import mismatch_in_batch
 from mongottl.commands.request import RequestParser
 from mongottl.document.bson_field import wrong_type
@@ -75,6 +76,15 @@ def collection_for_write(op: OperationContext, name: str) -> Collection:
     op.catalog.check_new_name(op.database, name)
     collection = op.catalog.create_collection(op.database, name)
     op.service.note_write()
+    return collection
+
+
+def collection_if_any(op: OperationContext, name: str) -> Collection | None:
+    """The collection; None if it does not exist. InvalidNamespace (73) if it could not, by its name."""
+    collection = op.catalog.lookup(op.database, name, time_series=True)
+    if collection is None:
+        check_database_name(op.database)
+        check_new_collection_name(op.database, name)
     return collection
 
 

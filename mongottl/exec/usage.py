@@ -6,7 +6,7 @@ Source: MongoDB's "top" reference, and `latencyStats` of "$collStats".
 from collections.abc import Iterable
 from typing import Final
 
-# The events of `top`; `READS` and `WRITES` are summed up as its readLock and writeLock.
+# The events of `top`; `_WRITE_EVENTS` are summed up as its writeLock, the others as its readLock.
 EVENTS: Final = ("queries", "getmore", "insert", "update", "remove", "commands")
 _WRITE_EVENTS: Final = ("insert", "update", "remove")
 _EVENT_OF_COUNTER: Final = {
@@ -17,10 +17,11 @@ _EVENT_OF_COUNTER: Final = {
     "delete": "remove",
     "command": "commands",
 }
+# The commands whose time is the latency of reads, and of writes.
 READS: Final = frozenset(("find", "getMore", "aggregate", "count", "distinct"))
 WRITES: Final = frozenset(("insert", "update", "delete", "findAndModify"))
-# More namespaces than this are remembered only while they exist.
-_PRUNE_ABOVE: Final = 10_000
+# So many namespaces are remembered; another takes the place of the oldest.
+MAX_NAMESPACES: Final = 10_000
 
 
 class Timing:
@@ -94,7 +95,7 @@ class UsageRegistry:
         """A command on the namespace has ended."""
         usage = self._namespaces.get(namespace)
         if usage is None:
-            if len(self._namespaces) >= _PRUNE_ABOVE:
+            if len(self._namespaces) >= MAX_NAMESPACES:
                 del self._namespaces[next(iter(self._namespaces))]
             usage = NamespaceUsage()
             self._namespaces[namespace] = usage

@@ -45,36 +45,27 @@ class PathNode:
 
     def holds(self, path: str) -> bool:
         """Whether all of what is at a path, and below it, is held."""
-        node = self
-        for part in path.split("."):
-            name = part.encode()
-            fate = node.fate(name)
-            if fate != SOME:
-                return fate == ALL
-            node = node.nodes[name]
-        return False
+        return self._reached(path)[0] == ALL
 
     def holds_values(self, path: str) -> bool:
         """Whether the values at a path are held, be it without what is in documents there."""
-        node = self
-        for part in path.split("."):
-            name = part.encode()
-            fate = node.fate(name)
-            if fate != SOME:
-                return fate == ALL
-            node = node.nodes[name]
-        return node.rest == ALL
+        fate, node = self._reached(path)
+        return fate == ALL or (fate == SOME and node.rest == ALL)
 
     def touches(self, path: str) -> bool:
         """Whether anything at a path, or below it, is held."""
+        return self._reached(path)[0] != NOTHING
+
+    def _reached(self, path: str) -> "tuple[int, PathNode]":
+        """The fate of what is at a path; where that is SOME, the node that says of what."""
         node = self
         for part in path.split("."):
             name = part.encode()
             fate = node.fate(name)
             if fate != SOME:
-                return fate == ALL
+                return fate, node
             node = node.nodes[name]
-        return True
+        return SOME, node
 
 
 def below(path: str) -> PathNode:
