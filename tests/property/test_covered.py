@@ -4,7 +4,7 @@ from typing import Any
 
 import bson
 from bson import Decimal128, Int64, ObjectId, Timestamp
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mongottl.document.build import encode_fields
@@ -110,6 +110,9 @@ def canonical(documents: list[Document]) -> list[bytes]:
 def test_covered_queries_give_what_others_give(
     rows: list[Document], later: list[Document], filter: Document, key: Document, projection: Document, sort: Document
 ) -> None:
+    # No index can be built over two arrays side by side (171); later ones fail by themselves.
+    indexed = {path.partition(".")[0] for path in key}
+    assume(all(sum(isinstance(row.get(field), list) for field in indexed) < 2 for row in rows))
     server = Running()
     server.run({"create": "c"})
     if rows:
