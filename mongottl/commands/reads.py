@@ -29,7 +29,7 @@ from mongottl.commands.view_reads import (
     distinct_documents,
     find_on_view,
 )
-from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.build import EMPTY_DOCUMENT, ArraySize, value_size
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
@@ -52,7 +52,7 @@ from mongottl.query.pipeline import DocumentSource
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 
-MAX_DISTINCT_BYTES: Final = 16 * 1024 * 1024
+MAX_DISTINCT_BYTES: Final = 16 * 1024 * 1024 - 4096
 NUL_IN_KEY: Final = 31032
 
 
@@ -238,7 +238,7 @@ class DistinctRequest(NamedTuple):
 
 @command("distinct", DistinctRequest, help="Returns the different values of a field.")
 def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
-    """Arrays count by their elements. 17217 when the values exceed 16 MiB."""
+    """Arrays count by their elements. 17217 when the array of values exceeds 16 MiB less 4 KiB, as in mongod."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     context = timeless_context_of(op, request.collection, request.collation)
@@ -263,16 +263,16 @@ def _collect_distinct(
 ) -> Steps[Reply]:
     path = FieldPath(key)
     seen: dict[bytes, Value] = {}
-    size = 0
+    array = ArraySize()
     while (batch := source.next_batch()) is not None:
         for document in batch:
             for value in values_at(document, path):
                 encoded = encode_value(value, False, collation)
                 if encoded not in seen:
                     seen[encoded] = value
-                    size += len(encoded)
-        if size > MAX_DISTINCT_BYTES:
-            raise CommandError(17217, "distinct too big, 16mb cap")
+                    array.add(value_size(value))
+                    if array.size > MAX_DISTINCT_BYTES:
+                        raise CommandError(17217, "distinct too big, 16mb cap")
         op.check_interrupt()
         yield None
     return {"values": [seen[encoded] for encoded in sorted(seen)]}

@@ -220,6 +220,38 @@ def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...], l
     _set_length(writer, start)
 
 
+class ArraySize:
+    """How many bytes an array takes in BSON while elements are added.
+
+    An array has its length (4 bytes), its elements and NUL; an element its type (1), decimal index, NUL and value.
+    """
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        self.size: i64 = 5
+        self._name_bytes: i64 = 3  # type, index and NUL of the next element
+        self._longer_at: i64 = 10
+
+    def with_one_more(self, value_bytes: i64) -> i64:
+        """The size that it would have with another element, whose value has so many bytes."""
+        return self.size + self._name_bytes + value_bytes
+
+    def add(self, value_bytes: i64) -> None:
+        self.size += self._name_bytes + value_bytes
+        self.count += 1
+        if self.count == self._longer_at:
+            self._name_bytes += 1
+            self._longer_at *= 10
+
+    def copy(self) -> "ArraySize":
+        copied = ArraySize()
+        copied.count = self.count
+        copied.size = self.size
+        copied._name_bytes = self._name_bytes
+        copied._longer_at = self._longer_at
+        return copied
+
+
 class DocumentBuilder:
     """Appends elements in order; `finish` gives the document's bytes. Names are not checked for duplicates."""
 
@@ -276,6 +308,15 @@ def encode_array(values: list[Value]) -> bytes:
     writer = BytesWriter()
     _write_array(writer, values, MAX_LEVELS)
     return writer.getvalue()
+
+
+def value_size(value: Value) -> int:
+    """How many bytes a value has in BSON, without type and name."""
+    if isinstance(value, bytes):
+        return len(value)
+    writer = BytesWriter()
+    write_element(writer, b"", value)
+    return len(writer) - 2
 
 
 def encode_value(value: Value) -> tuple[int, bytes]:

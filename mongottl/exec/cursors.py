@@ -9,9 +9,11 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
+from mongottl.document.build import ArraySize
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.signal import Signal
+from mongottl.storage.interface import Record
 
 if TYPE_CHECKING:
     from mongottl.exec.context import OperationContext, Steps
@@ -24,21 +26,30 @@ MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + 16 * 1024
 
 
 class Page:
-    """One batch of a reply while it is filled: at most `wanted` documents (0: no such bound) within 16 MiB."""
+    """One batch of a reply while it is filled: at most `wanted` documents (0: no such bound) in an array of 16 MiB.
+
+    What stands around the array in a reply (namespace, cursor id, counters) has the 16 KiB that a reply may be larger.
+    """
 
     def __init__(self, wanted: int) -> None:
         self.documents: list[bytes] = []
         self.wanted = wanted
-        self._size = 0
+        self._array = ArraySize()
         self._closed = False
 
     def missing(self) -> int:
         """How many documents still fit by number; 0 for any number."""
         return self.wanted - len(self.documents) if self.wanted else 0
 
-    def room_bytes(self) -> int:
-        """How much still fits by size."""
-        return MAX_PAGE_BYTES - self._size
+    def fitting(self, records: list[Record], start: int, end: int) -> int:
+        """Which of records[start:end] is the first whose document no longer fits by size; `end` if all do."""
+        array = self._array.copy()
+        for i in range(start, end):
+            size = len(records[i][1])
+            if array.count > 0 and array.with_one_more(size) > MAX_PAGE_BYTES:
+                return i
+            array.add(size)
+        return end
 
     def close(self) -> None:
         """Takes no more."""
@@ -52,15 +63,16 @@ class Page:
 
         BSONObjectTooLarge (10334) for one that is larger than a document may be, though stages may have passed it on.
         """
-        if len(document) > MAX_RESULT_BYTES:
+        size = len(document)
+        if size > MAX_RESULT_BYTES:
             raise too_large(document)
         if self.is_full():
             return False
-        if self.documents and self._size + len(document) > MAX_PAGE_BYTES:
+        if self.documents and self._array.with_one_more(size) > MAX_PAGE_BYTES:
             self._closed = True
             return False
         self.documents.append(document)
-        self._size += len(document)
+        self._array.add(size)
         return True
 
 

@@ -7,7 +7,7 @@ from mongottl.document.nesting import MAX_RESULT_LEVELS, too_deep
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_deeper
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.cursors import DEFAULT_FIRST_BATCH, MAX_PAGE_BYTES, ClientCursor, Page, PageSource
+from mongottl.exec.cursors import DEFAULT_FIRST_BATCH, ClientCursor, Page, PageSource
 from mongottl.exec.stages import PlanStage
 from mongottl.query.match import MatchDetails, MatchExpression
 from mongottl.query.metadata import INDEX_KEY
@@ -104,14 +104,14 @@ class Pull:
     """Who pulls documents through a pipeline right now, and how many are still needed.
 
     op: the command; a later getMore is another one, with another time. wanted: documents that the page still lacks
-    where the stages hand documents on one by one, else 0 for any number. room_bytes: what the page still takes by size.
+    where the stages hand documents on one by one, else 0 for any number. page: what is being filled where they do.
     full: set if the next document would not fit. multiplying: some stage makes several documents of one.
     """
 
     def __init__(self, op: OperationContext, streaming: bool, multiplying: bool) -> None:
         self.op = op
         self.wanted = 0
-        self.room_bytes = MAX_PAGE_BYTES
+        self.page = Page(0)
         self.full = False
         self.streaming = streaming
         self.multiplying = multiplying
@@ -131,7 +131,7 @@ class PipelinePages(PageSource):
             self._pull.op = op
             if self._pull.streaming:
                 self._pull.wanted = page.missing()
-                self._pull.room_bytes = page.room_bytes()
+                self._pull.page = page
                 self._pull.full = False
             batch = self._source.next_batch()
             if batch is None:
@@ -200,20 +200,10 @@ class PlanDocuments(DocumentSource):
                 end = min(end, start + pull.wanted)
             if mortal:
                 most = min(end, start + 1) if pull.multiplying else end
-                end = self._fitting(start, most)
+                end = pull.page.fitting(waiting, start, most)
                 pull.full = end == start < most
         self._position = end
         return waiting[start:end] if end - start < len(waiting) else waiting
-
-    def _fitting(self, start: int, end: int) -> int:
-        """Where the page is full by size, if not before `end`. An empty page takes any document."""
-        room_bytes = self._pull.room_bytes
-        empty = room_bytes == MAX_PAGE_BYTES
-        for i in range(start, end):
-            room_bytes -= len(self._waiting[i][1])
-            if room_bytes < 0 and not (empty and i == start):
-                return i
-        return end
 
     def close(self) -> None:
         self._stage.close()

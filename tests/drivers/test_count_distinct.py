@@ -156,6 +156,14 @@ def test_values_beyond_a_document_s_size(database: Database[Documents]) -> None:
     assert refusal(database, {"distinct": "c", "key": "x"}) == 17217
 
 
+@pytest.mark.slow
+def test_values_beyond_a_reply_s_size_with_their_names(database: Database[Documents]) -> None:
+    database.c.insert_many([{"_id": i, "x": f"{i:06}".rjust(1000)} for i in range(16_650)])
+    # 16,585 strings of 1,005 bytes, each with type, index and NUL, make 16,772,915 of 16,773,120 bytes.
+    assert len(database.c.distinct("x", {"_id": {"$lt": 16_585}})) == 16_585
+    assert refusal(database, {"distinct": "c", "key": "x"}) == 17217
+
+
 def test_no_such_collection(database: Database[Documents]) -> None:
     assert database.command("count", "c")["n"] == 0
     assert database.command("distinct", "c", key="a")["values"] == []

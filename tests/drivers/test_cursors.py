@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import bson
 import pymongo
 import pytest
 from bson import Binary, Int64
+from bson.raw_bson import RawBSONDocument
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
@@ -79,6 +81,32 @@ def test_batches_end_at_16_mib(database: Database[Documents]) -> None:
     for i in range(5):
         database.c.insert_one({"_id": i, "x": "x" * (6 * 1024 * 1024)})
     assert sizes(database, {"find": "c", "batchSize": 100}) == [2, 2, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mortal", [False, True], ids=["immortal", "mortal"])
+def test_pages_of_small_documents_fit_a_reply(database: Database[Documents], mortal: bool) -> None:
+    """20,000 documents of 900 bytes: 18 MB, whose array in a reply has 3 to 7 bytes more for each."""
+    documents = [bson.encode({"_id": i, "n": -i, "x": "x" * 871}) for i in range(20_000)]
+    assert len(documents[0]) == 900
+    database.c.insert_many([RawBSONDocument(document) for document in documents])
+    if mortal:
+        index = {"key": {"_ts": 1}, "name": "ttl", "expireAfterSeconds": 1000}
+        database.command("createIndexes", "c", indexes=[index])
+    # 18,509 documents and their names in the array make 16,776,558 of 16,777,216 bytes.
+    full = [101, 18_509, 1_390]
+    aggregate: Documents = {"aggregate": "c", "cursor": {}}
+    assert sizes(database, {"find": "c"}) == full
+    assert sizes(database, {"find": "c", "sort": {"_id": 1}}) == full
+    assert sizes(database, {"find": "c", "sort": {"n": -1}}) == full
+    assert sizes(database, {"find": "c", "batchSize": 1_000_000}) == [18_509, 1_491]
+    assert sizes(database, {"find": "c", "projection": {"none": 0}}) == full
+    assert sizes(database, {**aggregate, "pipeline": []}) == full
+    assert sizes(database, {**aggregate, "pipeline": [{"$sort": {"n": -1}}]}) == full
+    group = {"$group": {"_id": "$_id", "x": {"$first": "$x"}}}
+    large = {"$addFields": {"y": "y" * 10}}
+    assert sum(sizes(database, {**aggregate, "pipeline": [large], "cursor": {"batchSize": 1_000_000}})) == 20_000
+    assert sum(sizes(database, {**aggregate, "pipeline": [group]})) == 20_000
 
 
 def test_documents_change_before_the_cursor_reaches_them(many: Database[Documents]) -> None:
