@@ -12,8 +12,9 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
+from mongottl.document.numbers import to_double
 from mongottl.document.path import FieldPath
-from mongottl.document.types import MISSING, Decimal128, Int64, Value
+from mongottl.document.types import MISSING, Int64, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
@@ -149,9 +150,7 @@ def _same_filter(a: bytes | None, b: bytes | None) -> bool:
 
 
 def _is_descending(direction: Value) -> bool:
-    if isinstance(direction, (int, float)):
-        return direction < 0
-    return isinstance(direction, Decimal128) and direction.to_decimal() < 0
+    return is_number(direction) and to_double(direction) < 0
 
 
 def id_index_spec(collation: Collation | None = None) -> bytes:

@@ -13,12 +13,13 @@ from mongottl.catalog.index_kinds.wildcard import is_wildcard
 from mongottl.catalog.partial_filter import check_partial_filter
 from mongottl.document.build import encode_fields
 from mongottl.document.collation import Collation, same_collation
+from mongottl.document.compare import compare_numbers
+from mongottl.document.numbers import is_nan, is_true, truncated, whole
 from mongottl.document.render import render_document, render_value
-from mongottl.document.types import Decimal128, Value, is_number, type_code_of, type_name
+from mongottl.document.types import Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.collation import parse_collation
-from mongottl.query.match.numbers import is_true, truncated, whole
 from mongottl.ttl.policy import parse_default_ttl
 
 MAX_COMPOUND_FIELDS: Final = 32
@@ -328,10 +329,9 @@ def _check_direction(direction: Value, version: int) -> None:
             f"Values in v:{version} index key pattern cannot be of type"
             f" {type_name(type_code_of(direction))}. Only numbers > 0, numbers < 0, and strings are allowed.",
         )
-    number = direction.to_decimal() if isinstance(direction, Decimal128) else direction
-    if number != number:
+    if is_nan(direction):
         raise CommandError(ErrorCode.CannotCreateIndex, "Values in the index key pattern cannot be NaN.")
-    if number == 0:
+    if not is_true(direction):
         raise CommandError(ErrorCode.CannotCreateIndex, "Values in the index key pattern cannot be 0.")
 
 
@@ -394,19 +394,11 @@ def checked_date_ttl(value: Value, code: int) -> int:
             "TTL index 'expireAfterSeconds' option must be numeric, but received a type of"
             f" {type_name(type_code_of(value))}",
         )
-    if isinstance(value, Decimal128):
-        number = value.to_decimal()
-        if number.is_nan():
-            return MAX_EXPIRE_AFTER_SECONDS
-        negative, too_large = number < 0, number > MAX_EXPIRE_AFTER_SECONDS
-    else:
-        assert isinstance(value, (int, float))
-        if value != value:
-            return MAX_EXPIRE_AFTER_SECONDS
-        negative, too_large = value < 0, value > MAX_EXPIRE_AFTER_SECONDS
-    if negative:
+    if is_nan(value):
+        return MAX_EXPIRE_AFTER_SECONDS
+    if compare_numbers(value, 0) < 0:
         raise CommandError(code, "TTL index 'expireAfterSeconds' option cannot be less than 0")
-    if too_large:
+    if compare_numbers(value, MAX_EXPIRE_AFTER_SECONDS) > 0:
         raise CommandError(
             code,
             "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a value less than"

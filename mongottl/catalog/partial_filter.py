@@ -2,12 +2,12 @@
 
 from typing import Final
 
+from mongottl.document.numbers import is_true
 from mongottl.document.types import DOCUMENT, Regex, Value, type_code_of
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
-from mongottl.query.match.numbers import is_true
 
 _PARTIAL_OPERATORS: Final = (
     "$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists", "$geoWithin", "$geoIntersects",

@@ -13,12 +13,12 @@ from mongottl.commands.collection_options import MAX_CAPPED_BYTES
 from mongottl.commands.collections import check_no_index_build
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, ONE, Field
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Int64, Value, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.capped import empty
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.copying import copy_as_capped
-from mongottl.query.match.numbers import clamped_integer
 
 
 class ConvertToCappedRequest(NamedTuple):
@@ -117,7 +117,7 @@ def _capped_options(source: Collection, size: Value) -> CollectionOptions:
     """The source's options with a size."""
     whole = 0
     if isinstance(size, (int, float, Decimal128)) and not isinstance(size, bool):
-        whole = clamped_integer(size)
+        whole = clamp_to_long(size)
     if whole <= 0:
         raise CommandError(ErrorCode.InvalidOptions, "Capped collection size must be greater than zero")
     if whole > MAX_CAPPED_BYTES:

@@ -12,7 +12,8 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, DOCUMENT_FIELD, NUMBER, ONE, Field
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.types import Date, Decimal128, Int64, Value
+from mongottl.document.numbers import to_double
+from mongottl.document.types import Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import reap_due
@@ -42,10 +43,8 @@ def advance_clock(op: OperationContext, request: AdvanceClockRequest) -> Steps[R
     seconds: any number, fractions and negative ones included. ttlDeleted: what was purged since the clock was moved.
     """
     clock = _virtual_clock(op)
-    value = request.seconds
-    seconds = value.to_decimal() if isinstance(value, Decimal128) else value
     try:
-        step = float(seconds)  # type: ignore[arg-type]  # a number by its kind
+        step = to_double(request.seconds)
         if not math.isfinite(step):
             raise ValueError(f"a clock cannot be moved by {step} seconds")
         clock.advance(step)

@@ -9,12 +9,12 @@ from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.catalog.time_series import completed_options
 from mongottl.commands.request import BOOL_FIELD, DOCUMENT_FIELD, INTEGER, TEXT, Field, RequestParser, parser_for
 from mongottl.document.bson_field import wrong_type
-from mongottl.document.types import Decimal128, Undefined, Value, is_number
+from mongottl.document.numbers import is_true, whole
+from mongottl.document.types import Undefined, Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
-from mongottl.query.match.numbers import is_true
 
 MAX_CAPPED_BYTES: Final = 2**50
 MAX_CAPPED_DOCUMENTS: Final = 2**31 - 1
@@ -189,11 +189,7 @@ def checked_clustered_index(value: Value) -> dict[str, Value] | None:
 
 
 def _is_one(value: Value) -> bool:
-    if isinstance(value, bool):
-        return False
-    if isinstance(value, Decimal128):
-        return value.to_decimal() == 1
-    return isinstance(value, (int, float)) and value == 1
+    return whole(value) == 1
 
 
 # Views

@@ -38,6 +38,7 @@ from mongottl.commands.request import (
 )
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import encode
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -45,7 +46,6 @@ from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import rearm_collection
 from mongottl.exec.index_build import build_indexes
 from mongottl.exec.views import define_view
-from mongottl.query.match.numbers import clamped_integer
 
 OPLOG: Final = "local.oplog.rs"
 
@@ -197,7 +197,7 @@ def _checked_expiry(op: OperationContext, value: Value) -> int | None:
         )
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
         raise wrong_type("collMod.expireAfterSeconds", value, "[string, long, int, decimal, double]")
-    return checked_expiry_s(clamped_integer(value), op.now_ms)
+    return checked_expiry_s(clamp_to_long(value), op.now_ms)
 
 
 def _check_applicable(collection: Collection, request: CollModRequest, changes: dict[str, Value]) -> None:

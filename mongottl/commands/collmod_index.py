@@ -16,6 +16,7 @@ from mongottl.catalog.index_spec import checked_date_ttl, parse_index_spec
 from mongottl.commands.registry import Reply
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
 from mongottl.document.keystring import HIGHEST_KEY
+from mongottl.document.numbers import is_true
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, is_number
 from mongottl.document.walk import fields, get_value
@@ -23,7 +24,6 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import rearm_collection
 from mongottl.exec.index_build import build_indexes
-from mongottl.query.match.numbers import is_true
 from mongottl.ttl.policy import NO_TTL, is_expired, parse_default_ttl
 
 _TRUTH: Final = "[bool, long, int, decimal, double]"

@@ -11,11 +11,11 @@ from typing import Final
 from mongottl.commands.registry import STABLE_API, CommandSpec
 from mongottl.commands.request import GenericArguments
 from mongottl.document.bson_field import unknown_field, wrong_type
+from mongottl.document.numbers import clamp_to_long, is_nan, is_true
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import check_level
-from mongottl.query.match.numbers import clamped_integer
 
 # What the pages of these commands and stages say that API Version 1 has not.
 _UNSTABLE_FIELDS: Final = {
@@ -217,7 +217,7 @@ def _take_members(parsed: WriteConcern, value: Value) -> None:
                 f"No write concern mode named '{value}' found in replica set configuration",
             )
     elif is_number(value):
-        if _is_nan(value):
+        if is_nan(value):
             raise CommandError(ErrorCode.FailedToParse, "w has to be a number, string, or object; found: nan")
         number = _as_integer(value)
         if number < 0 or number > _MAX_MEMBERS:
@@ -241,10 +241,6 @@ def _take_members(parsed: WriteConcern, value: Value) -> None:
         raise CommandError(ErrorCode.FailedToParse, "w has to be a number, string, or object")
 
 
-def _is_nan(value: Value) -> bool:
-    return value.to_decimal().is_nan() if isinstance(value, Decimal128) else value != value
-
-
 def _write_concern_error(code: int, name: str, message: str) -> dict[str, Value]:
     return {"code": code, "codeName": name, "errmsg": message}
 
@@ -252,11 +248,9 @@ def _write_concern_error(code: int, name: str, message: str) -> dict[str, Value]
 def _truth(option: str, value: Value) -> bool:
     if value is None:
         return False
-    if isinstance(value, bool):
-        return value
-    if not is_number(value):
+    if not (isinstance(value, bool) or is_number(value)):
         raise wrong_type(f"writeConcern.{option}", value, "[bool, long, int, decimal, double]")
-    return value.to_decimal() != 0 if isinstance(value, Decimal128) else bool(value)
+    return is_true(value)
 
 
 def _check_timeout(value: Value) -> None:
@@ -267,4 +261,4 @@ def _check_timeout(value: Value) -> None:
 
 def _as_integer(value: Value) -> int:
     assert isinstance(value, (int, float, Decimal128))
-    return clamped_integer(value)
+    return clamp_to_long(value)

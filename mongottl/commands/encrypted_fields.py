@@ -19,9 +19,9 @@ from mongottl.commands.request import (
 )
 from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.compare import compare_values
+from mongottl.document.numbers import clamp_to_long, whole
 from mongottl.document.types import MISSING, BinData, Decimal128, Value, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.match.numbers import clamped_integer, whole
 
 _QUERY_TYPES: Final = (
     "equality",
@@ -181,7 +181,7 @@ def _exact(name: str, value: Value, least: int) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
         raise wrong_type(f"create.encryptedFields.fields.queries.{name}", value, NUMBERS)
-    number = clamped_integer(value)
+    number = clamp_to_long(value)
     if whole(value) is None:
         raise CommandError(ErrorCode.FailedToParse, f"Expected an integer: {name}: {value}")
     if number < least:

@@ -18,13 +18,13 @@ from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, 
 from mongottl.commands.time_series import check_time_series_index
 from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.numbers import truncated
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps, Wait
 from mongottl.exec.expiry import rearm_collection
 from mongottl.exec.index_build import build_indexes
-from mongottl.query.match.numbers import truncated
 
 # Members that a replica set may have.
 _MOST_MEMBERS: Final = 50

@@ -3,13 +3,13 @@
 from typing import Final
 
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor, ListPages
 from mongottl.exec.reading import first_reply
-from mongottl.query.match.numbers import clamped_integer
 
 # No bound but the size of a reply.
 _ALL: Final = 2**31 - 1
@@ -37,7 +37,7 @@ def read_batch_size(name: str, options: bytes, absent: int) -> int:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
             raise wrong_type(f"{name}.batchSize", value, NUMBERS)
-        batch_size = min(clamped_integer(value), _ALL)
+        batch_size = min(clamp_to_long(value), _ALL)
         if batch_size < 0:
             raise CommandError(
                 ErrorCode.BadValue, f"BSON field 'batchSize' value must be >= 0, actual value '{batch_size}'"

@@ -8,6 +8,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ONE, Field
 from mongottl.document.build import encode_fields
+from mongottl.document.numbers import is_true, whole
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
@@ -15,7 +16,6 @@ from mongottl.exec.operations import CurrentOpOptions, describe_operations
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
 from mongottl.query.match import parse_match
-from mongottl.query.match.numbers import is_true, whole
 
 OPID_OUT_OF_RANGE: Final = 26823
 _MAX_INT32: Final = 2**31 - 1

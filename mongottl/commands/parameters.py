@@ -10,13 +10,12 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import PARAMETERS, SETTINGS, Parameter
 from mongottl.document.bson_field import unknown_field, wrong_type
+from mongottl.document.numbers import is_true, whole
 from mongottl.document.types import Decimal128, Int64, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
-from mongottl.query.expr.numbers import whole
 from mongottl.query.expr.parser import type_of
-from mongottl.query.match.numbers import is_true
 
 MAX_LOG_LEVEL: Final = 5
 

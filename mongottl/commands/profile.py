@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, INTEGER, NUMBER, Field
+from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
@@ -30,7 +31,7 @@ class ProfileRequest(NamedTuple):
 def profile(op: OperationContext, request: ProfileRequest) -> Reply:
     """`{was, slowms, sampleRate}`: level 0. CommandNotSupported (115) for switching the profiler on, and for thresholds
     of a log of slow operations, which there is not; BadValue (2) for a rate outside 0 to 1 and for no filter."""
-    rate = None if request.sample_rate is None else _number(request.sample_rate)
+    rate = None if request.sample_rate is None else to_double(request.sample_rate)
     if rate is not None and not 0 <= rate <= 1:
         raise CommandError(ErrorCode.BadValue, f"'sampleRate' must be between 0.0 and 1.0 inclusive: {rate}")
     if request.filter is not MISSING and request.filter != "unset":
@@ -45,10 +46,6 @@ def profile(op: OperationContext, request: ProfileRequest) -> Reply:
     if rate not in (None, SAMPLE_RATE):
         raise _unsupported("sampleRate")
     return {"was": 0, "slowms": SLOW_MS, "sampleRate": SAMPLE_RATE}
-
-
-def _number(value: int | float | Decimal128) -> float:
-    return float(value.to_decimal()) if isinstance(value, Decimal128) else float(value)
 
 
 def _unsupported(what: str) -> CommandError:

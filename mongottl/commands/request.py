@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from mypy_extensions import i64
 
 from mongottl.document.bson_field import unknown_field
+from mongottl.document.numbers import clamp_to_long, is_true, whole
 from mongottl.document.types import (
     ARRAY,
     BOOL,
@@ -35,7 +36,6 @@ from mongottl.document.types import (
 )
 from mongottl.document.walk import ElementCursor, find_field_at, read_embedded, read_string, skip_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.match.numbers import clamped_integer
 
 # Kinds of fields. Each says which BSON types are accepted and what the value becomes.
 ANY_KIND: Final = 0  # any type, decoded
@@ -328,8 +328,7 @@ class RequestParser:
             if type_code == BOOL:
                 return body[cursor.value] != 0
             if type_code == INT32 or type_code == INT64 or type_code == DOUBLE or type_code == DECIMAL128:
-                value = cursor.decoded()
-                return value.to_decimal() != 0 if isinstance(value, Decimal128) else bool(value)
+                return is_true(cursor.decoded())
         elif kind == TEXT_KIND and type_code == STRING:
             return read_string(body, cursor.value)
         elif kind == DOCUMENTS_KIND and type_code == ARRAY:
@@ -367,18 +366,13 @@ class RequestParser:
         """A number as an int. TypeMismatch for what is no number."""
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
             raise self._wrong_type(cursor, "[long, int, decimal, double]")
-        return clamped_integer(value)
+        return clamp_to_long(value)
 
     def _exact(self, cursor: ElementCursor) -> int:
         """A number without a fractional part. TypeMismatch for what is no number, FailedToParse (9) for the others."""
         value = cursor.decoded()
         number = self._integral(cursor, value)
-        if isinstance(value, Decimal128):
-            decimal = value.to_decimal()
-            exact = not decimal.is_nan() and decimal == number
-        else:
-            exact = value == number
-        if not exact:
+        if whole(value) is None:
             raise CommandError(ErrorCode.FailedToParse, f"Expected an integer: {cursor.name()}: {value}")
         return number
 

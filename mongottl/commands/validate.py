@@ -22,12 +22,12 @@ from mongottl.commands.request import (
 )
 from mongottl.document.build import encode
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
+from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.query.match.numbers import is_true
 
 # Records or index entries that are looked at between two steps.
 _BATCH: Final = 256

@@ -15,6 +15,7 @@ from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
 from mongottl.document.nesting import MAX_LEVELS, too_deep
+from mongottl.document.numbers import decimal_of, is_nan
 from mongottl.document.types import (
     ARRAY,
     BOOL,
@@ -118,20 +119,14 @@ def compare_numbers(a: Value, b: Value) -> i64:
     raise TypeError("not numbers")
 
 
-def _is_nan(number: Value) -> bool:
-    if isinstance(number, float):
-        return number != number
-    return isinstance(number, Decimal128) and number.to_decimal().is_nan()
-
-
 def _compare_decimals(a: Value, b: Value) -> i64:
-    nan_a = _is_nan(a)
-    nan_b = _is_nan(b)
+    nan_a = is_nan(a)
+    nan_b = is_nan(b)
     if nan_a or nan_b:
         return _sign(nan_a and not nan_b, nan_b and not nan_a)
     # Python's Decimal compares with int and float exactly.
-    x = a.to_decimal() if isinstance(a, Decimal128) else a
-    y = b.to_decimal() if isinstance(b, Decimal128) else b
+    x = decimal_of(a) if isinstance(a, Decimal128) else a
+    y = decimal_of(b) if isinstance(b, Decimal128) else b
     return _sign(x < y, x > y)  # type: ignore[operator]  # numbers by contract
 
 

@@ -19,6 +19,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode
 from mongottl.document.compare import bracket_of_type
+from mongottl.document.numbers import decimal_of
 from mongottl.document.types import (
     ARRAY,
     CODE_WITH_SCOPE,
@@ -87,10 +88,10 @@ def _whole_part(number: Value) -> int:
     """A number cut to an int64: NaN is 0, and what does not fit is the nearest that does; but 2^63 as a double, by an
     old mistake that stored indexes depend on, is the lowest."""
     if isinstance(number, Decimal128):
-        decimal = number.to_decimal()
+        decimal = decimal_of(number)
         if decimal.is_nan():
             return 0
-        if not decimal.is_finite() or decimal.adjusted() > 18:
+        if not decimal.is_finite() or (decimal != 0 and decimal.adjusted() > 18):
             return _INT64_MIN if decimal < 0 else _INT64_MAX
         return max(_INT64_MIN, min(_INT64_MAX, int(decimal)))
     if isinstance(number, float):

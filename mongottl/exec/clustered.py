@@ -6,10 +6,10 @@ and the index on `_id` leads to them in the order that is asked for: what client
 """
 
 import math
-from decimal import Decimal
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
+from mongottl.document.numbers import decimal_of, is_nan
 from mongottl.document.types import Decimal128
 from mongottl.document.walk import get_value
 from mongottl.errors import WriteError
@@ -33,12 +33,11 @@ def check_nameable(document: bytes) -> None:
     mongod has no more than the key to name in the error, and cannot tell from it which type such a number was of.
     """
     value = get_value(document, "_id")
-    number = value.to_decimal() if isinstance(value, Decimal128) else value
-    if isinstance(number, (float, Decimal)):
-        if number != number:
-            raise WriteError(50819, "Malformed KeyString: the type of NaN is not known")
-        if number in (math.inf, -math.inf):
-            raise WriteError(50826, "Malformed KeyString: the type of an infinity is not known")
+    if is_nan(value):
+        raise WriteError(50819, "Malformed KeyString: the type of NaN is not known")
+    infinite = decimal_of(value).is_infinite() if isinstance(value, Decimal128) else value in (math.inf, -math.inf)
+    if infinite:
+        raise WriteError(50826, "Malformed KeyString: the type of an infinity is not known")
 
 
 class ClusteredScan(PlanStage):

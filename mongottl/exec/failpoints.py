@@ -10,6 +10,7 @@ Source: the driver specifications' "fail point" page; PyMongo's tests for the se
 
 from typing import Final
 
+from mongottl.document.numbers import is_true
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
@@ -57,9 +58,9 @@ class FailCommand:
         elif name == "errorCode" and isinstance(value, (int, float)):
             self.error_code = int(value)
         elif name == "closeConnection":
-            self.close_connection = bool(value)
+            self.close_connection = is_true(value)
         elif name == "blockConnection":
-            self.block_s = self.block_s if value else -1.0
+            self.block_s = self.block_s if is_true(value) else -1.0
         elif name == "blockTimeMS" and isinstance(value, (int, float)):
             self.block_s = value / 1000
         elif name == "errorLabels" and isinstance(value, list):

@@ -10,6 +10,7 @@ from mongottl.catalog.view import View
 from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.collation import Collation, same_collation
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.document.walk import ElementCursor, fields, find_field_at
@@ -19,7 +20,6 @@ from mongottl.exec.modifying import Selection, UpdateResult, apply_update
 from mongottl.exec.writes import check_size, insert_batch, insert_document, prepare_document, with_new_id
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
-from mongottl.query.match.numbers import clamped_integer
 from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.update import parse_update
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
@@ -66,7 +66,7 @@ def _time_series_options(written: bytes) -> bytes:
         if name.startswith("bucket"):
             if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
                 raise wrong_type(f"$out.timeseries.{name}", value, NUMBERS)
-            numbers[name] = clamped_integer(value)
+            numbers[name] = clamp_to_long(value)
         elif isinstance(value, str):
             texts[name] = value
         else:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.numbers import is_true
 from mongottl.document.types import Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, first_field_name
 
@@ -102,7 +103,7 @@ def _conditions(operators: bytes, planned: bool) -> list[str]:
             inner = _conditions if first_field_name(value).startswith("$") else _clauses
             shapes.append(f"$elemMatch({','.join(_ordered(inner(value, planned), planned))})")
         elif name == "$exists":
-            shapes.append(f"$exists:{bool(value)}")
+            shapes.append(f"$exists:{is_true(value)}")
         elif name == "$type" and not planned:
             types = value if isinstance(value, list) else [value]
             shapes.append(f"$type:{types}")

@@ -8,10 +8,10 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.bson_field import NUMBERS, wrong_type
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value, integer, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.expiry import count_expired
-from mongottl.query.match.numbers import clamped_integer
 
 _MAX_INT32: Final = 2**31 - 1
 # Entries of an index that its size is estimated from.
@@ -110,7 +110,7 @@ def parse_scale(command: str, value: Value) -> int:
     if not is_number(value):
         raise wrong_type(f"{command}.scale", value, NUMBERS)
     assert isinstance(value, (int, float, Decimal128))
-    scale = min(clamped_integer(value), _MAX_INT32)
+    scale = min(clamp_to_long(value), _MAX_INT32)
     if scale < 1:
         raise CommandError(ErrorCode.BadValue, f"BSON field 'scale' value must be >= 1, actual value '{scale}'")
     return scale

@@ -15,11 +15,11 @@ from typing import Final
 from mongottl.document.bson_field import NUMBERS, missing_field, unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.icu import SortKeys, canonical_locale
-from mongottl.query.match.numbers import clamped_integer
 
 SIMPLE: Final = "simple"
 # What mongod 8.2 says its collations are of; ours are of the ICU that is installed (`query.icu.icu_version`).
@@ -129,7 +129,7 @@ def _checked(name: str, value: Value) -> Value:
     if name == "strength":
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
             raise wrong_type("collation.strength", value, NUMBERS)
-        strength = clamped_integer(value)
+        strength = clamp_to_long(value)
         if not 1 <= strength <= 5:
             raise CommandError(
                 ErrorCode.BadValue, f"BSON field 'strength' value must be >= 1 and <= 5, actual value '{strength}'"

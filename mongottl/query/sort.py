@@ -25,6 +25,7 @@ from mongottl.document.annotated import metadata_of
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
+from mongottl.document.numbers import decimal_of
 from mongottl.document.path import FieldPath, check_field_path, values_at
 from mongottl.document.render import render_value
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Decimal128, Undefined, Value, is_number
@@ -400,7 +401,7 @@ def _whole(number: Value) -> int:
     if isinstance(number, float):
         return int(number) if abs(number) < 2.0 else 0
     if isinstance(number, Decimal128):
-        decimal = number.to_decimal()
+        decimal = decimal_of(number)
         # A fraction is cut off a double, but not off a decimal.
         return int(decimal) if decimal.is_finite() and abs(decimal) == 1 else 0
     return 0

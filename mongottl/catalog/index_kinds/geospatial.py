@@ -14,6 +14,7 @@ from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
+from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import BinData, Decimal128, Int64, Undefined, Value, is_number
@@ -22,7 +23,6 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.geometry.geohash import MAX_BITS, Geohash
 from mongottl.geometry.geojson import GeometryError, Position, stored_geometry
 from mongottl.geometry.library import require_sphere
-from mongottl.query.match.numbers import whole
 
 if TYPE_CHECKING:
     from mongottl.catalog.index import IndexDescriptor

@@ -17,6 +17,7 @@ from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import KeyStringBuilder
+from mongottl.document.numbers import truncated
 from mongottl.document.path import FieldPath
 from mongottl.document.types import (
     ARRAY,
@@ -33,7 +34,6 @@ from mongottl.document.walk import decode_value, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.fulltext.fields import WILDCARD, TextFields
 from mongottl.query.fulltext.languages import ENGLISH, language_named
-from mongottl.query.match.numbers import truncated
 
 if TYPE_CHECKING:
     from mongottl.catalog.index import IndexDescriptor

@@ -6,6 +6,7 @@ With one argument that is an array, of its elements; with several, of their valu
 from typing import Final
 
 from mongottl.document.collation import Collation
+from mongottl.document.numbers import whole
 from mongottl.document.types import Missing, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.accumulators import AccumulatorState, AvgState, ExtremeState, StdDevState, SumState
@@ -19,7 +20,7 @@ from mongottl.query.expr.base import (
     is_nullish,
 )
 from mongottl.query.expr.named import Syntax
-from mongottl.query.expr.numbers import whole, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.ranking import smallest
 

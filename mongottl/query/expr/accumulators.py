@@ -14,18 +14,13 @@ from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.nesting import MAX_LEVELS, too_deep
+from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Int64, Missing, Value
 from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError
 from mongottl.query.expr.arithmetic import Sum
 from mongottl.query.expr.base import is_nullish
-from mongottl.query.expr.numbers import (
-    DECIMAL,
-    DECIMAL_CONTEXT,
-    from_decimal,
-    to_double,
-    width,
-)
+from mongottl.query.expr.numbers import DECIMAL, DECIMAL_CONTEXT, from_decimal, width
 from mongottl.query.expr.parser import show, type_of
 
 

@@ -10,6 +10,7 @@ import math
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.numbers import clamp_to_long, decimal_of, is_nan, to_double, whole
 from mongottl.document.types import INT64_MIN, Date, Decimal128, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
@@ -28,16 +29,12 @@ from mongottl.query.expr.numbers import (
     FLOAT,
     INT,
     LONG,
-    clamp_to_long,
     double_to_decimal_34,
     fits_long,
     from_decimal,
-    is_nan,
     long_or_double,
     narrow,
     to_decimal,
-    to_double,
-    whole,
     width,
 )
 from mongottl.query.expr.parser import parse_arguments, parse_operand, show, type_of
@@ -73,7 +70,7 @@ class Sum:
                 self.widest = LONG
             return True
         if isinstance(value, Decimal128):
-            self.decimals = DECIMAL_CONTEXT.add(self.decimals, value.to_decimal())
+            self.decimals = DECIMAL_CONTEXT.add(self.decimals, decimal_of(value))
             self.widest = DECIMAL
             return True
         return False
@@ -247,7 +244,7 @@ def _date_minus(date: Date, number: Value) -> Value:
             raise CommandError(ErrorCode.Overflow, "date overflow in $subtract")
         moved = date.ms - round_half_away(number)
     elif isinstance(number, Decimal128):
-        exact = number.to_decimal()
+        exact = decimal_of(number)
         if not exact.is_finite():
             raise CommandError(ErrorCode.Overflow, "date overflow in $subtract")
         moved = date.ms - int(exact.to_integral_value(decimal.ROUND_HALF_EVEN))
@@ -502,7 +499,7 @@ def ln(value: Value) -> Value:
 
 def _positive_or_nan(value: Value) -> bool:
     if isinstance(value, Decimal128):
-        number = value.to_decimal()
+        number = decimal_of(value)
         return number.is_nan() or number > 0
     double = to_double(value)
     return double > 0 or double != double

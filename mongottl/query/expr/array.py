@@ -7,6 +7,7 @@ from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
+from mongottl.document.numbers import whole_int32
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -21,7 +22,7 @@ from mongottl.query.expr.base import (
     unary_expression,
 )
 from mongottl.query.expr.named import ABSENT, Syntax, given
-from mongottl.query.expr.numbers import whole_int32, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import parse_operand, show, type_of
 
 MAX_ARRAY_BYTES: Final = 100 << 20  # mongod's limit for what $range may build, taken for what else makes arrays longer

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import expression, is_nullish, unary_expression
-from mongottl.query.expr.numbers import INT, LONG, clamp_to_long, width
+from mongottl.query.expr.numbers import INT, LONG, width
 from mongottl.query.expr.parser import type_of
 
 AND: Final = 0

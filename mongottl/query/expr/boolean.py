@@ -3,7 +3,8 @@
 from typing import Final
 
 from mongottl.document.build import encode
-from mongottl.document.types import Decimal128, Missing, Undefined, Value
+from mongottl.document.numbers import is_true
+from mongottl.document.types import Value
 from mongottl.query.expr.base import (
     Constant,
     EvaluationContext,
@@ -13,20 +14,6 @@ from mongottl.query.expr.base import (
     unary_expression,
 )
 from mongottl.query.expr.parser import parse_arguments
-
-
-def is_true(value: Value) -> bool:
-    """False for false, null, undefined, no value, and zeros of all types; true for everything else, NaN included."""
-    if isinstance(value, bool):
-        return value
-    if value is None or isinstance(value, (Missing, Undefined)):
-        return False
-    if isinstance(value, (int, float)):
-        return value != 0
-    if isinstance(value, Decimal128):
-        number = value.to_decimal()
-        return number.is_nan() or number != 0
-    return True
 
 
 class AndExpression(Expression):

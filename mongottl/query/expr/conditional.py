@@ -3,11 +3,11 @@
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.numbers import is_true
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import Constant, EvaluationContext, Expression, Scope, expression_parser, is_nullish
-from mongottl.query.expr.boolean import is_true
 from mongottl.query.expr.parser import parse_arguments, parse_operand, type_of
 
 

@@ -8,6 +8,7 @@ import re
 import struct
 from typing import Final
 
+from mongottl.document.numbers import decimal_of, is_true, to_double, whole, whole_int32
 from mongottl.document.types import (
     ARRAY,
     BINARY,
@@ -52,16 +53,7 @@ from mongottl.query.expr.base import (
 from mongottl.query.expr.calendar import iso_text
 from mongottl.query.expr.datetext import TextError, parse_date_text
 from mongottl.query.expr.named import Syntax
-from mongottl.query.expr.numbers import (
-    DECIMAL_CONTEXT,
-    fits_long,
-    from_decimal,
-    to_decimal,
-    to_double,
-    whole,
-    whole_int32,
-    width,
-)
+from mongottl.query.expr.numbers import DECIMAL_CONTEXT, fits_long, from_decimal, to_decimal, width
 from mongottl.query.expr.parser import MAX_STRING_BYTES, parse_operand, show, type_of
 
 _CODES: Final[dict[str, int]] = {
@@ -145,7 +137,7 @@ def _to_string(value: Value, format: str) -> Value:
     if isinstance(value, float):
         return double_text(value)
     if isinstance(value, Decimal128):
-        return decimal_text(value.to_decimal())
+        return decimal_text(decimal_of(value))
     if isinstance(value, Date):
         return iso_text(value.ms)
     if isinstance(value, ObjectId):
@@ -187,11 +179,8 @@ def _binary_text(value: BinData, format: str) -> str:
 def _to_bool(value: Value) -> Value:
     if isinstance(value, bool):
         return value
-    if isinstance(value, (int, float)):
-        return value != 0
-    if isinstance(value, Decimal128):
-        number = value.to_decimal()
-        return number.is_nan() or number != 0
+    if isinstance(value, (int, float, Decimal128)):
+        return is_true(value)
     if isinstance(value, (str, Date, ObjectId, BinData)):
         return True
     if isinstance(value, (bytes, list)) or not is_nullish(value):
@@ -257,7 +246,7 @@ def _to_double(value: Value, big_endian: bool) -> Value:
         return 1.0 if value else 0.0
     if isinstance(value, Decimal128):
         number = to_double(value)
-        if math.isinf(number) and value.to_decimal().is_finite():
+        if math.isinf(number) and decimal_of(value).is_finite():
             raise ConversionError(f"Conversion would overflow target type: {show(value)}")
         return number
     if width(value):

@@ -6,6 +6,7 @@ on the instants.
 
 from typing import Final
 
+from mongottl.document.numbers import whole
 from mongottl.document.types import INT64_MIN, Date, Int64, ObjectId, Timestamp, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
@@ -29,7 +30,7 @@ from mongottl.query.expr.calendar import (
 )
 from mongottl.query.expr.dateparts import date_ms, zone_of
 from mongottl.query.expr.named import Syntax
-from mongottl.query.expr.numbers import fits_long, whole, width
+from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import show, type_of
 
 # Units by what they count: months, days, or milliseconds.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from mongottl.document.build import encode
+from mongottl.document.numbers import whole
 from mongottl.document.types import Date, Int64, ObjectId, Timestamp, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -29,7 +30,7 @@ from mongottl.query.expr.datetext import (
     iso_day,
 )
 from mongottl.query.expr.named import Syntax
-from mongottl.query.expr.numbers import fits_long, whole
+from mongottl.query.expr.numbers import fits_long
 from mongottl.query.expr.parser import parse_operand, show, type_of
 
 

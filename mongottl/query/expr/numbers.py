@@ -5,11 +5,11 @@ significant digits where the two meet in an operator, as mongod documents for `$
 """
 
 import decimal
-import math
 from typing import Final
 
 from bson.decimal128 import create_decimal128_context
 
+from mongottl.document.numbers import decimal_of
 from mongottl.document.types import (
     INT64_MAX,
     INT64_MIN,
@@ -29,8 +29,6 @@ INT: Final = 1
 LONG: Final = 2
 FLOAT: Final = 3
 DECIMAL: Final = 4
-
-TWO_63: Final = 9223372036854775808.0
 
 
 def width(value: Value) -> int:
@@ -65,30 +63,10 @@ def fits_long(number: int) -> bool:
     return INT64_MIN <= number <= INT64_MAX
 
 
-def to_double(value: Value) -> float:
-    """Any number as a double."""
-    if isinstance(value, float):
-        return value
-    if isinstance(value, int):
-        return float(value)
-    if isinstance(value, Decimal128):
-        return decimal_to_double(value.to_decimal())
-    raise TypeError("not a number")
-
-
-def decimal_to_double(number: decimal.Decimal) -> float:
-    if number.is_nan():
-        return math.nan
-    try:
-        return float(number)
-    except OverflowError:
-        return -math.inf if number.is_signed() else math.inf
-
-
 def to_decimal(value: Value) -> decimal.Decimal:
     """Any number as a decimal; a double with 15 significant digits."""
     if isinstance(value, Decimal128):
-        return value.to_decimal()
+        return decimal_of(value)
     if isinstance(value, float):
         return double_to_decimal_15(value)
     if isinstance(value, int):
@@ -113,56 +91,3 @@ def double_to_decimal_34(number: float) -> decimal.Decimal:
 def from_decimal(number: decimal.Decimal) -> Value:
     """A Decimal128, rounded to 34 digits if need be."""
     return Decimal128(DECIMAL_CONTEXT.create_decimal(number))
-
-
-def is_nan(value: Value) -> bool:
-    if isinstance(value, float):
-        return value != value
-    return isinstance(value, Decimal128) and value.to_decimal().is_nan()
-
-
-def whole(value: Value) -> int | None:
-    """A number that has an integer value within 64 bits, as that integer; None for every other value."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if value != value or value < -TWO_63 or value >= TWO_63 or value != math.floor(value):
-            return None
-        return int(value)
-    if isinstance(value, Decimal128):
-        number = value.to_decimal()
-        if not number.is_finite() or number.adjusted() > 19:
-            return None
-        result = int(number)
-        return result if result == number and fits_long(result) else None
-    return None
-
-
-def whole_int32(value: Value) -> int | None:
-    """The same within 32 bits."""
-    number = whole(value)
-    if number is None or number < INT_MIN or number > INT_MAX:
-        return None
-    return number
-
-
-def clamp_to_long(value: Value) -> int:
-    """A number as an int64: doubles cut, decimals rounded half to even, saturating, NaN as 0."""
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if value != value:
-            return 0
-        if value >= TWO_63:
-            return INT64_MAX
-        if value <= -TWO_63:
-            return INT64_MIN
-        return int(value)
-    number = to_decimal(value)
-    if number.is_nan():
-        return 0
-    if not number.is_finite() or number.adjusted() > 19:
-        return INT64_MIN if number.is_signed() else INT64_MAX
-    return max(INT64_MIN, min(INT64_MAX, int(number.to_integral_value(decimal.ROUND_HALF_EVEN))))

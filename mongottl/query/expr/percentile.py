@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.bson_field import missing_field, unknown_field
+from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -14,7 +15,7 @@ from mongottl.query.expr.base import (
     Scope,
     expression_parser,
 )
-from mongottl.query.expr.numbers import to_double, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import parse_operand, show, type_of
 from mongottl.query.expr.ranking import percentile
 

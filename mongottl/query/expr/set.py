@@ -4,6 +4,7 @@ from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
+from mongottl.document.numbers import is_true
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
@@ -16,7 +17,6 @@ from mongottl.query.expr.base import (
     expression_parser,
     is_nullish,
 )
-from mongottl.query.expr.boolean import is_true
 from mongottl.query.expr.parser import parse_arguments, type_of
 from mongottl.query.interrupt import CHECK_EVERY, check_interrupt
 

@@ -3,6 +3,7 @@ $strLenBytes $strLenCP $substr $substrBytes $substrCP $toLower $toUpper $trim`. 
 
 from typing import Final
 
+from mongottl.document.numbers import TWO_63, clamp_to_long, decimal_of, whole_int32
 from mongottl.document.types import (
     INT64_MIN,
     Date,
@@ -16,7 +17,7 @@ from mongottl.errors import CommandError
 from mongottl.query.expr.base import Expression, Scope, expression, expression_parser, is_nullish, unary_expression
 from mongottl.query.expr.calendar import MONTH_NAMES, LocalTime, iso_text
 from mongottl.query.expr.named import Syntax, given
-from mongottl.query.expr.numbers import TWO_63, clamp_to_long, fits_long, whole_int32, width
+from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import check_string, show, type_of
 
 
@@ -164,10 +165,11 @@ def _substr_number(value: Value, code: int, which: str) -> int:
     if isinstance(value, float) and not (-TWO_63 <= value < TWO_63):
         raise CommandError(31109, f"Can't coerce out of range value {show(value)} to long")
     if isinstance(value, Decimal128):
-        number = value.to_decimal()
-        if not number.is_finite() or number.adjusted() > 19 or not fits_long(int(number.to_integral_value())):
+        number = decimal_of(value)
+        if not number.is_finite() or (number != 0 and number.adjusted() > 19):
             return INT64_MIN
-        return int(number.to_integral_value())
+        rounded = int(number.to_integral_value())
+        return rounded if fits_long(rounded) else INT64_MIN
     return clamp_to_long(value)
 
 

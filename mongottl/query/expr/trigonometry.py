@@ -8,11 +8,12 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from mongottl.document.numbers import decimal_of, to_double
 from mongottl.document.types import Decimal128, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import UnaryFunction, expression, is_nullish, unary_expression
 from mongottl.query.expr.decimals import DECIMAL_FUNCTIONS, PI, arc_tangent_2
-from mongottl.query.expr.numbers import DECIMAL, DECIMAL_CONTEXT, from_decimal, to_decimal, to_double, width
+from mongottl.query.expr.numbers import DECIMAL, DECIMAL_CONTEXT, from_decimal, to_decimal, width
 from mongottl.query.expr.parser import show, type_of
 
 _LARGEST: Final = 1.7976931348623157e308
@@ -30,7 +31,7 @@ class TrigonometricFunction:
     def _takes(self, value: Value, number: float) -> bool:
         if not isinstance(value, Decimal128):
             return self.lowest <= number <= self.highest
-        exact = value.to_decimal()  # just beyond 1, it would be 1 as a double; and far beyond 1E+308 it is still finite
+        exact = decimal_of(value)  # just beyond 1, it would be 1 as a double; and far beyond 1E+308 it is still finite
         if self.highest == _LARGEST:
             return exact.is_finite()
         return exact >= self.lowest and exact <= self.highest

@@ -2,13 +2,14 @@
 
 from mypy_extensions import i64
 
+from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, INT_MAX, Regex, Value
 from mongottl.document.walk import count_fields, cstring_end, first_field_name, get_value, skip_value
 from mongottl.query.context import ParseContext
 from mongottl.query.match.comparison import equality
 from mongottl.query.match.interval import Interval, everything, intersection
-from mongottl.query.match.numbers import shown, whole, whole_number_fault
+from mongottl.query.match.numbers import shown, whole_number_fault
 from mongottl.query.match.parser import (
     bad_value,
     is_operator_document,

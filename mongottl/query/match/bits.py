@@ -10,6 +10,7 @@ from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from mongottl.document.compare import bracket_of_type
+from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import (
     BINARY,
@@ -26,7 +27,7 @@ from mongottl.document.walk import decode_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval
-from mongottl.query.match.numbers import shown, whole, whole_number_fault
+from mongottl.query.match.numbers import shown, whole_number_fault
 from mongottl.query.match.parser import bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
 

@@ -25,6 +25,7 @@ from mongottl.document.compare import (
     compare_values,
 )
 from mongottl.document.keystring import encode_value as key_of
+from mongottl.document.numbers import is_nan
 from mongottl.document.path import FieldPath
 from mongottl.document.types import (
     DECIMAL128,
@@ -35,7 +36,6 @@ from mongottl.document.types import (
     OBJECT_ID,
     STRING,
     Date,
-    Decimal128,
     MaxKey,
     MinKey,
     ObjectId,
@@ -77,12 +77,6 @@ _EXACT_DOUBLE: Final = 2**53
 
 # No order: other bracket, or NaN.
 _UNORDERED: Final = 2
-
-
-def is_nan(value: Value) -> bool:
-    if isinstance(value, float):
-        return value != value
-    return isinstance(value, Decimal128) and value.to_decimal().is_nan()
 
 
 class ComparisonExpression(PathExpression):

@@ -13,6 +13,7 @@ from librt.strings import read_i32_le
 from mypy_extensions import i64
 
 from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type, compare_values
+from mongottl.document.numbers import decimal_of
 from mongottl.document.types import ARRAY, DOCUMENT, STRING, Decimal128, Value, is_number
 from mongottl.document.walk import (
     ElementCursor,
@@ -126,7 +127,7 @@ class MultipleTest(SchemaTest):
 
 def as_decimal(value: Value) -> Decimal:
     if isinstance(value, Decimal128):
-        return value.to_decimal()
+        return decimal_of(value)
     if isinstance(value, float):
         return Decimal(format(value, ".15g"))
     return Decimal(str(value))

@@ -7,6 +7,7 @@ keywords, for empty or duplicate lists and for numbers out of range, BadValue (2
 
 from typing import Final
 
+from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Missing, Value, is_number
 from mongottl.document.walk import fields
@@ -14,7 +15,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.comparison import GT, GTE, LT, LTE, ComparisonExpression
 from mongottl.query.match.elements import parse_type_set
-from mongottl.query.match.numbers import shown, whole, whole_number_fault
+from mongottl.query.match.numbers import shown, whole_number_fault
 from mongottl.query.match.parser import bad_value, root_operator
 from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.schema import (

@@ -7,12 +7,12 @@ import random
 
 from mypy_extensions import i64
 
-from mongottl.document.types import Missing, Value, is_number
+from mongottl.document.numbers import is_true, whole
+from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields, read_embedded
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
-from mongottl.query.match.numbers import is_true, whole
 from mongottl.query.match.parser import bad_value, root_operator, root_operators
 from mongottl.query.match.tree import (
     AlwaysFalse,
@@ -38,7 +38,7 @@ class ExprExpression(WholeDocumentExpression):
         evaluation = self._evaluation
         evaluation.root = buf if start == 0 else read_embedded(buf, start)
         value = self.expression.evaluate(evaluation)
-        return not isinstance(value, Missing) and is_true(value)
+        return is_true(value)
 
     def describe(self) -> Value:
         return {"$expr": self.expression.describe()}

@@ -2,6 +2,7 @@
 
 from mypy_extensions import i64
 
+from mongottl.document.numbers import is_true
 from mongottl.document.types import Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, read_embedded
 from mongottl.errors import CommandError, ErrorCode
@@ -9,7 +10,6 @@ from mongottl.query.context import ParseContext
 from mongottl.query.fulltext.fields import TextFields
 from mongottl.query.fulltext.languages import language_named
 from mongottl.query.fulltext.search import TextSearch
-from mongottl.query.match.numbers import is_true
 from mongottl.query.match.parser import bad_value, root_operator
 from mongottl.query.match.tree import (
     ListExpression,

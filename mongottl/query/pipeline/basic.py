@@ -5,10 +5,10 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode
+from mongottl.document.numbers import whole
 from mongottl.document.types import INT64_MAX, Int64, Value, integer
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.numbers import whole
 from mongottl.query.expr.parser import show
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource

@@ -6,13 +6,14 @@ from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, enc
 from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of, compare_values
 from mongottl.document.keystring import encode_value
+from mongottl.document.numbers import whole_int32
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState
-from mongottl.query.expr.numbers import whole_int32, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
 from mongottl.query.pipeline.granularity import Granularity, granularity_of

@@ -9,6 +9,7 @@ frame forgets them when they leave.
 import decimal
 from typing import Final
 
+from mongottl.document.numbers import decimal_of
 from mongottl.document.types import Decimal128, Value
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.arithmetic import add_values, divide, multiply, subtract
@@ -28,7 +29,7 @@ class _RunningSum:
     def change(self, value: Value, sign: int) -> None:
         if isinstance(value, Decimal128):
             self.exact += sign
-            term = value.to_decimal()
+            term = decimal_of(value)
             self.decimals = (
                 DECIMAL_CONTEXT.add(self.decimals, term) if sign > 0 else DECIMAL_CONTEXT.subtract(self.decimals, term)
             )

@@ -11,6 +11,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, enc
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
+from mongottl.document.numbers import to_double, whole
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.set_path import with_value
 from mongottl.document.types import MISSING, Date, Missing, Value
@@ -22,7 +23,7 @@ from mongottl.query.expr.arithmetic import add_values, multiply
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.calendar import UTC
 from mongottl.query.expr.datemath import add_units, unit_of
-from mongottl.query.expr.numbers import fits_long, to_double, whole, width
+from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
 from mongottl.query.pipeline.sort import SortSpec

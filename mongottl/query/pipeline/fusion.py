@@ -16,11 +16,11 @@ from mongottl.document.annotated import annotated, plain
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.keystring import encode_value
+from mongottl.document.numbers import to_double
 from mongottl.document.types import Int64, Value, is_number
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.numbers import to_double
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.facet import FeedSource
 from mongottl.query.pipeline.source import DocumentSource, OutputQueue, RunContext

@@ -3,9 +3,10 @@
 import math
 from typing import Final
 
+from mongottl.document.numbers import is_nan, to_double
 from mongottl.document.types import Decimal128, Value
 from mongottl.errors import CommandError
-from mongottl.query.expr.numbers import from_decimal, is_nan, narrow, to_decimal, to_double, width
+from mongottl.query.expr.numbers import from_decimal, narrow, to_decimal, width
 from mongottl.query.expr.parser import type_of
 
 # One decade of each series. R: ISO 3. E: IEC 60063.

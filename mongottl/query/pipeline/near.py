@@ -12,6 +12,7 @@ from typing import Final
 
 from mongottl.document.annotated import carried, metadata_of
 from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.numbers import is_true
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import DOCUMENT, MISSING, Missing, Value, is_number
 from mongottl.document.walk import ElementCursor, fields, get_value, read_embedded
@@ -22,7 +23,6 @@ from mongottl.query.expr import Constant, parse_expression
 from mongottl.query.expr.parser import type_of
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.match.near import METRES, PLANE, RADIANS, NearExpression, legacy_center, near_point
-from mongottl.query.match.numbers import is_true
 from mongottl.query.match.tree import AndExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource

@@ -5,6 +5,7 @@ from typing import Final
 
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
+from mongottl.document.numbers import to_double, whole
 from mongottl.document.types import Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -13,7 +14,7 @@ from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_e
 from mongottl.query.expr.accumulators import AccumulatorState, GatheredState, size_of
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.digest import Digest
-from mongottl.query.expr.numbers import to_double, whole, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import show
 from mongottl.query.expr.percentile import parse_percentile_parameters, parse_shares
 from mongottl.query.expr.ranking import smallest

@@ -5,11 +5,12 @@ from typing import Final
 
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import MISSING, Int64, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.numbers import clamp_to_long, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.metadata import RANDOM_VALUE
 from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue, RunContext

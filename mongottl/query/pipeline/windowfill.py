@@ -3,12 +3,13 @@
 from typing import Final
 
 from mongottl.document.compare import compare_values
+from mongottl.document.numbers import to_double, whole
 from mongottl.document.types import Date, Decimal128, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.arithmetic import add_values, divide, multiply, subtract
 from mongottl.query.expr.base import is_nullish
-from mongottl.query.expr.numbers import to_double, whole, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.windowframe import Partition
 from mongottl.query.pipeline.windowfunction import FunctionArguments, WindowFunction, window_function

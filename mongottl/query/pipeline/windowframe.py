@@ -11,13 +11,14 @@ from mypy_extensions import i64
 
 from mongottl.document.bson_field import read_fields
 from mongottl.document.compare import compare_values
+from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Date, Missing, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.arithmetic import Sum
 from mongottl.query.expr.calendar import UTC
 from mongottl.query.expr.datemath import add_units, unit_of
-from mongottl.query.expr.numbers import fits_long, whole, width
+from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
 from mongottl.query.pipeline.partition import read_chunk, write_keyed

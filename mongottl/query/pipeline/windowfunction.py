@@ -10,13 +10,14 @@ from typing import Final, TypeAlias
 
 from mongottl.document.bson_field import read_fields
 from mongottl.document.collation import Collation
+from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState, StdDevState
-from mongottl.query.expr.numbers import to_double, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.accumulators import ACCUMULATORS, SIMPLE, AccumulatorSpec, SimpleAccumulator
 from mongottl.query.pipeline.windowframe import Frame, Partition, default_frame, parse_frame

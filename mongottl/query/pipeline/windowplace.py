@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from mongottl.document.numbers import whole
 from mongottl.document.types import Missing, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
-from mongottl.query.expr.numbers import whole, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.pipeline.windowframe import Partition
 from mongottl.query.pipeline.windowfunction import RANKS, FunctionArguments, WindowFunction, window_function
 

@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from mongottl.document.numbers import to_double
 from mongottl.document.types import Date, Missing, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.arithmetic import Sum, add_values, divide, multiply, subtract
 from mongottl.query.expr.base import is_nullish
-from mongottl.query.expr.numbers import to_double, width
+from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.windowframe import Frame, Partition
 from mongottl.query.pipeline.windowfunction import FunctionArguments, WindowFunction, window_function

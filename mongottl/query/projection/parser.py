@@ -9,6 +9,7 @@
 """
 
 from mongottl.document.build import encode
+from mongottl.document.numbers import clamp_to_long, is_nan
 from mongottl.document.path import check_field_path
 from mongottl.document.render import render_value
 from mongottl.document.types import Value, is_number, type_code_of, type_name
@@ -17,7 +18,6 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
 from mongottl.query.expr.base import EXPRESSIONS
-from mongottl.query.expr.numbers import clamp_to_long, is_nan
 from mongottl.query.match import parse_condition
 from mongottl.query.projection.arrays import ArrayStep, PositionalStep, SliceStep
 from mongottl.query.projection.nodes import COMPUTED, ELEM_MATCH, EXCLUDE, INCLUDE, NODE, Entry, ProjectionNode

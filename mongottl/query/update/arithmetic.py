@@ -9,6 +9,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value
+from mongottl.document.numbers import is_nan, to_double
 from mongottl.document.render import render_value
 from mongottl.document.types import (
     DECIMAL128,
@@ -28,7 +29,7 @@ from mongottl.document.types import (
 from mongottl.document.walk import decode_value, fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.numbers import DECIMAL_CONTEXT, from_decimal, is_nan, to_decimal, to_double
+from mongottl.query.expr.numbers import DECIMAL_CONTEXT, from_decimal, to_decimal
 from mongottl.query.update.describe import show_element, show_id
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier

@@ -8,13 +8,13 @@ from mongottl.document.build import index_name
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
 from mongottl.document.keystring import encode_raw
+from mongottl.document.numbers import whole
 from mongottl.document.render import render_value
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, REGEX, is_number, type_name
 from mongottl.document.walk import ElementCursor, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.numbers import whole
 from mongottl.query.match.parser import match_operators, parse_condition
 from mongottl.query.match.tree import MatchExpression
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode

@@ -7,12 +7,12 @@ from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
+from mongottl.document.numbers import whole
 from mongottl.document.path import array_index
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value, is_number, type_name
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.numbers import whole
 from mongottl.query.update.arrays import Item, append_items, cut_items, join_items
 from mongottl.query.update.describe import show_id
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
