@@ -4,6 +4,8 @@ Traversal differs by what is being done (matching fans out over arrays, updates 
 shapes), so it lives with each of those; this module only knows what a path is.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from mongottl.document.types import ARRAY, DOCUMENT, Value
@@ -11,6 +13,11 @@ from mongottl.document.walk import ElementCursor, decode_value, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 
 MAX_DEPTH = 200
+
+# Names with `$` in front that paths may contain: the fields of DBRefs, and those that MongoDB's own components add.
+_DOLLAR_NAMES: Final = frozenset(
+    {"$id", "$ref", "$db", "$sortKey", "$recordId", "$searchSortValues", "$searchScore", "$searchRootDocumentId"}
+)
 
 
 class FieldPath:
@@ -49,7 +56,12 @@ def array_index(part: str) -> int:
 
 
 def check_field_path(dotted: str) -> None:
-    """Raises for a path that an expression or projection may not use: empty components (15998), `$` (16410), NUL."""
+    """Refuses a path that expressions, projections, sorts and stages may not use.
+
+    CommandError: 40352 for an empty path, 40353 for a dot at the end, 15998 for an empty component, 16410 for one that
+    starts with `$` (but `$id`, `$ref` and `$db` of DBRefs are allowed), 16411 for one with a null byte, Overflow (15)
+    for more than 200 components.
+    """
     if dotted == "":
         raise CommandError(40352, "FieldPath cannot be constructed with empty string")
     if dotted.endswith("."):
@@ -57,14 +69,19 @@ def check_field_path(dotted: str) -> None:
     for part in dotted.split("."):
         if part == "":
             raise CommandError(15998, "FieldPath field names may not be empty strings.")
-        if part.startswith("$"):
-            raise CommandError(
-                16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField."
-            )
+        check_dollar(part)
         if "\0" in part:
             raise CommandError(16411, "FieldPath field names may not contain '\\0'.")
     if dotted.count(".") >= MAX_DEPTH:
         raise CommandError(ErrorCode.Overflow, f"FieldPath is too long: more than {MAX_DEPTH} components")
+
+
+def check_dollar(name: str) -> None:
+    """16410 for a path component that starts with `$` and is none of a DBRef's fields."""
+    if name.startswith("$") and name not in _DOLLAR_NAMES:
+        raise CommandError(
+            16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField."
+        )
 
 
 def values_at(document: bytes, path: FieldPath, whole: bool = False) -> list[Value]:

@@ -7,6 +7,7 @@ objects and arrays are built from the expressions in them, and everything else i
 from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.path import check_dollar
 from mongottl.document.types import Missing, Value, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -117,10 +118,7 @@ def _parse_object(value: bytes, scope: Scope) -> Expression:
     names: list[str] = []
     nodes: list[Expression] = []
     for name, member in members:
-        if name.startswith("$"):
-            raise CommandError(
-                16410, f"FieldPath field names may not start with '$'. Consider using $getField or $setField. ({name})"
-            )
+        check_dollar(name)
         check_object_name(name)
         if name in names:
             raise CommandError(16406, f"duplicate field name specified in object literal: {show(value)}")

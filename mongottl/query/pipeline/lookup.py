@@ -347,19 +347,14 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         stages = pipeline if isinstance(pipeline, list) else None
     local = _path(written.get("localField", MISSING))
     foreign = _path(written.get("foreignField", MISSING))
-    _check_dbref_path(into)
+    check_field_path(into)
     return [LookupSpec(database, collection, local, foreign, let, stages, FieldPath(into), ctx)]
-
-
-def _check_dbref_path(path: str) -> None:
-    """The errors of `check_field_path`, but the field names of DBRefs are allowed."""
-    check_field_path(".".join([part[1:] if part in ("$id", "$ref", "$db") else part for part in path.split(".")]))
 
 
 def _path(value: Value) -> FieldPath | None:
     if not isinstance(value, str):
         return None
-    _check_dbref_path(value)
+    check_field_path(value)
     return FieldPath(value)
 
 

@@ -13,7 +13,7 @@ from mongottl.document.numbers import clamp_to_long, is_nan
 from mongottl.document.path import check_field_path
 from mongottl.document.render import render_value
 from mongottl.document.types import Value, is_number, type_code_of, type_name
-from mongottl.document.walk import fields, first_field_name, is_empty
+from mongottl.document.walk import count_fields, fields, first_field_name, is_empty
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
@@ -28,8 +28,8 @@ def parse_projection(spec: bytes, ctx: ParseContext, for_find: bool) -> Projecti
     """A projection of `find` and its like (for_find), or of a `$project` stage.
 
     Raises CommandError: path collisions 31249 and 31250, mixed kinds 31253 and 31254, computed fields in an exclusion
-    31252 and 31310, positional rules 31256, 31276, 31287, 31394 and 31395, `$elemMatch` 31255 and 31274, empty
-    sub-documents 51270, paths 15998, 16410, 40352 and 40353, and what the expressions raise.
+    31252 and 31310, positional rules 31256, 31271, 31276, 31287, 31308, 31324, 31394 and 31395, `$elemMatch` 31255,
+    31274 and 31275, empty sub-documents 51270, paths 15998, 16410, 40352 and 40353, and what the expressions raise.
     """
     parser = ProjectionParser(ctx, for_find)
     for name, value in fields(spec):
@@ -65,25 +65,32 @@ class ProjectionParser:
 
     def add(self, path: str, value: Value) -> None:
         """One entry; a document of entries adds each under the longer path."""
+        positional = path.endswith(".$")
+        if positional and not self.for_find:
+            raise CommandError(31324, "Cannot use positional projection in aggregation projection")
         if isinstance(value, bytes):
+            if positional:
+                raise CommandError(31271, "positional projection cannot be used with an expression or sub object")
             if is_empty(value):
                 raise CommandError(
                     51270, f"An empty sub-projection is not a valid value. Found empty object at path {path}"
                 )
+            check_field_path(path)
             operator = first_field_name(value)
-            if operator.startswith("$"):
-                self._add_operator(path, operator, value)
+            if operator.startswith("$") and count_fields(value, 0) == 1 and self._add_operator(path, operator, value):
                 return
             for name, member in fields(value):
                 self.add(f"{path}.{name}", member)
         elif isinstance(value, bool) or is_number(value):
-            if self.for_find and (path.endswith(".$") or ".$." in path):
+            if positional or (self.for_find and ".$." in path):
                 self._add_positional(path, _is_true(value))
             elif _is_true(value):
                 self._add_inclusion(path)
             else:
                 self._add_exclusion(path)
         else:
+            if positional:
+                raise CommandError(31308, "positional projection cannot be used with a literal")
             if self.inclusive is False:
                 raise CommandError(
                     31310, f"Cannot use an expression {path}: {render_value(value)} in an exclusion projection"
@@ -112,32 +119,37 @@ class ProjectionParser:
         self.inclusive = True
         self.has_computed = True
 
-    def _add_operator(self, path: str, operator: str, value: bytes) -> None:
+    def _add_operator(self, path: str, operator: str, value: bytes) -> bool:
+        """An entry `{path: {<operator>: …}}`. False if it is none, but names a field of a DBRef."""
         if self.for_find and operator == "$elemMatch":
             self._add_elem_match(path, value)
-            return
+            return True
         if self.for_find and operator == "$slice":
             step = self._slice_step(path, value)
             if step is not None:
-                self._put(path, INCLUDE)
                 self.steps.append(step)
-                return
+                return True
         if operator == "$meta":
             entry = self._put(path, COMPUTED)
             entry.expression = parse_expression(value, self.ctx)
             self.has_computed = True
-            return
+            return True
         if EXPRESSIONS.get(operator) is None and EXPRESSIONS.unsupported_reason(operator) is None:
-            raise CommandError(31325, f"Unknown expression {operator}")
+            try:
+                check_field_path(operator)
+            except CommandError:
+                raise CommandError(31325, f"Unknown expression {operator}") from None
+            return False
         if self.inclusive is False:
             raise CommandError(31252, "Cannot use expression other than $meta in exclusion projection")
         self._add_computed(path, value)
+        return True
 
     def _add_elem_match(self, path: str, value: bytes) -> None:
         if self.has_positional:
-            raise CommandError(31256, "Cannot specify positional operator and $elemMatch.")
+            raise CommandError(31255, "Cannot specify positional operator and $elemMatch.")
         if "." in path:
-            raise CommandError(31255, "Cannot use $elemMatch projection on a nested field.")
+            raise CommandError(31275, "Cannot use $elemMatch projection on a nested field.")
         operand = fields(value)[0][1]
         if not isinstance(operand, bytes):
             raise CommandError(
@@ -150,19 +162,29 @@ class ProjectionParser:
         self.has_computed = True
 
     def _slice_step(self, path: str, value: bytes) -> SliceStep | None:
-        """The step of find's `$slice`, or None if it is the expression of that name."""
+        """The step of find's `$slice`, whose entry it adds, or None if it is the expression of that name.
+
+        Where find's `$slice` is refused, also for a conflict with another path, the expression's error is the answer.
+        """
         argument = fields(value)[0][1]
+        reason = "Location31273: $slice only supports numbers and [skip, limit] arrays"
+        step: SliceStep | None = None
         if is_number(argument):
             limit = clamp_to_long(argument)
-            return SliceStep(path.split("."), limit if limit < 0 else 0, abs(limit))
-        reason = "Location31273: $slice only supports numbers and [skip, limit] arrays"
-        if isinstance(argument, list):
+            step = SliceStep(path.split("."), limit if limit < 0 else 0, abs(limit))
+        elif isinstance(argument, list):
             reason = "Location31272: $slice array argument should be of form [skip, limit]"
             if len(argument) == 2 and is_number(argument[0]) and is_number(argument[1]):
                 limit = clamp_to_long(argument[1])
-                if limit > 0:
-                    return SliceStep(path.split("."), clamp_to_long(argument[0]), limit)
                 reason = "Location31274: $slice limit must be positive"
+                if limit > 0:
+                    step = SliceStep(path.split("."), clamp_to_long(argument[0]), limit)
+        if step is not None:
+            try:
+                self._put(path, INCLUDE)
+                return step
+            except CommandError as error:
+                reason = f"Location{int(error.code)}: {error.message}"
         try:
             parse_expression(value, self.ctx)
         except CommandError as error:

@@ -202,9 +202,11 @@ ERRORS: list[tuple[Any, int]] = [
     ({"a.$": 1, "b.$": 1}, 31276),
     ({"a.$.b": 1}, 31394),
     ({"a.$.b.$": 1}, 31287),
-    ({"a.$": 1, "b": {"$elemMatch": {"c": 1}}}, 31256),
+    ({"a.$": 1, "b": {"$elemMatch": {"c": 1}}}, 31255),
+    ({"a.$": {"b": 1}}, 31271),
+    ({"a.$": "x"}, 31308),
     ({"b": {"$elemMatch": {"c": 1}}, "a.$": 1}, 31256),
-    ({"a.b": {"$elemMatch": {"c": 1}}}, 31255),
+    ({"a.b": {"$elemMatch": {"c": 1}}}, 31275),
     ({"a": {"$elemMatch": 5}}, 31274),
     ({"a": {"$elemMatch": {"$bad": 1}}}, 2),
     ({"a": {"$nonsense": 1}}, 31325),
@@ -223,7 +225,7 @@ def test_refused(spec: Any, code: int) -> None:
 def test_pipelines_know_no_positional_operator() -> None:
     with pytest.raises(CommandError) as caught:
         parsed({"a.$": 1}, for_find=False)
-    assert caught.value.code == 16410
+    assert caught.value.code == 31324
 
 
 @pytest.mark.parametrize(
