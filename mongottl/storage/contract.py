@@ -305,55 +305,57 @@ class ContractRecordStore(RecordStore):
         assert self.inner.find_record(record_id) == (record_id, document, ts, ttl)
         return record_id
 
-    def _check_update(self, method: str, old: list[Record], new: list[Record]) -> None:
+    def _check_update(self, method: str, old: list[Record], new: list[Record]) -> bool:
+        """Whether the records are stored as `old` says."""
         self._require(method, True)
         assert [record[0] for record in old] == [record[0] for record in new], f"{method}: old and new differ in ids"
-        self._check_current(method, old)
         for _, document, ts, ttl in new:
             _check_facts(document, ts, ttl)
+        return self._is_current(method, old)
 
-    def _check_current(self, method: str, old: list[Record]) -> None:
-        """What is to be changed must have been read in this operation: ours is the only writer."""
+    def _is_current(self, method: str, old: list[Record]) -> bool:
+        """Whether all records are stored as given; where they are not, the engine must raise WriteConflict."""
         ids = [record[0] for record in old]
         assert len(set(ids)) == len(ids), f"{method}: a record is there twice"
-        current = {record[0]: record for record in self.inner.find_records(ids)}
-        for record in old:
-            known = current.get(record[0])
-            assert known is None or known == record, f"{method}: record {record[0]} is not as given"
+        return self.inner.find_records(ids) == old
 
     def update_records(self, old: list[Record], new: list[Record]) -> None:
-        self._check_update("update_records", old, new)
+        current = self._check_update("update_records", old, new)
         count, size = self.inner.count(), self.inner.size_bytes()
         with _Allowed("update_records", WriteConflict):
             self.inner.update_records(old, new)
+        assert current, "update_records: no WriteConflict for a record that is not stored as given"
         growth = sum([len(record[1]) for record in new]) - sum([len(record[1]) for record in old])
         assert (self.inner.count(), self.inner.size_bytes()) == (count, size + growth)
         assert self.inner.find_records([record[0] for record in new]) == new
 
     def update_record(self, old: Record, new: Record) -> None:
-        self._check_update("update_record", [old], [new])
+        current = self._check_update("update_record", [old], [new])
         count, size = self.inner.count(), self.inner.size_bytes()
         with _Allowed("update_record", WriteConflict):
             self.inner.update_record(old, new)
+        assert current, "update_record: no WriteConflict for a record that is not stored as given"
         assert (self.inner.count(), self.inner.size_bytes()) == (count, size + len(new[1]) - len(old[1]))
         assert self.inner.find_record(new[0]) == new
 
     def delete_records(self, records: list[Record]) -> None:
         self._require("delete_records", True)
-        self._check_current("delete_records", records)
+        current = self._is_current("delete_records", records)
         count, size = self.inner.count(), self.inner.size_bytes()
         with _Allowed("delete_records", WriteConflict):
             self.inner.delete_records(records)
+        assert current, "delete_records: no WriteConflict for a record that is not stored as given"
         assert self.inner.count() == count - len(records)
         assert self.inner.size_bytes() == size - sum([len(record[1]) for record in records])
         assert not self.inner.find_records([record[0] for record in records])
 
     def delete_record(self, record: Record) -> None:
         self._require("delete_record", True)
-        self._check_current("delete_record", [record])
+        current = self._is_current("delete_record", [record])
         count, size = self.inner.count(), self.inner.size_bytes()
         with _Allowed("delete_record", WriteConflict):
             self.inner.delete_record(record)
+        assert current, "delete_record: no WriteConflict for a record that is not stored as given"
         assert (self.inner.count(), self.inner.size_bytes()) == (count - 1, size - len(record[1]))
         assert self.inner.find_record(record[0]) is None
 

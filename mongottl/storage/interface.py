@@ -65,7 +65,10 @@ class DuplicateKey(StorageError):
 
 
 class WriteConflict(StorageError):
-    """A record that the caller has read was changed or deleted since; the operation may be tried again."""
+    """A record that the caller has read was changed or deleted since; the operation may be tried again.
+
+    Whoever retries reads the records again.
+    """
 
 
 class EngineUnavailable(StorageError):
@@ -141,8 +144,9 @@ class RecordStore(ABC):
     def update_records(self, old: list[Record], new: list[Record]) -> None:
         """Replaces each record of `old` by the one of `new` at the same place, which has the same id.
 
-        old: as read in this operation. Engines take the sizes from it, and may take it as what must still be stored.
-        Raises WriteConflict when a record is gone; then the unit of work must be rolled back.
+        old: the records as the caller has read them, each once. Raises WriteConflict when one of them is gone or is
+        stored with other bytes, another `_ts` or another `ttl`; then the unit of work must be rolled back. So index
+        entries that the caller computed from `old` always belong to what was stored.
         """
         raise NotImplementedError
 
@@ -153,7 +157,10 @@ class RecordStore(ABC):
 
     @abstractmethod
     def delete_records(self, records: list[Record]) -> None:
-        """Deletes records, given as read in this operation, each once. Raises WriteConflict as `update_records`."""
+        """Deletes records, given as the caller has read them, each once.
+
+        Raises WriteConflict when one of them is gone or is not stored as given, as `update_records` does.
+        """
         raise NotImplementedError
 
     @abstractmethod

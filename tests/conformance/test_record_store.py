@@ -156,6 +156,70 @@ def test_what_is_gone_conflicts_and_the_rollback_mends_the_counters(engine: Stor
         assert store.scan(0, 1) == [one]
 
 
+STALE = (
+    (2, b"document 3", 1002, 0),  # other bytes of the same length
+    (2, b"document 2 and more", 1002, 0),
+    (2, b"document 2", 1003, 0),  # another _ts
+    (2, b"document 2", 1002, 7),  # another ttl
+    (2, b"", 1002, 0),
+)
+
+
+@pytest.mark.parametrize("stale", STALE)
+def test_what_was_changed_since_it_was_read_conflicts(engine: StorageEngine, stale: Record) -> None:
+    store = new_store(engine, numbered(3))
+    first, second, third = before = store.scan(0, 10)
+    count, size = store.count(), store.size_bytes()
+    changed: Record = (2, b"lost update", 2000, 0)
+    for attempt in range(4):
+        with pytest.raises(WriteConflict), engine.unit_of_work() as unit:
+            if attempt == 0:
+                store.update_record(stale, changed)
+            elif attempt == 1:
+                store.update_records([first, stale, third], [(1, b"longer than before", 1, 0), changed, third])
+            elif attempt == 2:
+                store.delete_record(stale)
+            else:
+                store.delete_records([first, stale, third])
+            unit.commit()
+        assert (store.count(), store.size_bytes()) == (count, size)
+        assert store.scan(0, 10) == before
+        assert store.count_due_by_default(10_000) == 3
+    with engine.unit_of_work() as unit:
+        store.update_record(second, changed)
+        unit.commit()
+    assert store.find_record(2) == changed
+
+
+def test_records_equal_to_those_stored_are_accepted_whatever_objects_they_are(engine: StorageEngine) -> None:
+    store = new_store(engine, [(b"x" * 100_000, 1000, 60), (b"y", 2**40, -1)])
+    for record in store.scan(0, 10):
+        record_id, document, ts, ttl = record
+        again: Record = (int(str(record_id)), bytes(bytearray(document)), int(str(ts)), int(str(ttl)))
+        with engine.unit_of_work() as unit:
+            store.update_record(again, (record_id, b"z", ts, ttl))
+            unit.commit()
+    with engine.unit_of_work() as unit:
+        store.delete_records([(1, b"z", 1000, 60), (2, b"z", 2**40, -1)])
+        unit.commit()
+    assert store.count() == 0
+
+
+def test_a_unit_of_work_reads_its_own_writes_before_it_changes_them_again(engine: StorageEngine) -> None:
+    store = new_store(engine, numbered(1))
+    first: Record = (1, b"document 1", 1001, 0)
+    second: Record = (1, b"twice", 1002, 0)
+    with engine.unit_of_work() as unit:
+        store.update_record(first, second)
+        store.update_record(second, (1, b"thrice", 1003, 0))
+        unit.commit()
+    with pytest.raises(WriteConflict), engine.unit_of_work() as unit:
+        store.update_record((1, b"thrice", 1003, 0), second)
+        store.update_record((1, b"thrice", 1003, 0), first)
+        unit.commit()
+    assert store.find_record(1) == (1, b"thrice", 1003, 0)
+
+
 def test_a_write_outside_a_unit_of_work_is_refused(engine: StorageEngine) -> None:
     store = new_store(engine, numbered(1))
     for write in range(3):

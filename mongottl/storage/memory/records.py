@@ -93,14 +93,16 @@ class MemoryRecordStore(RecordStore):
         self._units.require_unit()
         before: list[object] = []
         after: list[object] = []
-        missing = False
+        given = cast("list[object]", old)
+        conflict = False
         for row in cast("list[tuple[object, ...]]", new):
             record_id: i64 = cast(int, row[0])
             block = self._block(record_id)
             place = (record_id - 1) & MASK
             held = block.get(place)
-            if held is None:
-                missing = True
+            expected = given[len(after)]
+            if held is not expected and not _same_record(held, expected):
+                conflict = True
                 break
             made = self._shared(held, row)
             block.set(place, made)
@@ -108,8 +110,8 @@ class MemoryRecordStore(RecordStore):
             after.append(made)
         self._moved(before, after)
         self._units.log(_UndoUpdate(self, before, after))
-        if missing:
-            raise self._units.conflict(f"a record to update in {self.ident} is gone")
+        if conflict:
+            raise self._units.conflict(f"a record to update in {self.ident} was changed or deleted")
 
     def update_record(self, old: Record, new: Record) -> None:
         self.update_records([old], [new])
@@ -117,14 +119,14 @@ class MemoryRecordStore(RecordStore):
     def delete_records(self, records: list[Record]) -> None:
         self._units.require_unit()
         removed: list[object] = []
-        missing = False
+        conflict = False
         for row in cast("list[tuple[object, ...]]", records):
             record_id: i64 = cast(int, row[0])
             block = self._block(record_id)
             place = (record_id - 1) & MASK
             held = block.get(place)
-            if held is None:
-                missing = True
+            if held is not row and not _same_record(held, row):
+                conflict = True
                 break
             block.remove(place)
             if block.live == 0:
@@ -132,8 +134,8 @@ class MemoryRecordStore(RecordStore):
             removed.append(held)
         self._gone(removed)
         self._units.log(_UndoDelete(self, removed))
-        if missing:
-            raise self._units.conflict(f"a record to delete in {self.ident} is gone")
+        if conflict:
+            raise self._units.conflict(f"a record to delete in {self.ident} was changed or deleted")
 
     def delete_record(self, record: Record) -> None:
         self.delete_records([record])
@@ -410,6 +412,19 @@ class MemoryRecordStore(RecordStore):
         self._take_due(gone)
         self._put_due(fresh)
         self._size_bytes += growth
+
+
+def _same_record(held: object, given: object) -> bool:
+    """Whether the stored record, None if it is gone, is the one that the caller has read."""
+    if held is None:
+        return False
+    stored = cast("tuple[object, ...]", held)
+    row = cast("tuple[object, ...]", given)
+    return (
+        (stored[1] is row[1] or cast(bytes, stored[1]) == cast(bytes, row[1]))
+        and cast(int, stored[2]) == cast(int, row[2])
+        and cast(int, stored[3]) == cast(int, row[3])
+    )
 
 
 class _UndoInsert(Undo):

@@ -70,7 +70,7 @@ class MemoryUnits:
         self._log.append(undo)
 
     def conflict(self, message: str) -> Exception:
-        """The WriteConflict to raise when a record is gone; the unit of work can then only be rolled back."""
+        """The WriteConflict to raise when a record is not as given; the unit of work can then only be rolled back."""
         self._state = _FAILED
         return WriteConflict(message)
 

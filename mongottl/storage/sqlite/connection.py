@@ -127,7 +127,7 @@ class SqliteConnection:
             self._touched.append(counters)
 
     def conflict(self, message: str) -> Exception:
-        """The WriteConflict to raise when a record is gone; the unit of work can then only be rolled back."""
+        """The WriteConflict to raise when a record is not as given; the unit of work can then only be rolled back."""
         self._state = _FAILED
         return WriteConflict(message)
 

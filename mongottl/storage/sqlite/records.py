@@ -5,6 +5,7 @@ indexes are small (a few bytes for each record that has the kind of expiry), and
 names it: the planner keeps no statistics here and could only guess.
 """
 
+from operator import add
 from typing import Final
 
 from mongottl.storage.interface import NewRecord, Record, RecordStore
@@ -53,8 +54,10 @@ class SqliteRecordStore(RecordStore):
         by_own = f"FROM {table} INDEXED BY {table}_own WHERE ttl > 0 AND ts + ttl <= ?"
         self._insert = f"INSERT INTO {table} VALUES (?, ?, ?, ?)"
         self._append = f"INSERT INTO {table} (doc, ts, ttl) VALUES (?, ?, ?)"
-        self._update = f"UPDATE {table} SET doc = ?2, ts = ?3, ttl = ?4 WHERE rid = ?1"
-        self._delete = f"DELETE FROM {table} WHERE rid = ?"
+        # Parameters of the update: the new record, then the one that must still be stored (?5 is its id again).
+        as_read = "doc = ?6 AND ts = ?7 AND ttl = ?8"
+        self._update = f"UPDATE {table} SET doc = ?2, ts = ?3, ttl = ?4 WHERE rid = ?1 AND {as_read}"
+        self._delete = f"DELETE FROM {table} WHERE rid = ? AND doc = ? AND ts = ? AND ttl = ?"
         self._find = f"SELECT {columns} FROM {table} WHERE rid = ?"
         self._find_many = f"SELECT {columns} FROM {LOOKUP_VALUES} v CROSS JOIN {table} ON rid = v.column1"
         self._forward = f"SELECT {columns} FROM {table} WHERE rid > ? ORDER BY rid LIMIT ?"
@@ -103,8 +106,8 @@ class SqliteRecordStore(RecordStore):
             return
         counters = self.counters
         self._connection.touch(counters)
-        if self._connection.write_many(self._update, new) != len(new):
-            raise self._connection.conflict(f"a record to update in {self.ident} is gone")
+        if self._connection.write_many(self._update, list(map(add, new, old))) != len(new):
+            raise self._connection.conflict(f"a record to update in {self.ident} was changed or deleted")
         growth = 0
         for record in new:
             growth += len(record[1])
@@ -115,8 +118,8 @@ class SqliteRecordStore(RecordStore):
     def update_record(self, old: Record, new: Record) -> None:
         counters = self.counters
         self._connection.touch(counters)
-        if self._connection.write(self._update, new) != 1:
-            raise self._connection.conflict(f"record {new[0]} of {self.ident} is gone")
+        if self._connection.write(self._update, new + old) != 1:
+            raise self._connection.conflict(f"record {new[0]} of {self.ident} was changed or deleted")
         counters.size_bytes += len(new[1]) - len(old[1])
 
     def delete_records(self, records: list[Record]) -> None:
@@ -124,21 +127,19 @@ class SqliteRecordStore(RecordStore):
             return
         counters = self.counters
         self._connection.touch(counters)
-        ids: list[tuple[int]] = []
+        if self._connection.write_many(self._delete, records) != len(records):
+            raise self._connection.conflict(f"a record to delete in {self.ident} was changed or deleted")
         size = 0
         for record in records:
-            ids.append((record[0],))
             size += len(record[1])
-        if self._connection.write_many(self._delete, ids) != len(ids):
-            raise self._connection.conflict(f"a record to delete in {self.ident} is gone")
-        counters.record_count -= len(ids)
+        counters.record_count -= len(records)
         counters.size_bytes -= size
 
     def delete_record(self, record: Record) -> None:
         counters = self.counters
         self._connection.touch(counters)
-        if self._connection.write(self._delete, (record[0],)) != 1:
-            raise self._connection.conflict(f"record {record[0]} of {self.ident} is gone")
+        if self._connection.write(self._delete, record) != 1:
+            raise self._connection.conflict(f"record {record[0]} of {self.ident} was changed or deleted")
         counters.record_count -= 1
         counters.size_bytes -= len(record[1])
 
