@@ -11,7 +11,7 @@ from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.listing import read_batch_size
 from mongottl.commands.query_context import context_of
 from mongottl.commands.query_shape import check_settings
-from mongottl.commands.registry import Reply, command
+from mongottl.commands.registry import ALL_LEVELS, Reply, command
 from mongottl.commands.request import (
     ANY,
     BOOL_FIELD,
@@ -29,13 +29,14 @@ from mongottl.commands.view_reads import (
 )
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.plan_cache import QueryShape
 from mongottl.exec.reading import first_reply
-from mongottl.query.pipeline import optimise, parse_pipeline
+from mongottl.query.pipeline import optimise, parse_pipeline, traits_of
 
 
 class AggregateRequest(NamedTuple):
@@ -51,7 +52,27 @@ class AggregateRequest(NamedTuple):
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
-@command("aggregate", AggregateRequest, help="Runs an aggregation pipeline.")
+def writes_somewhere(body: bytes) -> bool:
+    """Whether the body of an `aggregate` has a pipeline that ends in `$out` or `$merge`, and is not only explained."""
+    stages = get_value(body, "pipeline")
+    last = stages[-1] if isinstance(stages, list) and stages else None
+    if not isinstance(last, bytes) or get_value(body, "explain") is True:
+        return False
+    return traits_of(first_field_name(last)).writes
+
+
+@command(
+    "aggregate",
+    AggregateRequest,
+    help="Runs an aggregation pipeline.",
+    writes_if=writes_somewhere,
+    read_levels=ALL_LEVELS,
+    checks_read_level=True,
+    may_be_abandoned=True,
+    stable=True,
+    raw_data=True,
+    latency="reads",
+)
 def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`, as mongod."""
     check_database_name(op.database)

@@ -146,6 +146,9 @@ class Outcome:
     help="Inserts, updates and deletes in several collections.",
     admin_only=True,
     writes=True,
+    retryable=True,
+    stable=True,
+    raw_data=True,
 )
 def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     """`{cursor: {firstBatch: [{ok, idx, n, nModified, upserted: {_id}, code, errmsg}]}, nErrors, nInserted, …}`.

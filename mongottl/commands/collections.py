@@ -38,7 +38,13 @@ class DropRequest(NamedTuple):
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
-@command("drop", DropRequest, help="Drops a collection with its indexes.", writes=True)
+@command(
+    "drop",
+    DropRequest,
+    help="Drops a collection with its indexes.",
+    writes=True,
+    stable=True,
+)
 def drop(op: OperationContext, request: DropRequest) -> Reply:
     """`{nIndexesWas, ns}`; a collection that does not exist is no error."""
     check_database_name(op.database)
@@ -130,7 +136,13 @@ class ListCollectionsRequest(NamedTuple):
     authorized_collections: Annotated[Value, Field("authorizedCollections", ANY)] = None
 
 
-@command("listCollections", ListCollectionsRequest, help="The collections of a database, as a cursor.")
+@command(
+    "listCollections",
+    ListCollectionsRequest,
+    help="The collections of a database, as a cursor.",
+    stable=True,
+    raw_data=True,
+)
 def list_collections(op: OperationContext, request: ListCollectionsRequest) -> Steps[Reply]:
     """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`."""
     check_database_name(op.database)

@@ -81,7 +81,13 @@ _TIME_SERIES: Final[RequestParser] = parser_for("collMod.timeseries", TimeSeries
 _IMAGES: Final[RequestParser] = parser_for("collMod.changeStreamPreAndPostImages", ImagesChange)
 
 
-@command("collMod", CollModRequest, help="Changes a collection's options, a view or an index.", writes=True)
+@command(
+    "collMod",
+    CollModRequest,
+    help="Changes a collection's options, a view or an index.",
+    writes=True,
+    stable=True,
+)
 def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Reply]:
     """The reply has the old and new values of what changed in an index; of options it says nothing.
 

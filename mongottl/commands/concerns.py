@@ -6,9 +6,10 @@ the disk (`j: true`). What one member cannot promise is refused.
 Source: MongoDB's "Read Concern", "Write Concern" and "Stable API" pages.
 """
 
+from collections.abc import Collection
 from typing import Final
 
-from mongottl.commands.registry import STABLE_API, CommandSpec
+from mongottl.commands.registry import ALL_LEVELS, CommandSpec
 from mongottl.commands.request import GenericArguments
 from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.numbers import clamp_to_long, is_nan, is_true
@@ -16,27 +17,8 @@ from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import check_level
+from mongottl.query.pipeline import is_stable, traits_of
 
-# What the pages of these commands and stages say that API Version 1 has not.
-_UNSTABLE_FIELDS: Final = {
-    "create": (b"capped", b"indexOptionDefaults", b"max", b"size", b"storageEngine"),
-    "find": (
-        b"awaitData",
-        b"max",
-        b"min",
-        b"noCursorTimeout",
-        b"oplogReplay",
-        b"returnKey",
-        b"showRecordId",
-        b"tailable",
-    ),
-}
-_UNSTABLE_STAGES: Final = frozenset(
-    ("$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats", "$search")
-)
-_LEVELS: Final = ("local", "available", "majority", "linearizable", "snapshot")
-# The others are read at `local` alone.
-_READ_AT_ANY_LEVEL: Final = frozenset(("find", "aggregate", "distinct", "explain", "getMore"))
 _PROVENANCES: Final = (
     "clientSupplied",
     "implicitDefault",
@@ -60,22 +42,21 @@ def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
         return
     if generic.api_version != "1":
         raise CommandError(ErrorCode.APIVersionError, 'API version must be "1"')
-    if generic.api_strict and spec.name not in STABLE_API:
+    if generic.api_strict and not spec.stable:
         raise CommandError(
             ErrorCode.APIStrictError,
             f"Provided apiStrict:true, but the command {spec.name} is not in API Version 1.",
         )
 
 
-def check_api_strict(command: str, body: bytes) -> None:
+def check_api_strict(spec: CommandSpec, body: bytes) -> None:
     """APIStrictError (323) for a field or stage that is no part of API Version 1, though its command is."""
-    for name in _UNSTABLE_FIELDS.get(command, ()):
-        if find_field_at(body, 0, name)[0] != 0:
+    for name in spec.unstable_fields:
+        if find_field_at(body, 0, name.encode("utf-8"))[0] != 0:
             raise CommandError(
-                ErrorCode.APIStrictError,
-                f"BSON field '{command}.{name.decode('utf-8')}' is not allowed with apiStrict:true.",
+                ErrorCode.APIStrictError, f"BSON field '{spec.name}.{name}' is not allowed with apiStrict:true."
             )
-    if command == "aggregate":
+    if spec.name == "aggregate":
         _check_stages(get_value(body, "pipeline"))
 
 
@@ -84,21 +65,20 @@ def _check_stages(pipeline: Value) -> None:
         if not isinstance(stage, bytes):
             continue
         for name, argument in fields(stage):
-            counts_alone = isinstance(argument, bytes) and [part for part, _ in fields(argument)] == ["count"]
-            if name in _UNSTABLE_STAGES or (name == "$collStats" and not counts_alone):
+            if not is_stable(name, argument):
                 raise CommandError(
                     ErrorCode.APIStrictError, f"stage {name} is not allowed with 'apiStrict: true' in API Version 1"
                 )
             if isinstance(argument, bytes):
                 for part, inner in fields(argument):
-                    if name == "$facet" or (part == "pipeline" and name in ("$lookup", "$unionWith")):
+                    if name == "$facet" or (part == "pipeline" and traits_of(name).has_pipeline):
                         _check_stages(inner)
 
 
-def check_read_concern(command: str, concern: bytes) -> str:
+def check_read_concern(spec: CommandSpec, concern: bytes) -> str:
     """The level, if this command may be read at it and the concern makes sense at all; empty where it names none.
 
-    An aggregation's stages have a word of their own first (`StageSpec.read_levels`).
+    The stages of an aggregation have levels of their own (`StageTraits.read_levels`).
     TypeMismatch (14), BadValue (2) or 40415 for wrong fields, InvalidOptions (72) for a level that the command does not
     have or fields that do not go together, CommandNotSupported (115) for what is to come.
     """
@@ -109,7 +89,7 @@ def check_read_concern(command: str, concern: bytes) -> str:
         if option == "level":
             level = value
             if value is not None:
-                _check_word("readConcern.level", value, _LEVELS)
+                _check_word("readConcern.level", value, ALL_LEVELS)
         elif option in ("afterClusterTime", "atClusterTime"):
             if not isinstance(value, Timestamp):
                 raise wrong_type(f"readConcern.{option}", value, "timestamp")
@@ -123,13 +103,15 @@ def check_read_concern(command: str, concern: bytes) -> str:
         else:
             raise unknown_field(f"readConcern.{option}")
     _check_cluster_times(level, after, at)
-    if level is None or level == "local" or command in _READ_AT_ANY_LEVEL:
-        if command not in ("getMore", "aggregate"):
-            check_level(str(level))
-        return level if isinstance(level, str) else ""
-    if command != "count" or level == "snapshot":
-        raise CommandError(ErrorCode.InvalidOptions, f"Command {command} does not support read concern level '{level}'")
-    return str(level)
+    if not isinstance(level, str):
+        return ""
+    if level not in spec.read_levels:
+        raise CommandError(
+            ErrorCode.InvalidOptions, f"Command {spec.name} does not support read concern level '{level}'"
+        )
+    if not spec.checks_read_level:
+        check_level(level)
+    return level
 
 
 def _check_cluster_times(level: Value, after: Value, at: Value) -> None:
@@ -150,15 +132,11 @@ def _check_cluster_times(level: Value, after: Value, at: Value) -> None:
             raise CommandError(ErrorCode.InvalidOptions, f"{name} cannot be a null timestamp")
 
 
-def _check_word(name: str, value: Value, words: tuple[str, ...]) -> None:
+def _check_word(name: str, value: Value, words: Collection[str]) -> None:
     if not isinstance(value, str):
         raise wrong_type(name, value, "string")
     if value not in words:
         raise CommandError(ErrorCode.BadValue, f"Enumeration value '{value}' for field '{name}' is not a valid value.")
-
-
-# `aggregate` may write. The Node driver sends `w: 0` along with endSessions, whose reply it does not want.
-_TAKES_WRITE_CONCERN: Final = ("aggregate", "endSessions")
 
 
 class WriteConcern:
@@ -174,9 +152,12 @@ class WriteConcern:
         self.error: dict[str, Value] | None = None
 
 
-def parse_write_concern(spec: CommandSpec, concern: bytes) -> WriteConcern:
-    """FailedToParse (9), TypeMismatch (14) or 40415 for a wrong concern, InvalidOptions (72) where none is taken."""
-    if not spec.writes and spec.name not in _TAKES_WRITE_CONCERN:
+def parse_write_concern(spec: CommandSpec, concern: bytes, writes: bool) -> WriteConcern:
+    """What a command is asked to wait for. writes: whether it writes with the arguments that it has.
+
+    FailedToParse (9), TypeMismatch (14) or 40415 for a wrong concern, InvalidOptions (72) where none is taken.
+    """
+    if not spec.takes_write_concern:
         raise CommandError(ErrorCode.InvalidOptions, "Command does not support writeConcern")
     parsed = WriteConcern()
     fsync = False
@@ -199,7 +180,7 @@ def parse_write_concern(spec: CommandSpec, concern: bytes) -> WriteConcern:
             raise unknown_field(f"writeConcern.{option}")
     if fsync and parsed.durable:
         raise CommandError(ErrorCode.FailedToParse, "fsync and j options cannot be used together")
-    parsed.durable = (parsed.durable or fsync) and spec.writes
+    parsed.durable = (parsed.durable or fsync) and writes
     if parsed.durable:
         parsed.silent = False
     return parsed

@@ -89,7 +89,14 @@ _IMAGES: Final[RequestParser] = parser_for("create.changeStreamPreAndPostImages"
 _INDEX_DEFAULTS: Final[RequestParser] = parser_for("create.indexOptionDefaults", IndexOptionDefaults)
 
 
-@command("create", CreateRequest, help="Creates a collection.", writes=True)
+@command(
+    "create",
+    CreateRequest,
+    help="Creates a collection.",
+    writes=True,
+    stable=True,
+    unstable_fields=("capped", "indexOptionDefaults", "max", "size", "storageEngine"),
+)
 def create(op: OperationContext, request: CreateRequest) -> Reply:
     """ok too where the collection exists with the same options; NamespaceExists (48) where it has others."""
     name = request.collection

@@ -6,7 +6,7 @@ Source: MongoDB's command reference for each.
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_collection_name
-from mongottl.commands.registry import Reply, command
+from mongottl.commands.registry import ALL_LEVELS, Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
     COLLECTION,
@@ -34,7 +34,17 @@ class GetMoreRequest(NamedTuple):
     term: Annotated[Value, Field("term", IGNORED)] = None
 
 
-@command("getMore", GetMoreRequest, help="Returns the next documents of a cursor.", counter="getmore")
+@command(
+    "getMore",
+    GetMoreRequest,
+    help="Returns the next documents of a cursor.",
+    counter="getmore",
+    read_levels=ALL_LEVELS,
+    checks_read_level=True,
+    may_be_abandoned=True,
+    stable=True,
+    latency="reads",
+)
 def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
     """CursorNotFound (43) for a cursor that is unknown or closed, QueryPlanKilled (175) where its collection is gone.
 
@@ -107,7 +117,12 @@ class KillCursorsRequest(NamedTuple):
     cursors: Annotated[list[Value], Field("cursors", ARRAY_FIELD)]
 
 
-@command("killCursors", KillCursorsRequest, help="Closes cursors.")
+@command(
+    "killCursors",
+    KillCursorsRequest,
+    help="Closes cursors.",
+    stable=True,
+)
 def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
     """Which cursors were closed and which are unknown. A cursor is known by its id alone; null is passed over."""
     killed: list[Value] = []

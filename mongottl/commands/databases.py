@@ -27,7 +27,13 @@ class ListDatabasesRequest(NamedTuple):
     authorized_databases: Annotated[bool, Field("authorizedDatabases", BOOL_FIELD)] = True
 
 
-@command("listDatabases", ListDatabasesRequest, help="The databases there are, with their sizes.", admin_only=True)
+@command(
+    "listDatabases",
+    ListDatabasesRequest,
+    help="The databases there are, with their sizes.",
+    admin_only=True,
+    stable=True,
+)
 def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply:
     """`{databases: [{name, sizeOnDisk, empty}], totalSize, totalSizeMb}`; with `nameOnly` the names alone.
 
@@ -60,7 +66,13 @@ class DropDatabaseRequest(NamedTuple):
     command: Annotated[Value, Field("dropDatabase", ONE)]
 
 
-@command("dropDatabase", DropDatabaseRequest, help="Drops a database with all its collections.", writes=True)
+@command(
+    "dropDatabase",
+    DropDatabaseRequest,
+    help="Drops a database with all its collections.",
+    writes=True,
+    stable=True,
+)
 def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[Reply]:
     """`{dropped: name}`, or `{}` where there is no such database. Collections go one by one, others run in between."""
     if isinstance(request.command, bool) or request.command != 1:

@@ -66,7 +66,18 @@ class DeleteRequest(NamedTuple):
 DELETE_STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
 
 
-@command("delete", DeleteRequest, help="Deletes documents.", writes=True, counter="delete")
+@command(
+    "delete",
+    DeleteRequest,
+    help="Deletes documents.",
+    writes=True,
+    counter="delete",
+    silent=True,
+    retryable=True,
+    stable=True,
+    raw_data=True,
+    latency="writes",
+)
 def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]:
     """`n` counts deleted documents."""
     check_batch(op, len(request.deletes))

@@ -7,7 +7,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.build_info import is_compiled
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
-from mongottl.commands.registry import COMMANDS, STABLE_API, Reply, command
+from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import GIT_VERSION, SETTINGS, VERSION
 from mongottl.document.types import Date, Int64, Value
@@ -227,7 +227,7 @@ def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
                 "requiresAuth": False,
                 "secondaryOk": not spec.writes,
                 "adminOnly": spec.admin_only,
-                "apiVersions": ["1"] if name in STABLE_API else [],
+                "apiVersions": ["1"] if spec.stable else [],
                 "deprecatedApiVersions": [],
             }
     return {"commands": described}

@@ -20,7 +20,7 @@ from mongottl.commands.query_shape import (
     find_shape,
     pipeline_shape,
 )
-from mongottl.commands.registry import COMMANDS, Reply, command
+from mongottl.commands.registry import ALL_LEVELS, COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
 from mongottl.commands.time_series import check_raw_data
 from mongottl.config import GIT_VERSION, PARAMETERS
@@ -61,7 +61,14 @@ class ExplainRequest(NamedTuple):
     verbosity: Annotated[str, Field("verbosity", TEXT)] = "allPlansExecution"
 
 
-@command("explain", ExplainRequest, help="Says how a command would be carried out.")
+@command(
+    "explain",
+    ExplainRequest,
+    help="Says how a command would be carried out.",
+    read_levels=ALL_LEVELS,
+    may_be_abandoned=True,
+    stable=True,
+)
 def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
     if request.verbosity not in _VERBOSITIES:
         raise CommandError(

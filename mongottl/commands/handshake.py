@@ -35,6 +35,9 @@ class HelloRequest(NamedTuple):
     HelloRequest,
     help="Says what this server is and can do; waits for a change of topology when asked to.",
     strict=False,
+    may_be_abandoned=True,
+    stable=True,
+    handshake=True,
 )
 def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     """The modern form. With `topologyVersion` and `maxAwaitTimeMS` the answer waits for a change, which never comes."""
@@ -47,6 +50,8 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     help="The old form of hello.",
     aliases=("ismaster",),
     strict=False,
+    may_be_abandoned=True,
+    handshake=True,
 )
 def is_master(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     return _answer(op, request, "ismaster")
@@ -185,7 +190,12 @@ class PingRequest(NamedTuple):
     command: Annotated[Value, Field("ping", ONE)]
 
 
-@command("ping", PingRequest, help="Answers at once.")
+@command(
+    "ping",
+    PingRequest,
+    help="Answers at once.",
+    stable=True,
+)
 def ping(op: OperationContext, request: PingRequest) -> Reply:
     return {}
 

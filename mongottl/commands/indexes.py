@@ -45,7 +45,14 @@ class CreateIndexesRequest(NamedTuple):
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
-@command("createIndexes", CreateIndexesRequest, help="Builds indexes, all or none of those named.", writes=True)
+@command(
+    "createIndexes",
+    CreateIndexesRequest,
+    help="Builds indexes, all or none of those named.",
+    writes=True,
+    stable=True,
+    raw_data=True,
+)
 def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps[Reply]:
     """`{numIndexesBefore, numIndexesAfter, createdCollectionAutomatically}`, and a note when there was nothing to do.
 
@@ -237,7 +244,13 @@ class ListIndexesRequest(NamedTuple):
     include_index_build_info: Annotated[bool, Field("includeIndexBuildInfo", BOOL_FIELD)] = False
 
 
-@command("listIndexes", ListIndexesRequest, help="The indexes of a collection, as a cursor.")
+@command(
+    "listIndexes",
+    ListIndexesRequest,
+    help="The indexes of a collection, as a cursor.",
+    stable=True,
+    raw_data=True,
+)
 def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Reply]:
     """Specifications, `_id` first, those being built included. NamespaceNotFound (26) without collection."""
     check_database_name(op.database)
@@ -277,6 +290,8 @@ class DropIndexesRequest(NamedTuple):
     help="Drops indexes: by name, names or key, or all but _id with '*'.",
     aliases=("deleteIndexes",),
     writes=True,
+    stable=True,
+    raw_data=True,
 )
 def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Reply]:
     """`{nIndexesWas}`. IndexNotFound (27), AmbiguousIndexKeyPattern (181), InvalidOptions (72) for the `_id` index.

@@ -43,7 +43,18 @@ class InsertRequest(NamedTuple):
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
-@command("insert", InsertRequest, help="Inserts documents.", writes=True, counter="insert")
+@command(
+    "insert",
+    InsertRequest,
+    help="Inserts documents.",
+    writes=True,
+    counter="insert",
+    silent=True,
+    retryable=True,
+    stable=True,
+    raw_data=True,
+    latency="writes",
+)
 def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]:
     """Documents without `_id` get an ObjectId. Duplicate keys are writeErrors with code 11000."""
     documents = request.documents

@@ -60,6 +60,10 @@ class FindAndModifyRequest(NamedTuple):
     help="Updates or deletes one document and returns it.",
     aliases=("findandmodify",),
     writes=True,
+    retryable=True,
+    stable=True,
+    raw_data=True,
+    latency="writes",
 )
 def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply | Steps[Reply]:
     """`value` is the document before the change, or after it with `new`; null where nothing matched."""

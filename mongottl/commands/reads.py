@@ -11,7 +11,7 @@ from mongottl.catalog.view import View
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.query_context import checked_metadata, context_of, find_by_id, natural_order, timeless_context_of
 from mongottl.commands.query_shape import check_settings
-from mongottl.commands.registry import Reply, command
+from mongottl.commands.registry import ALL_BUT_SNAPSHOT, ALL_LEVELS, Reply, command
 from mongottl.commands.request import (
     ANY,
     BOOL_FIELD,
@@ -81,7 +81,27 @@ class FindRequest(NamedTuple):
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
-@command("find", FindRequest, help="Returns the documents that match a filter.", counter="query")
+@command(
+    "find",
+    FindRequest,
+    help="Returns the documents that match a filter.",
+    counter="query",
+    read_levels=ALL_LEVELS,
+    may_be_abandoned=True,
+    stable=True,
+    unstable_fields=(
+        "awaitData",
+        "max",
+        "min",
+        "noCursorTimeout",
+        "oplogReplay",
+        "returnKey",
+        "showRecordId",
+        "tailable",
+    ),
+    raw_data=True,
+    latency="reads",
+)
 def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     """A first batch of at most 101 documents, or `batchSize`; the rest through getMore."""
     check_database_name(op.database)
@@ -211,7 +231,16 @@ class CountRequest(NamedTuple):
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
-@command("count", CountRequest, help="Counts the documents that match a filter.")
+@command(
+    "count",
+    CountRequest,
+    help="Counts the documents that match a filter.",
+    read_levels=ALL_BUT_SNAPSHOT,
+    may_be_abandoned=True,
+    stable=True,
+    raw_data=True,
+    latency="reads",
+)
 def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
@@ -236,7 +265,15 @@ class DistinctRequest(NamedTuple):
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
-@command("distinct", DistinctRequest, help="Returns the different values of a field.")
+@command(
+    "distinct",
+    DistinctRequest,
+    help="Returns the different values of a field.",
+    read_levels=ALL_LEVELS,
+    may_be_abandoned=True,
+    raw_data=True,
+    latency="reads",
+)
 def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     """Arrays count by their elements. 17217 when the array of values exceeds 16 MiB less 4 KiB, as in mongod."""
     check_database_name(op.database)

@@ -12,17 +12,35 @@ from typing import Any, Final, TypeAlias
 from mongottl.commands.request import RequestParser, parser_for
 from mongottl.document.types import Value
 from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.usage import LatencyGroup
 
 # A reply without its `ok`, or the whole reply document ready made.
 Reply: TypeAlias = dict[str, Value] | bytes
 CommandFunction: TypeAlias = Callable[[OperationContext, Any], Reply | Steps[Reply]]
 
 
-class CommandSpec:
-    """One command.
+# The levels of read concern at which a command may be read; the others are refused with InvalidOptions (72).
+LOCAL_LEVEL: Final = frozenset(("local",))
+ALL_LEVELS: Final = frozenset(("local", "available", "majority", "linearizable", "snapshot"))
+ALL_BUT_SNAPSHOT: Final = ALL_LEVELS - {"snapshot"}
 
-    admin_only: runs on the `admin` database alone. retryable: a write for which drivers send a `txnNumber`.
-    test_only: exists only with --enable-test-commands. counter: its group in serverStatus' `opcounters`.
+
+class CommandSpec:
+    """One command, and all that is true of it whatever its arguments are.
+
+    admin_only: runs on the `admin` database alone. test_only: exists only with --enable-test-commands.
+    writes: changes data or metadata. writes_if: of a command that may write, tells by its body whether it does.
+    takes_write_concern: takes `writeConcern`, though one that does not write has no use for it.
+    silent: under `w: 0` its reply is `{n: 0}`, whatever came of it.
+    retryable: a write for which drivers send a `txnNumber`, and which is carried out once however often it is sent.
+    read_levels: the levels of read concern at which it may be read.
+    checks_read_level: refuses, or ignores, levels that are not supported yet itself, behind other errors of its own.
+    may_be_abandoned: reads or waits alone, so that it ends when its client leaves; not where `writes_if` says so.
+    stable: is part of the Stable API, version 1. unstable_fields: those of its fields that are not.
+    raw_data: has the argument `rawData`, of MongoDB 8.2.
+    latency: the group of `$collStats`' latencyStats that its time counts for.
+    counter: its group in serverStatus' `opcounters`.
+    handshake: may be sent as OP_QUERY, before client and server know each other.
     """
 
     def __init__(
@@ -30,44 +48,56 @@ class CommandSpec:
         name: str,
         function: CommandFunction,
         request: type[Any],
+        *,
         help: str,
-        admin_only: bool,
-        writes: bool,
-        test_only: bool,
-        counter: str,
-        family: str,
         strict: bool,
+        admin_only: bool,
+        test_only: bool,
+        writes: bool,
+        writes_if: Callable[[bytes], bool] | None,
+        takes_write_concern: bool,
+        silent: bool,
+        retryable: bool,
+        read_levels: frozenset[str],
+        checks_read_level: bool,
+        may_be_abandoned: bool,
+        stable: bool,
+        unstable_fields: tuple[str, ...],
+        raw_data: bool,
+        latency: LatencyGroup,
+        counter: str,
+        handshake: bool,
     ) -> None:
         self.name = name
         self.function = function
         self.request = request
-        self.parser: RequestParser = parser_for(name, request, strict, name in TAKE_RAW_DATA)
+        self.parser: RequestParser = parser_for(name, request, strict, raw_data)
+        self.family = function.__module__.rpartition(".")[2]
+        self.names_collection = "collection" in request._fields
         self.help = help
         self.admin_only = admin_only
-        self.writes = writes
         self.test_only = test_only
+        self.writes = writes
+        self.writes_if = writes_if
+        self.takes_write_concern = takes_write_concern
+        self.silent = silent
+        self.retryable = retryable
+        self.read_levels = read_levels
+        self.checks_read_level = checks_read_level
+        self.may_be_abandoned = may_be_abandoned
+        self.stable = stable
+        self.unstable_fields = unstable_fields
+        self.raw_data = raw_data
+        self.latency = latency
         self.counter = counter
-        self.family = family
-        self.names_collection = "collection" in request._fields
+        self.handshake = handshake
+
+    def is_write(self, body: bytes) -> bool:
+        """Whether the command with this body writes."""
+        return self.writes or (self.writes_if is not None and self.writes_if(body))
 
 
 COMMANDS: Final[dict[str, CommandSpec]] = {}
-
-# The commands of MongoDB's Stable API, version 1, under which `apiStrict` allows no others.
-STABLE_API: Final = frozenset(
-    """
-    abortTransaction aggregate authenticate bulkWrite collMod commitTransaction count create createIndexes delete drop
-    dropDatabase dropIndexes endSessions explain find findAndModify getMore hello insert killCursors listCollections
-    listDatabases listIndexes ping refreshSessions update
-    """.split()
-)
-# The commands with an argument `rawData`, of MongoDB 8.2. Source: the driver specifications' index of DRIVERS-3064.
-TAKE_RAW_DATA: Final = frozenset(
-    """
-    aggregate bulkWrite count createIndexes delete distinct dropIndexes find findAndModify insert listCollections
-    listIndexes update
-    """.split()
-)
 
 
 def command(
@@ -76,17 +106,53 @@ def command(
     *,
     help: str,
     aliases: tuple[str, ...] = (),
-    admin_only: bool = False,
-    writes: bool = False,
-    test_only: bool = False,
-    counter: str = "command",
     strict: bool = True,
+    admin_only: bool = False,
+    test_only: bool = False,
+    writes: bool = False,
+    writes_if: Callable[[bytes], bool] | None = None,
+    takes_write_concern: bool = False,
+    silent: bool = False,
+    retryable: bool = False,
+    read_levels: frozenset[str] = LOCAL_LEVEL,
+    checks_read_level: bool = False,
+    may_be_abandoned: bool = False,
+    stable: bool = False,
+    unstable_fields: tuple[str, ...] = (),
+    raw_data: bool = False,
+    latency: LatencyGroup = "commands",
+    counter: str = "command",
+    handshake: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
-    """Registers the function below as a command, under its name and aliases."""
+    """Registers the function below as a command, under its name and aliases. Arguments: see `CommandSpec`.
+
+    strict: whether unknown fields are refused. A command that writes, or may, takes a write concern.
+    """
 
     def register(function: CommandFunction) -> CommandFunction:
-        family = function.__module__.rpartition(".")[2]
-        spec = CommandSpec(name, function, request, help, admin_only, writes, test_only, counter, family, strict)
+        spec = CommandSpec(
+            name,
+            function,
+            request,
+            help=help,
+            strict=strict,
+            admin_only=admin_only,
+            test_only=test_only,
+            writes=writes,
+            writes_if=writes_if,
+            takes_write_concern=takes_write_concern or writes or writes_if is not None,
+            silent=silent,
+            retryable=retryable,
+            read_levels=read_levels,
+            checks_read_level=checks_read_level,
+            may_be_abandoned=may_be_abandoned,
+            stable=stable,
+            unstable_fields=unstable_fields,
+            raw_data=raw_data,
+            latency=latency,
+            counter=counter,
+            handshake=handshake,
+        )
         for known in (name, *aliases):
             if known in COMMANDS or known in UNSUPPORTED_COMMANDS:
                 raise ValueError(f"command {known} is registered twice")

@@ -79,7 +79,7 @@ def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernReq
 def _checked_read(concern: bytes) -> bytes | None:
     if is_empty(concern):
         return None
-    check_read_concern("find", concern)
+    check_read_concern(COMMANDS["find"], concern)
     for name, value in fields(concern):
         if name != "level":
             raise CommandError(ErrorCode.BadValue, f"'{name}' is not suitable for the default read concern")
@@ -95,7 +95,7 @@ def _checked_write(concern: bytes, is_set: bool) -> bytes | None:
                 ErrorCode.IllegalOperation, "The global default write concern cannot be unset once it is set."
             )
         return None
-    parsed = parse_write_concern(COMMANDS["setDefaultRWConcern"], concern)
+    parsed = parse_write_concern(COMMANDS["setDefaultRWConcern"], concern, True)
     if parsed.silent:
         raise CommandError(ErrorCode.BadValue, "Unacknowledged write concern is not suitable for the default")
     if parsed.error is not None:

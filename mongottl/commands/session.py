@@ -50,7 +50,14 @@ def _lsids(sessions: list[Value]) -> list[bytes]:
     return lsids
 
 
-@command("endSessions", SessionsRequest, help="Ends logical sessions and closes their cursors.")
+@command(
+    "endSessions",
+    SessionsRequest,
+    help="Ends logical sessions and closes their cursors.",
+    # The Node driver sends `w: 0` along, as it does not want the reply.
+    takes_write_concern=True,
+    stable=True,
+)
 def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
     for lsid in _lsids(request.sessions):
         key = session_key(lsid)
@@ -59,7 +66,12 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
     return {}
 
 
-@command("refreshSessions", RefreshSessionsRequest, help="Keeps logical sessions from timing out.")
+@command(
+    "refreshSessions",
+    RefreshSessionsRequest,
+    help="Keeps logical sessions from timing out.",
+    stable=True,
+)
 def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Reply:
     for lsid in _lsids(request.sessions):
         op.service.sessions.touch(session_key(lsid), lsid, op.now_ms)

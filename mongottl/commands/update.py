@@ -81,7 +81,18 @@ class UpdateRequest(NamedTuple):
 UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStatement)
 
 
-@command("update", UpdateRequest, help="Updates documents.", writes=True, counter="update")
+@command(
+    "update",
+    UpdateRequest,
+    help="Updates documents.",
+    writes=True,
+    counter="update",
+    silent=True,
+    retryable=True,
+    stable=True,
+    raw_data=True,
+    latency="writes",
+)
 def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]:
     """`n` counts matched and upserted documents, `nModified` those that changed.
 

@@ -25,9 +25,10 @@ from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.validate import validate_document
-from mongottl.document.walk import fields, first_field_name, get_value
+from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
+from mongottl.query.pipeline import is_stable
 
 # Records or index entries that are looked at between two steps.
 _BATCH: Final = 256
@@ -217,12 +218,6 @@ def _reply(collection: Collection, found: _Findings) -> Reply:
 
 # Not part of the Stable API, version 1. Source: MongoDB's "Stable API" page.
 _UNSTABLE_INDEX_OPTIONS: Final = ("background", "bucketSize", "sparse", "storageEngine")
-_UNSTABLE_STAGES: Final = frozenset(
-    """
-    $collStats $currentOp $indexStats $listLocalSessions $listSessions $planCacheStats $search $searchMeta
-    $vectorSearch
-    """.split()
-)
 
 
 class ValidateDBMetadataRequest(NamedTuple):
@@ -299,11 +294,5 @@ def _add_view_errors(view: View, errors: list[Value]) -> None:
     for stage in view.pipeline:
         assert isinstance(stage, bytes)
         name = first_field_name(stage)
-        if name in _UNSTABLE_STAGES and not _is_plain_count(stage):
+        if not is_stable(name, get_value(stage, name)):
             errors.append(_api_error(view.namespace, f"stage {name} is not allowed in API Version 1"))
-
-
-def _is_plain_count(stage: bytes) -> bool:
-    """Whether this is `{$collStats: {count: {}}}`."""
-    operand = get_value(stage, "$collStats")
-    return isinstance(operand, bytes) and [name for name, _ in fields(operand)] == ["count"]

@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.describe import describe_cluster
@@ -38,26 +37,18 @@ from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern
 from mongottl.ttl.policy import NO_TTL, is_expired
 
-# Stages that hand documents on as they come, so that no more need be read than a page lacks.
-_STREAMING: Final = frozenset(
-    """
-    $addFields $geoNear $graphLookup $limit $lookup $match $project $redact $replaceRoot $replaceWith $set $skip
-    $unionWith $unset $unwind
-    """.split()
-)
-
 
 def _looks_at_nothing(spec: StageSpec) -> bool:
     """Whether a stage needs no field of the documents, but only to know how many there are."""
     return isinstance(spec, CountSpec) or (isinstance(spec, GroupSpec) and spec.dependencies() == set())
 
 
-def _multiplies(spec: StageSpec) -> bool:
-    """Whether a streaming stage may make several documents of one."""
-    return spec.name == "$unwind" or (spec.name == "$lookup" and not spec.one_to_one)
+def _all_stream(specs: list[StageSpec]) -> bool:
+    return all(spec.traits.streaming for spec in specs)
 
 
-_JOINING: Final = frozenset(("$graphLookup", "$lookup", "$unionWith"))
+def _any_multiplies(specs: list[StageSpec]) -> bool:
+    return any(spec.multiplies for spec in specs)
 
 
 class IndexProbe(EqualityProbe):
@@ -128,11 +119,10 @@ class OperationRun(RunContext):
         specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
         underlying = op.catalog.lookup(resolved.database, resolved.collection, time_series=True)
         plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use, collation=self._collation)
-        names = {spec.name for spec in plan.rest}
-        rationed = self._handed_on and names <= _STREAMING and not any(_multiplies(spec) for spec in plan.rest)
+        rationed = self._handed_on and _all_stream(plan.rest) and not _any_multiplies(plan.rest)
         head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
         run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata, self._collation)
-        joins = not names.isdisjoint(_JOINING)
+        joins = any(spec.traits.joined_field for spec in plan.rest)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run), self._pull, joins)
 
     def open_near(self, near: GeoNearSpec) -> DocumentSource:
@@ -356,8 +346,7 @@ class AggregationPlan:
         self.metadata = metadata
 
     def open(self, op: OperationContext, allow_disk_use: bool | None) -> PipelinePages:
-        names = {spec.name for spec in self.rest}
-        pull = Pull(op, names <= _STREAMING, any(_multiplies(spec) for spec in self.rest))
+        pull = Pull(op, _all_stream(self.rest), _any_multiplies(self.rest))
         return PipelinePages(self.open_source(pull, allow_disk_use), pull)
 
     def open_source(self, pull: Pull, allow_disk_use: bool | None) -> DocumentSource:
@@ -411,7 +400,7 @@ def plan_aggregation(
             taken += 1
     run = OperationRun(Pull(op, True, False), allow_disk_use, [], metadata, collation)
     for spec in specs:
-        levels = spec.read_levels
+        levels = spec.traits.read_levels
         if op.read_level and levels is not None and op.read_level not in levels:
             raise CommandError(
                 ErrorCode.InvalidOptions,

@@ -24,6 +24,7 @@ from mongottl.exec.query_settings import QuerySettings
 from mongottl.exec.sessions import SessionRegistry
 from mongottl.exec.signal import Signal
 from mongottl.exec.temporary_files import TemporaryFiles
+from mongottl.exec.usage import LatencyGroup
 from mongottl.storage.interface import StorageEngine
 from mongottl.ttl.wheel import TimingWheel
 
@@ -176,10 +177,10 @@ class OperationContext:
         self.used_namespace = f"{self.database}.{collection}"
         self._used_since_s = self.service.clock.monotonic_s()
 
-    def note_usage(self, command: str, counter: str) -> None:
+    def note_usage(self, latency: LatencyGroup, counter: str) -> None:
         """The command has ended."""
         self.used_micros = int((self.service.clock.monotonic_s() - self._used_since_s) * MICROS_PER_S)
-        self.service.metrics.usage.note(self.used_namespace, command, counter, self.used_micros)
+        self.service.metrics.usage.note(self.used_namespace, latency, counter, self.used_micros)
 
     def forget_usage(self, namespace: str) -> None:
         """The collection was dropped: one that is made in its place begins anew."""

@@ -44,7 +44,7 @@ class MeasuredPipeline:
 
     def __init__(self, plan: AggregationPlan) -> None:
         self._plan = plan
-        self._specs: list[StageSpec] = [spec for spec in plan.rest if spec.name not in ("$out", "$merge")]
+        self._specs: list[StageSpec] = [spec for spec in plan.rest if not spec.traits.writes]
         self._measured: list[MeasuredSource] = []
 
     def drain(self, op: OperationContext, stage: PlanStage) -> Steps[None]:

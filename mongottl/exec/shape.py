@@ -13,15 +13,9 @@ from mongottl.document.build import encode
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, first_field_name
+from mongottl.query.pipeline import traits_of
 
 _LOGICAL: Final = ("$and", "$or", "$nor")
-# Stages that plans of mongod's may take in, alone or by what they are made of.
-_PLANNED_STAGES: Final = frozenset(
-    """
-    $group $bucket $bucketAuto $count $sortByCount $lookup $project $replaceRoot $replaceWith $densify $setWindowFields
-    $sort
-    """.split()
-)
 
 
 def query_shape_hash(parts: Sequence[str]) -> str:
@@ -138,7 +132,7 @@ def stage_shape(stage: bytes) -> str:
 
 def is_planned_stage(stage: Value) -> bool:
     """Whether a stage, as it describes itself, is one that mongod's plans may take in."""
-    return isinstance(stage, bytes) and first_field_name(stage) in _PLANNED_STAGES
+    return isinstance(stage, bytes) and traits_of(first_field_name(stage)).planned
 
 
 def order_shape(pattern: bytes) -> str:

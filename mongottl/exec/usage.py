@@ -4,7 +4,7 @@ Source: MongoDB's "top" reference, and `latencyStats` of "$collStats".
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 # The events of `top`; `_WRITE_EVENTS` are summed up as its writeLock, the others as its readLock.
 EVENTS: Final = ("queries", "getmore", "insert", "update", "remove", "commands")
@@ -17,9 +17,8 @@ _EVENT_OF_COUNTER: Final = {
     "delete": "remove",
     "command": "commands",
 }
-# The commands whose time is the latency of reads, and of writes.
-READS: Final = frozenset(("find", "getMore", "aggregate", "count", "distinct"))
-WRITES: Final = frozenset(("insert", "update", "delete", "findAndModify"))
+# What the time of a command is counted as in latencyStats.
+LatencyGroup: TypeAlias = Literal["reads", "writes", "commands"]
 # So many namespaces are remembered; another takes the place of the oldest.
 MAX_NAMESPACES: Final = 10_000
 
@@ -91,7 +90,7 @@ class UsageRegistry:
     def __init__(self) -> None:
         self._namespaces: dict[str, NamespaceUsage] = {}
 
-    def note(self, namespace: str, command: str, counter: str, micros: int) -> None:
+    def note(self, namespace: str, latency: LatencyGroup, counter: str, micros: int) -> None:
         """A command on the namespace has ended."""
         usage = self._namespaces.get(namespace)
         if usage is None:
@@ -100,9 +99,9 @@ class UsageRegistry:
             usage = NamespaceUsage()
             self._namespaces[namespace] = usage
         usage.events[_EVENT_OF_COUNTER[counter]].add(micros)
-        if command in READS:
+        if latency == "reads":
             usage.reads.add(micros)
-        elif command in WRITES:
+        elif latency == "writes":
             usage.writes.add(micros)
         else:
             usage.commands.add(micros)

@@ -20,7 +20,7 @@ from mongottl.exec.context import OperationContext
 from mongottl.exec.writes import delete_batch, insert_document, update_record
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
-from mongottl.query.pipeline import parse_pipeline
+from mongottl.query.pipeline import parse_pipeline, traits_of
 
 # Views that may stand on one another.
 MAX_VIEW_DEPTH: Final = 20
@@ -74,7 +74,7 @@ def check_view(op: OperationContext, view: View) -> None:
     GraphContainsCycle (5), ViewDepthLimitExceeded (165), ViewPipelineMaxSizeExceeded (195).
     """
     for value in view.pipeline:
-        if isinstance(value, bytes) and first_field_name(value) in ("$out", "$merge", "$changeStream"):
+        if isinstance(value, bytes) and not traits_of(first_field_name(value)).nested:
             raise CommandError(
                 ErrorCode.OptionNotSupportedOnView,
                 f"The aggregation stage {first_field_name(value)} of the view definition is not allowed",
@@ -162,8 +162,9 @@ def _collections_named(stages: list[Value]) -> set[str]:
             names.add(argument)
         if not isinstance(argument, bytes):
             continue
-        if name in ("$lookup", "$graphLookup", "$unionWith"):
-            other = get_value(argument, "coll" if name == "$unionWith" else "from")
+        joined_field = traits_of(name).joined_field
+        if joined_field:
+            other = get_value(argument, joined_field)
             if isinstance(other, str):
                 names.add(other)
             inner = get_value(argument, "pipeline")

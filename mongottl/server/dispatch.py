@@ -38,11 +38,6 @@ from mongottl.wire.messages import OpMsg, OpQuery
 _OK: Final = 1.0
 # How often a retried write looks whether the first attempt, which is still under way, has come to its end.
 _RETRY_POLL_S: Final = 0.002
-_HANDSHAKES: Final = ("hello", "isMaster", "ismaster")
-# Commands that only read, or only wait.
-_READERS: Final = ("find", "getMore", "aggregate", "count", "distinct", "explain", *_HANDSHAKES)
-# Writes whose reply says nothing of what became of them under `w: 0`.
-_SILENT_WRITES: Final = ("insert", "update", "delete")
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024 + 16 * 1024
 
@@ -68,7 +63,7 @@ class Dispatcher:
             _check_size(body)
             validate_document(body, MAX_MESSAGE_DEPTH)
             name = first_field_name(body)
-            if isinstance(message, OpQuery) and name not in _HANDSHAKES:
+            if isinstance(message, OpQuery) and not _is_handshake(name):
                 raise CommandError(
                     ErrorCode.UnsupportedOpQueryCommand,
                     f"Unsupported OP_QUERY command: {name}. The client driver may require an upgrade.",
@@ -97,14 +92,17 @@ class Dispatcher:
         if name == "getMore":
             return _open_cursor(reply) != 0
         return (
-            name in _HANDSHAKES
+            _is_handshake(name)
             and find_field_at(message.body, 0, b"topologyVersion")[0] == DOCUMENT
             and find_field_at(message.body, 0, b"maxAwaitTimeMS")[0] != 0
         )
 
     def may_abandon(self, message: OpMsg | OpQuery) -> bool:
         """Whether the command changes nothing, so that it need not go on for a client that has left."""
-        return isinstance(message, OpMsg) and first_field_name(message.body) in _READERS
+        if not isinstance(message, OpMsg):
+            return False
+        spec = COMMANDS.get(first_field_name(message.body))
+        return spec is not None and spec.may_be_abandoned and not spec.is_write(message.body)
 
     def abandon(self, message: OpMsg) -> None:
         """The client left in the middle of a stream of replies: its cursor is of no use to anybody."""
@@ -140,7 +138,7 @@ class Dispatcher:
             raise CommandError(40571, "OP_MSG requests require a $db argument")
         check_api_version(spec, generic)
         if generic.api_strict:
-            check_api_strict(spec.name, body)
+            check_api_strict(spec, body)
         if spec.admin_only and generic.database != "admin":
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
         op = OperationContext(service, client, generic.database)
@@ -150,13 +148,13 @@ class Dispatcher:
         if generic.max_time_ms >= 0:
             op.set_max_time_ms(generic.max_time_ms)
         if generic.read_concern is not None:
-            op.read_level = check_read_concern(spec.name, generic.read_concern)
+            op.read_level = check_read_concern(spec, generic.read_concern)
         concern: WriteConcern | None = None
         write_concern = generic.write_concern
-        if write_concern is None and spec.writes:
+        if write_concern is None and service.concern_defaults.write is not None and spec.is_write(body):
             write_concern = service.concern_defaults.write
         if write_concern is not None:
-            concern = parse_write_concern(spec, write_concern)
+            concern = parse_write_concern(spec, write_concern, spec.is_write(body))
             op.has_write_concern = generic.write_concern is not None
             if not (concern.durable or concern.silent or concern.error is not None):
                 concern = None
@@ -300,7 +298,7 @@ class Dispatcher:
             raise CommandError(
                 ErrorCode.CommandNotSupported, "Multi-document transactions are not supported yet (autocommit: false)"
             )
-        if not spec.writes:
+        if not spec.retryable:
             raise CommandError(50768, "txnNumber may only be provided for retryable write commands")
         self.dialect.check_retryable_write()
         op.txn_number = generic.txn_number
@@ -316,7 +314,7 @@ class Dispatcher:
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
             if concern.durable:
                 yield Flush()
-            if concern.silent and name in _SILENT_WRITES:
+            if concern.silent and spec.silent:
                 reply = {"n": 0}
             if concern.error is not None and isinstance(reply, dict):
                 reply["writeConcernError"] = concern.error
@@ -336,7 +334,7 @@ class Dispatcher:
 
     def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
         if op.used_namespace:
-            op.note_usage(spec.name, spec.counter)
+            op.note_usage(spec.latency, spec.counter)
         if self.log.settings.verbosity:
             self._log_command(spec, op)
         if isinstance(reply, dict):
@@ -397,6 +395,11 @@ def _check_size(body: bytes) -> None:
             ErrorCode.BSONObjectTooLarge,
             f"BSONObj size: {size} ({size:#x}) is invalid. Size must be between 0 and {MAX_BODY_BYTES}(16MB)",
         )
+
+
+def _is_handshake(name: str) -> bool:
+    spec = COMMANDS.get(name)
+    return spec is not None and spec.handshake
 
 
 def _is_error(reply: bytes) -> bool:

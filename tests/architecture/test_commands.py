@@ -10,8 +10,9 @@ import pytest
 import mongottl
 from mongottl import commands
 from mongottl.commands import COMMANDS, FAMILIES, UNSUPPORTED_COMMANDS
-from mongottl.commands.registry import STABLE_API, UNSUPPORTED_REASONS
+from mongottl.commands.registry import UNSUPPORTED_REASONS
 from mongottl.dialect.cosmos import REFUSED_COMMANDS, REPLY_TYPES
+from mongottl.query.pipeline import STAGES
 from mongottl.server.log import MESSAGE_IDS
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "mongottl"
@@ -54,12 +55,72 @@ def test_every_module_with_commands_is_a_family() -> None:
 
 
 def test_tables_of_names_name_commands() -> None:
-    known = set(COMMANDS) | UNSUPPORTED_COMMANDS
     assert set(COMMANDS).isdisjoint(UNSUPPORTED_COMMANDS)
-    assert known >= STABLE_API
     assert set(UNSUPPORTED_REASONS) <= UNSUPPORTED_COMMANDS
     assert set(COMMANDS) >= REFUSED_COMMANDS
     assert set(REPLY_TYPES) <= set(COMMANDS)
+
+
+# What is true of a command or stage is declared with it (`@command`, `@stage`). Lists of their names may stand in these
+# modules alone.
+LISTS_OF_NAMES = {
+    "commands/registry.py": "the table of commands, with those that are refused by name",
+    "dialect/cosmos.py": "a dialect's tables say what another product refuses",
+    "exec/shape.py": "stages whose argument is an ordered list of fields",
+}
+
+
+def lists_of_names(source: str) -> list[str]:
+    """Literal collections of two or more strings, all of them names of commands or all of stages, as code.
+
+    Tables from a name to a function or class are no such lists: they say what is done, not what is true.
+    """
+    tables = (set(COMMANDS) | UNSUPPORTED_COMMANDS, {*STAGES.names(), *STAGES.unsupported_names()})
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
+            text = node.func.value
+            names = text.value.split() if isinstance(text, ast.Constant) and isinstance(text.value, str) else []
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+            try:
+                names = [str(name) for name in ast.literal_eval(node)]
+            except (TypeError, ValueError):
+                continue
+        else:
+            continue
+        if len(set(names)) > 1 and any(table.issuperset(names) for table in tables):
+            found.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_facts_of_commands_and_stages_stand_on_their_declarations() -> None:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        lists = lists_of_names(path.read_text(encoding="utf-8"))
+        if lists:
+            found[path.relative_to(PACKAGE).as_posix()] = lists
+    assert {name: lists for name, lists in found.items() if name not in LISTS_OF_NAMES} == {}
+    assert set(found) == set(LISTS_OF_NAMES)
+
+
+def test_lists_of_names_are_found() -> None:
+    assert lists_of_names('x = name in ("find", "getMore")')
+    assert lists_of_names('x = frozenset("$match $limit".split())')
+    assert lists_of_names('x = {"find": (b"max", b"min"), "create": (b"capped",)}')
+    assert not lists_of_names('x = {"find": plan_find, "create": plan_create}')
+    assert not lists_of_names('x = ("find", "something")')
+
+
+def test_facts_of_commands_agree() -> None:
+    for spec in COMMANDS.values():
+        if spec.silent or spec.retryable:
+            assert spec.writes
+        if spec.writes or spec.writes_if is not None:
+            assert spec.takes_write_concern
+        assert not (spec.writes and spec.may_be_abandoned)
+        fields = {annotation.__metadata__[0].name for annotation in spec.request.__annotations__.values()}
+        assert fields.issuperset(spec.unstable_fields)
+        assert spec.stable or not spec.unstable_fields
 
 
 def test_exports() -> None:

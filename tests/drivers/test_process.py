@@ -466,6 +466,21 @@ def test_journaled_write_waits_for_the_disk(spawn: Callable[..., Process], tmp_p
             assert flushes(client) > before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [{"$out": "target"}, {"$merge": "target"}])
+def test_journaled_aggregation_waits_for_the_disk(
+    spawn: Callable[..., Process], tmp_path: Path, stage: dict[str, Any]
+) -> None:
+    process = spawn("--data-dir", str(tmp_path / "data"))
+    with Client(process.uri) as client:
+        client.test.things.insert_many([{"n": n} for n in range(10)])
+        durable = client.test.get_collection("things", write_concern=WriteConcern(j=True))
+        for run in range(5):
+            before = flushes(client)
+            durable.aggregate([{"$set": {"run": run}}, stage])
+            assert flushes(client) > before
+
+
 def flushes(client: Client) -> int:
     count: int = client.admin.command("serverStatus")["mongottl"]["storage"]["flushes"]
     return count

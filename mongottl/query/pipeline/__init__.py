@@ -46,10 +46,13 @@ from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, ListSourc
 from mongottl.query.pipeline.stage import (
     STAGES,
     StageSpec,
+    StageTraits,
     check_stage_names,
+    is_stable,
     open_pipeline,
     parse_pipeline,
     parse_stage,
+    traits_of,
 )
 
 __all__ = [
@@ -60,6 +63,7 @@ __all__ = [
     "ListSource",
     "RunContext",
     "StageSpec",
+    "StageTraits",
     "basic",
     "bucket",
     "check_stage_names",
@@ -72,6 +76,7 @@ __all__ = [
     "fusion",
     "graph_lookup",
     "group",
+    "is_stable",
     "lookup",
     "near",
     "open_pipeline",
@@ -86,6 +91,7 @@ __all__ = [
     "sample",
     "sort",
     "statistics",
+    "traits_of",
     "union_with",
     "unwind",
     "window",

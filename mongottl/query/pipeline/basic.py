@@ -12,7 +12,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 
 class MatchSpec(StageSpec):
@@ -47,7 +47,7 @@ class MatchSource(TransformSource):
         return kept
 
 
-@stage("$match")
+@stage("$match", StageTraits(streaming=True, selects=True))
 def parse_match_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$match: <filter>}`. 15959 if the filter is no document."""
     if not isinstance(argument, bytes):
@@ -90,7 +90,7 @@ class SkipSource(TransformSource):
         return batch[left:]
 
 
-@stage("$skip")
+@stage("$skip", StageTraits(streaming=True, selects=True))
 def parse_skip(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$skip: n}`. 5107200 unless n is a whole number from 0 to the largest int64."""
     count = whole(argument)
@@ -141,7 +141,7 @@ class LimitSource(TransformSource):
         return batch
 
 
-@stage("$limit")
+@stage("$limit", StageTraits(streaming=True, selects=True))
 def parse_limit(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$limit: n}`. 5107201 unless n is a whole number, 15958 for zero."""
     count = whole(argument)
@@ -190,7 +190,7 @@ class CountSource(TransformSource):
         return [encode({self._field: integer(self._count)})]
 
 
-@stage("$count")
+@stage("$count", StageTraits(planned=True))
 def parse_count(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$count: <field>}`. 40156 to 40160 for a name that is no plain field name, 9039800 for `_id`."""
     if not isinstance(argument, str):

@@ -20,7 +20,7 @@ from mongottl.query.pipeline.granularity import Granularity, granularity_of
 from mongottl.query.pipeline.group import GroupSpec
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import parse_sort
 from mongottl.query.sorter import SortEntry, Sorter
 
@@ -70,7 +70,7 @@ def _is_within(value: Value, boundaries: list[Value], collation: Collation | Non
     return compare_values(value, boundaries[0], collation) >= 0 and compare_values(value, boundaries[-1], collation) < 0
 
 
-@stage("$bucket")
+@stage("$bucket", StageTraits(planned=True))
 def parse_bucket(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{groupBy, boundaries, default, output}`: a `$group` and a `$sort` by `_id`. Codes 40191 to 40202."""
     if not isinstance(argument, bytes):
@@ -175,7 +175,7 @@ def _output(value: Value, ctx: ParseContext, code: int, name: str) -> list[Accum
     return output
 
 
-@stage("$sortByCount")
+@stage("$sortByCount", StageTraits(planned=True))
 def parse_sort_by_count(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<expression>`: a `$group` that counts, and a `$sort` by the count. 40147 to 40149 for what is none."""
     if isinstance(argument, bytes):
@@ -344,7 +344,7 @@ class BucketAutoSource(DocumentSource):
         return builder.finish()
 
 
-@stage("$bucketAuto")
+@stage("$bucketAuto", StageTraits(planned=True))
 def parse_bucket_auto(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{groupBy, buckets, output, granularity}`. Codes 40239 to 40246, 40257 to 40261."""
     if not isinstance(argument, bytes):

@@ -28,7 +28,7 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, parse_stage, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_stage, stage
 from mongottl.query.pipeline.window import window_stage
 from mongottl.query.sort import SortPattern, parse_sort
 
@@ -209,7 +209,7 @@ class DensifySource(TransformSource):
             progress.steps += 1
 
 
-@stage("$densify")
+@stage("$densify", StageTraits(planned=True))
 def parse_densify(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{field, partitionByFields, range: {step, unit, bounds}}`. 5733401 to 5733408 for a bad range."""
     if not isinstance(argument, bytes):

@@ -9,14 +9,13 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 
 class DocumentsSpec(StageSpec):
     def __init__(self, expression: Expression) -> None:
         self.name = "$documents"
         self.first_only = True
-        self.in_facet = False
         self.expression: Final = expression
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
@@ -37,7 +36,7 @@ def _documents(value: Value) -> list[bytes]:
     return documents
 
 
-@stage("$documents")
+@stage("$documents", StageTraits(in_facet=False))
 def parse_documents(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$documents: <expression>}`: an array of documents, without a collection."""
     return [DocumentsSpec(parse_expression(argument, ctx))]

@@ -9,42 +9,13 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import check_object_name, type_of
 from mongottl.query.pipeline.source import DocumentSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
-
-# Stages that bring their own documents, or write them, or are facets themselves.
-_REFUSED: Final = frozenset(
-    {
-        "$changeStream",
-        "$changeStreamSplitLargeEvent",
-        "$collStats",
-        "$currentOp",
-        "$documents",
-        "$facet",
-        "$geoNear",
-        "$indexStats",
-        "$listCatalog",
-        "$listLocalSessions",
-        "$listSampledQueries",
-        "$listSearchIndexes",
-        "$merge",
-        "$out",
-        "$planCacheStats",
-        "$querySettings",
-        "$queryStats",
-        "$scoreFusion",
-        "$search",
-        "$searchBeta",
-        "$searchMeta",
-        "$vectorSearch",
-    }
-)
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, open_pipeline, parse_pipeline, stage, traits_of
 
 
 class FacetSpec(StageSpec):
     def __init__(self, names: list[str], pipelines: list[list[StageSpec]]) -> None:
         self.name = "$facet"
         self.keeps_metadata = False
-        self.in_facet = False
         self.names: Final = names
         self.pipelines: Final = pipelines
 
@@ -167,16 +138,17 @@ class FacetSource(DocumentSource):
 def _check_allowed(stage_document: bytes) -> None:
     """40600 for a stage that may not be in a facet, nor in a pipeline inside one of its stages."""
     for name, argument in fields(stage_document):
-        if name in _REFUSED:
+        traits = traits_of(name)
+        if not (traits.in_facet or traits.parsed_before_facet):
             raise CommandError(40600, f"{name} is not allowed to be used within a $facet stage")
-        if name in ("$lookup", "$unionWith") and isinstance(argument, bytes):
+        if traits.has_pipeline and isinstance(argument, bytes):
             inner = get_value(argument, "pipeline")
             for item in inner if isinstance(inner, list) else []:
-                if isinstance(item, bytes) and first_field_name(item) not in ("$out", "$merge"):
+                if isinstance(item, bytes) and not traits_of(first_field_name(item)).writes:
                     _check_allowed(item)
 
 
-@stage("$facet")
+@stage("$facet", StageTraits(in_facet=False))
 def parse_facet(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{<field>: [<stage>, …], …}`. 40169 to 40171 for the shape, 40600 for a stage that may not be in it."""
     if not isinstance(argument, bytes) or len(argument) == 5:
@@ -201,7 +173,7 @@ def parse_facet(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         names.append(name)
         pipeline = parse_pipeline(value, ctx, ctx.metadata.available)
         for spec in pipeline:
-            if not spec.in_facet:  # one whose own complaints come first
+            if not spec.traits.in_facet:
                 raise CommandError(40600, f"{spec.name} is not allowed to be used within a $facet stage")
         pipelines.append(pipeline)
     return [FacetSpec(names, pipelines)]

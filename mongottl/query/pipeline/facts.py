@@ -13,13 +13,11 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import LOCAL_LEVEL, StageSpec, StageTraits, stage
 
 OF_A_COLLECTION: Final = 9621301
 NO_CATALOG_OPTIONS: Final = 9621302
 _SESSIONS: Final = "config.system.sessions"
-# What is known on this server alone, and is not a matter of replication.
-_LOCAL_ALONE: Final = frozenset(("$planCacheStats", "$listLocalSessions", "$currentOp"))
 _CURRENT_OP_OPTIONS: Final = (
     "allUsers",
     "idleConnections",
@@ -37,9 +35,6 @@ class FactsSpec(StageSpec):
     def __init__(self, name: str, namespace: str, argument: bytes) -> None:
         self.name = name
         self.first_only = True
-        self.in_facet = False
-        if name in _LOCAL_ALONE:
-            self.read_levels = frozenset(("local",))
         self.namespace: Final = namespace
         self.argument: Final = argument
 
@@ -66,7 +61,7 @@ class FactsSpec(StageSpec):
         return encode({self.name: self.argument})
 
 
-@stage("$indexStats")
+@stage("$indexStats", StageTraits(in_facet=False, stable=False))
 def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}`. 28803 for anything else."""
     if not isinstance(argument, bytes) or len(argument) != 5:
@@ -74,7 +69,7 @@ def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [FactsSpec("$indexStats", ctx.namespace, argument)]
 
 
-@stage("$currentOp")
+@stage("$currentOp", StageTraits(in_facet=False, stable=False, server_wide=True, read_levels=LOCAL_LEVEL))
 def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, idleConnections, idleCursors, idleSessions, localOps, targetAllNodes, truncateOps}`, all booleans.
 
@@ -102,7 +97,7 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [FactsSpec("$currentOp", ctx.namespace, argument)]
 
 
-@stage("$listClusterCatalog")
+@stage("$listClusterCatalog", StageTraits(in_facet=False, parsed_before_facet=True))
 def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{shards, balancingConfiguration, tracked}`, all booleans; the last two concern sharded clusters.
 
@@ -127,7 +122,7 @@ def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[Stage
     return [FactsSpec("$listClusterCatalog", ctx.namespace, argument)]
 
 
-@stage("$planCacheStats")
+@stage("$planCacheStats", StageTraits(in_facet=False, stable=False, read_levels=LOCAL_LEVEL))
 def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}` or `{allHosts: false}`. FailedToParse (9) for anything else, 4503200 for all hosts: there is one."""
     if not isinstance(argument, bytes):
@@ -151,7 +146,7 @@ def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec
     return [FactsSpec("$planCacheStats", ctx.namespace, argument)]
 
 
-@stage("$querySettings")
+@stage("$querySettings", StageTraits(in_facet=False))
 def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{showDebugQueryShape: bool}`. 7746800 for no document, InvalidNamespace (73) for a collection."""
     if not isinstance(argument, bytes):
@@ -208,7 +203,7 @@ def _is_nobody(user: Value) -> bool:
     return isinstance(user, bytes) and dict(fields(user)) == {"user": "", "db": ""}
 
 
-@stage("$listSessions")
+@stage("$listSessions", StageTraits(in_facet=False, parsed_before_facet=True, stable=False, server_wide=True))
 def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """InvalidNamespace (73) anywhere but on config.system.sessions."""
     if ctx.namespace != _SESSIONS:
@@ -216,7 +211,7 @@ def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [FactsSpec("$listSessions", ctx.namespace, _check_session_options("$listSessions", argument))]
 
 
-@stage("$listLocalSessions")
+@stage("$listLocalSessions", StageTraits(in_facet=False, stable=False, server_wide=True, read_levels=LOCAL_LEVEL))
 def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """InvalidNamespace (73) where it is asked of a collection."""
     if not ctx.namespace.endswith(".$cmd.aggregate"):

@@ -24,7 +24,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.facet import FeedSource
 from mongottl.query.pipeline.source import DocumentSource, OutputQueue, RunContext
-from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, open_pipeline, parse_pipeline, stage, traits_of
 from mongottl.query.pipeline.subpipeline import open_on_collection
 
 NAME: Final = "$rankFusion"
@@ -33,13 +33,6 @@ SCORE_DETAILS: Final = "scoreDetails"
 # The constant of reciprocal rank fusion.
 RANK_CONSTANT: Final = 60
 
-_HYBRID: Final = ("$rankFusion", "$scoreFusion")
-# Stages that select documents or order them, and leave them as they are.
-_SELECTING: Final = frozenset(
-    {"$geoNear", "$limit", "$match", "$sample", "$search", "$skip", "$sort", "$vectorSearch", *_HYBRID}
-)
-# Those that give an order by themselves where they come first.
-_RANKING: Final = ("$geoNear", "$search", "$vectorSearch")
 _DESCRIPTION: Final = (
     "value output by reciprocal rank fusion algorithm, computed as sum of (weight * (1 / (60 + rank))) across input"
     " pipelines from which this document is output, from:"
@@ -182,7 +175,7 @@ def _order(entry: tuple[float, bytes, Ranked]) -> tuple[float, bytes]:
     return entry[0], entry[1]
 
 
-@stage(NAME)
+@stage(NAME, StageTraits(hybrid=True))
 def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{input: {pipelines: {<name>: [<stage>, …], …}}, combination: {weights: {…}}, scoreDetails: <bool>}`.
 
@@ -264,15 +257,15 @@ def _parse_input(name: str, stages: Value, ctx: ParseContext) -> list[StageSpec]
         kinds.append(first_field_name(item))
     if not kinds:
         raise CommandError(9834300, f"{NAME} input pipeline '{name}' must not be empty")
-    if any(kind in _HYBRID for kind in kinds):
+    if any(traits_of(kind).hybrid for kind in kinds):
         raise CommandError(10473002, f"{NAME} input pipeline '{name}' may not have a hybrid search stage in it")
     specs = parse_pipeline(stages, ctx)
     for place, kind in enumerate(kinds):
-        if kind not in _SELECTING or (kind == "$geoNear" and _adds_fields(stages[place])):
+        if not traits_of(kind).selects or (kind == "$geoNear" and _adds_fields(stages[place])):
             raise CommandError(
                 9191103, f"{NAME} input pipeline '{name}' must only select and order documents, and has {kind} in it"
             )
-    if kinds[0] not in _RANKING and "$sort" not in kinds:
+    if not traits_of(kinds[0]).ranks and "$sort" not in kinds:
         raise CommandError(
             9191100, f"{NAME} input pipeline '{name}' must begin with a ranked stage or have a $sort in it"
         )

@@ -18,7 +18,7 @@ from mongottl.query.expr.path import value_at
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.subpipeline import target_namespace
 
 GRAPH_VALUES: Final = 1000  # that one filter of a $graphLookup asks an index for
@@ -212,7 +212,7 @@ def _id_of(doc: bytes) -> Value:
     return value_at(doc, DOCUMENT, 0, [b"_id"], 0)
 
 
-@stage("$graphLookup")
+@stage("$graphLookup", StageTraits(streaming=True, joined_field="from"))
 def parse_graph_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{from, startWith, connectFromField, connectToField, as, maxDepth, depthField, restrictSearchWithMatch}`.
 

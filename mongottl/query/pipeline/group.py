@@ -25,7 +25,7 @@ from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumula
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.partition import MAX_LEVEL, Partitions, part_of, read_chunk
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.spill import SpillFile, SpillStatistics
 
 _MAX_REMEMBERED_KEYS: Final = 100_000
@@ -412,7 +412,7 @@ def shown_result(accumulator: str, value: Value) -> Value:
     return value
 
 
-@stage("$group")
+@stage("$group", StageTraits(planned=True))
 def parse_group(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$group: {_id: <expression>, <field>: {<accumulator>: …}, …}}`. 15947, 15955 and the accumulators' errors."""
     if not isinstance(argument, bytes):

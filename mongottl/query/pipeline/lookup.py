@@ -25,7 +25,7 @@ from mongottl.query.expr.path import check_user_name
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.foreign_table import ForeignTable, are_plain, is_simple, local_values
 from mongottl.query.pipeline.source import DocumentSource, EqualityProbe, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, parse_pipeline, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_pipeline, stage
 from mongottl.query.pipeline.subpipeline import (
     brings_documents,
     open_on_collection,
@@ -297,7 +297,7 @@ class LookupSource(TransformSource):
 _LOOKUP_FIELDS: Final = ["from", "localField", "foreignField", "let", "pipeline", "as"]
 
 
-@stage("$lookup")
+@stage("$lookup", StageTraits(streaming=True, multiplies=True, joined_field="from", has_pipeline=True, planned=True))
 def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{from, localField, foreignField, let, pipeline, as}`. FailedToParse for a bad shape, 51047 for `$out` inside."""
     if not isinstance(argument, bytes):

@@ -26,7 +26,7 @@ from mongottl.query.match.near import METRES, PLANE, RADIANS, NearExpression, le
 from mongottl.query.match.tree import AndExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 NOT_AN_OBJECT: Final = 10065
 DISTANCE_FIELD_TYPE: Final = 16606
@@ -55,7 +55,6 @@ class GeoNearSpec(StageSpec):
         self.name = "$geoNear"
         self.first_only = True
         self.first_only_code = NOT_FIRST
-        self.in_facet = False
         self.argument = argument
         self.namespace = namespace
         self.center: Position = (0.0, 0.0)
@@ -92,7 +91,6 @@ class GeoNearFieldsSpec(StageSpec):
 
     def __init__(self, near: GeoNearSpec) -> None:
         self.name = "$geoNear"
-        self.in_facet = False
         self.near = near
         self.requested = near.requested
 
@@ -151,7 +149,7 @@ def _with_nested(document: bytes, path: FieldPath, depth: int, value: Value) -> 
 _EMPTY: Final = encode({})
 
 
-@stage("$geoNear")
+@stage("$geoNear", StageTraits(streaming=True, in_facet=False, selects=True, ranks=True))
 def parse_geo_near(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{near, distanceField, spherical, minDistance, maxDistance, query, distanceMultiplier, includeLocs, key}`.
 

@@ -18,7 +18,7 @@ from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import check_user_name, value_at
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 WRITE_BATCH: Final = 64  # documents per call
 _INTERNAL_DATABASES: Final = ("admin", "config", "local")
@@ -32,8 +32,6 @@ class OutputSpec(StageSpec):
     def __init__(self, name: str, database: str, collection: str) -> None:
         self.name = name
         self.last_only = True
-        self.in_facet = False
-        self.read_levels = _READ_LEVELS
         self.database: Final = database
         self.collection: Final = collection
 
@@ -98,7 +96,7 @@ class OutSource(TransformSource):
         self.source.close()
 
 
-@stage("$out")
+@stage("$out", StageTraits(writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS))
 def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{db, coll}`. 16990 for another type; InvalidNamespace (73), 17385, 31321 for bad targets."""
     database = ctx.database
@@ -307,7 +305,7 @@ _MATCHED: Final = ("replace", "keepExisting", "merge", "fail")
 _NOT_MATCHED: Final = ("insert", "discard", "fail")
 
 
-@stage("$merge")
+@stage("$merge", StageTraits(writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS))
 def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{into, on, let, whenMatched, whenNotMatched}`.
 

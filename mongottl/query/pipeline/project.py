@@ -9,7 +9,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, carry_all
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.projection.nodes import EXCLUDE, INCLUDE, NODE, Entry
 from mongottl.query.projection.plan import RootProjection, TreeProjection
@@ -86,7 +86,7 @@ class ProjectSource(TransformSource):
         return carry_all(batch, shaped) if self._carries else shaped
 
 
-@stage("$project")
+@stage("$project", StageTraits(streaming=True, in_update=True, planned=True))
 def parse_project(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$project: <projection>}`. 15969 if it is no document, 51272 if it is empty."""
     if not isinstance(argument, bytes):
@@ -98,7 +98,7 @@ def parse_project(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [ProjectSpec("$project", argument, parse_projection(argument, ctx, for_find=False))]
 
 
-@stage("$unset")
+@stage("$unset", StageTraits(streaming=True, in_update=True))
 def parse_unset(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$unset: <path> | [<path>, …]}`. 31002, 31119, 31120 for another argument, and the errors of projections."""
     paths: list[tuple[str, Value]] = []

@@ -11,7 +11,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, Scope, parse_expression
 from mongottl.query.expr.parser import show
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 _DESCEND: Final = "descend"
 _PRUNE: Final = "prune"
@@ -96,7 +96,7 @@ def _redact_array(array: list[Value], expression: Expression, slot: int, ev: Eva
     return kept
 
 
-@stage("$redact")
+@stage("$redact", StageTraits(streaming=True))
 def parse_redact(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<expression>` with `$$DESCEND`, `$$PRUNE` and `$$KEEP`."""
     scope = Scope(ctx).define({"DESCEND": _DESCEND, "PRUNE": _PRUNE, "KEEP": _KEEP}).bind(["CURRENT"])

@@ -16,7 +16,7 @@ from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, carry_all
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 
 class FieldTree:
@@ -205,13 +205,13 @@ def _parse_add_fields(name: str, argument: Value, ctx: ParseContext) -> list[Sta
     return [AddFieldsSpec(name, parse_field_tree(argument, ctx))]
 
 
-@stage("$addFields")
+@stage("$addFields", StageTraits(streaming=True, in_update=True))
 def parse_add_fields(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$addFields: {<path>: <expression>, …}}`. 40272 if it is no document."""
     return _parse_add_fields("$addFields", argument, ctx)
 
 
-@stage("$set")
+@stage("$set", StageTraits(streaming=True, in_update=True))
 def parse_set(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """Another name of `$addFields`."""
     return _parse_add_fields("$set", argument, ctx)
@@ -257,7 +257,7 @@ class ReplaceRootSource(TransformSource):
         return carry_all(batch, replaced) if self._carries else replaced
 
 
-@stage("$replaceRoot")
+@stage("$replaceRoot", StageTraits(streaming=True, in_update=True, planned=True))
 def parse_replace_root(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$replaceRoot: {newRoot: <expression>}}`. 40229 if it is no document; 40415, 40414 for its fields."""
     if not isinstance(argument, bytes):
@@ -274,7 +274,7 @@ def parse_replace_root(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [ReplaceRootSpec(root)]
 
 
-@stage("$replaceWith")
+@stage("$replaceWith", StageTraits(streaming=True, in_update=True, planned=True))
 def parse_replace_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$replaceWith: <expression>}`."""
     return [ReplaceRootSpec(parse_expression(argument, ctx))]

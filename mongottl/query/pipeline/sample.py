@@ -14,7 +14,7 @@ from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.metadata import RANDOM_VALUE
 from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue, RunContext
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import TopK
 
 _MAX_SIZE: Final = 1 << 40  # more than there can be documents
@@ -54,7 +54,7 @@ class SampleSource(BlockingSource):
         return self._output.take()
 
 
-@stage("$sample")
+@stage("$sample", StageTraits(selects=True))
 def parse_sample(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{size: n}`. Codes 28745 to 28749."""
     if not isinstance(argument, bytes):

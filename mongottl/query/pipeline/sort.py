@@ -13,7 +13,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.metadata import SORT_KEY
 from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.sorter import Sorter
 
@@ -91,7 +91,7 @@ def with_sort_keys(batch: list[bytes], pattern: SortPattern) -> list[bytes]:
     return [annotated(doc, SORT_KEY, pattern.sort_values(doc)) for doc in batch]
 
 
-@stage("$sort")
+@stage("$sort", StageTraits(selects=True, planned=True))
 def parse_sort_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$sort: {path: 1 | -1, …}}`. 15973 if it is no document, 15976 if it is empty; errors of `parse_sort`."""
     if not isinstance(argument, bytes):

@@ -18,26 +18,23 @@ MAX_STAGES: Final = 1000  # mongod's internalPipelineLengthLimit
 class StageSpec:
     """One stage as parsed. Immutable: it may be opened any number of times.
 
-    Positions: `first_only`, `last_only`, and `in_facet` say where in a pipeline the stage may stand; `first_only_code`
-    is that of the error.
+    Positions: `first_only` and `last_only` say where in a pipeline the stage may stand; `first_only_code` is that of
+    the error. What is true of a stage whatever its argument is stands in its `StageTraits`.
     keeps_metadata: whether documents come out with the metadata of those they were made of.
     requested: keywords that it reads by `{$meta: …}`. searches: whether it asks a text index, which only the first can.
     one_to_one: whether it makes one document of each, in their order, whatever the others are.
     written: the stage in the client's pipeline that it stems from, where that is known.
-    read_levels: the levels of read concern that it can be read at; None for all.
     """
 
     name: str = ""
     first_only: bool = False
     first_only_code: int = 40602
     last_only: bool = False
-    in_facet: bool = True
     keeps_metadata: bool = True
     requested: frozenset[str] = frozenset()
     searches: bool = False
     one_to_one: bool = False
     written: str = ""
-    read_levels: frozenset[str] | None = None
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         """The stage at work on a stream."""
@@ -74,20 +71,116 @@ class StageSpec:
         """The pipelines inside the stage."""
         return []
 
+    @property
+    def traits(self) -> "StageTraits":
+        """What its declaration says."""
+        return traits_of(self.name)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it may make several documents of one while it passes documents on as they come."""
+        return traits_of(self.name).multiplies and not self.one_to_one
+
 
 StageParser: TypeAlias = Callable[[Value, ParseContext], list[StageSpec]]
 
-STAGES: Final[Registry[StageParser]] = Registry("stage")
+
+class StageTraits:
+    """What is true of a stage whatever its argument is, as its declaration says (`@stage`).
+
+    streaming: passes documents on as they come, so that no more need be read than a page lacks.
+    multiplies: may make several documents of one, unless `StageSpec.one_to_one` says that it does not.
+    writes: writes its input into a collection, and gives nothing.
+    joined_field: the field of its argument that names another collection to read; empty if it reads none.
+    has_pipeline: has a pipeline on that collection in its field `pipeline`.
+    nested: may stand in the pipelines of views and of other stages.
+    server_wide: is about the server, so that it cannot stand in a pipeline that another stage runs on a collection.
+    in_facet: may stand in `$facet`. parsed_before_facet: errors of its argument come before the refusal there (40600).
+    in_update: may stand in an update's pipeline, as it makes one document of one.
+    read_levels: the levels of read concern that it can be read at; None for all.
+    stable: is part of the Stable API, version 1; where `stable_argument` is not empty, with that as its only field.
+    selects: selects or orders documents and leaves them as they are. ranks: gives an order where it comes first.
+    hybrid: merges the results of several searches.
+    planned: may be taken into a plan by mongod, alone or by what it is made of.
+    """
+
+    def __init__(
+        self,
+        *,
+        streaming: bool = False,
+        multiplies: bool = False,
+        writes: bool = False,
+        joined_field: str = "",
+        has_pipeline: bool = False,
+        nested: bool = True,
+        server_wide: bool = False,
+        in_facet: bool = True,
+        parsed_before_facet: bool = False,
+        in_update: bool = False,
+        read_levels: frozenset[str] | None = None,
+        stable: bool = True,
+        stable_argument: str = "",
+        selects: bool = False,
+        ranks: bool = False,
+        hybrid: bool = False,
+        planned: bool = False,
+    ) -> None:
+        self.streaming: Final = streaming
+        self.multiplies: Final = multiplies
+        self.writes: Final = writes
+        self.joined_field: Final = joined_field
+        self.has_pipeline: Final = has_pipeline
+        self.nested: Final = nested
+        self.server_wide: Final = server_wide
+        self.in_facet: Final = in_facet
+        self.parsed_before_facet: Final = parsed_before_facet
+        self.in_update: Final = in_update
+        self.read_levels: Final = read_levels
+        self.stable: Final = stable
+        self.stable_argument: Final = stable_argument
+        self.selects: Final = selects
+        self.ranks: Final = ranks
+        self.hybrid: Final = hybrid
+        self.planned: Final = planned
 
 
-def stage(name: str) -> Callable[[StageParser], StageParser]:
+class StageDeclaration:
+    """A row of the table of stages. parser: None for a stage that is refused by name."""
+
+    def __init__(self, name: str, parser: StageParser | None, traits: StageTraits) -> None:
+        self.name: Final = name
+        self.parser: Final = parser
+        self.traits: Final = traits
+
+
+STAGES: Final[Registry[StageDeclaration]] = Registry("stage")
+_NO_TRAITS: Final = StageTraits()
+# At the level of read concern of what is known on this server alone and is not replicated.
+LOCAL_LEVEL: Final = frozenset(("local",))
+
+
+def stage(name: str, traits: StageTraits = _NO_TRAITS) -> Callable[[StageParser], StageParser]:
     """Registers `def parse(argument, ctx) -> list[StageSpec]`: one stage, or several that it is short for."""
 
     def register(parser: StageParser) -> StageParser:
-        STAGES.add(name, parser)
+        STAGES.add(name, StageDeclaration(name, parser, traits))
         return parser
 
     return register
+
+
+def traits_of(name: str) -> StageTraits:
+    """What is declared of a stage, supported or not; of an unknown one, what is true of most."""
+    declaration = STAGES.known(name)
+    return _NO_TRAITS if declaration is None else declaration.traits
+
+
+def is_stable(name: str, argument: Value) -> bool:
+    """Whether a stage with this argument is part of the Stable API, version 1."""
+    traits = traits_of(name)
+    if traits.stable_argument:
+        return isinstance(argument, bytes) and [field for field, _ in fields(argument)] == [traits.stable_argument]
+    return traits.stable
 
 
 def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] | None = None) -> list[StageSpec]:
@@ -155,14 +248,14 @@ def requested_by(specs: list[StageSpec]) -> set[str]:
 
 
 def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    parser = STAGES.get(name)
-    if parser is None:
+    declaration = STAGES.get(name)
+    if declaration is None or declaration.parser is None:
         reason = STAGES.unsupported_reason(name)
         if reason is not None:
             code = ErrorCode.SearchNotEnabled if reason == _NO_SEARCH else ErrorCode.CommandNotSupported
             raise CommandError(code, f"The stage {name} is not supported: {reason}")
         raise _unknown(name)
-    return parser(argument, ctx)
+    return declaration.parser(argument, ctx)
 
 
 # What mongod itself refuses without Atlas Search, with SearchNotEnabled (31082).
@@ -192,17 +285,20 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
     return source
 
 
-for _name, _reason in (
-    ("$changeStream", "change streams are not there yet"),
-    ("$changeStreamSplitLargeEvent", "change streams are not there yet"),
-    ("$listMqlEntities", "it is an internal stage"),
-    ("$listSampledQueries", "there is no sharding"),
-    ("$listSearchIndexes", _NO_SEARCH),
-    ("$queryStats", "it is not there yet"),
-    ("$scoreFusion", "it is not there yet"),
-    ("$search", _NO_SEARCH),
-    ("$searchMeta", _NO_SEARCH),
-    ("$shardedDataDistribution", "there is no sharding"),
-    ("$vectorSearch", _NO_SEARCH),
+_SEARCH: Final = StageTraits(in_facet=False, stable=False)
+for _name, _reason, _traits in (
+    ("$changeStream", "change streams are not there yet", StageTraits(in_facet=False, nested=False)),
+    ("$changeStreamSplitLargeEvent", "change streams are not there yet", StageTraits(in_facet=False)),
+    ("$listCatalog", "it is not there yet", StageTraits(in_facet=False)),
+    ("$listMqlEntities", "it is an internal stage", _NO_TRAITS),
+    ("$listSampledQueries", "there is no sharding", StageTraits(in_facet=False)),
+    ("$listSearchIndexes", _NO_SEARCH, StageTraits(in_facet=False)),
+    ("$queryStats", "it is not there yet", StageTraits(in_facet=False)),
+    ("$scoreFusion", "it is not there yet", StageTraits(in_facet=False, hybrid=True)),
+    ("$search", _NO_SEARCH, _SEARCH),
+    ("$searchBeta", _NO_SEARCH, _SEARCH),
+    ("$searchMeta", _NO_SEARCH, _SEARCH),
+    ("$shardedDataDistribution", "there is no sharding", _NO_TRAITS),
+    ("$vectorSearch", _NO_SEARCH, _SEARCH),
 ):
-    STAGES.add_unsupported(_name, _reason)
+    STAGES.add_unsupported(_name, _reason, StageDeclaration(_name, None, _traits))

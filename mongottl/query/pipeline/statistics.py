@@ -10,7 +10,7 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 NOT_EMPTY: Final = 31170
 _SECTIONS: Final = ("latencyStats", "storageStats", "count", "queryExecStats")
@@ -22,7 +22,6 @@ class CollStatsSpec(StageSpec):
     def __init__(self, namespace: str, sections: dict[str, bytes]) -> None:
         self.name = "$collStats"
         self.first_only = True
-        self.in_facet = False
         self.namespace: Final = namespace
         self.sections: Final = sections
 
@@ -52,7 +51,7 @@ class CollStatsSpec(StageSpec):
         return encode({"$collStats": encode_fields(described)})
 
 
-@stage("$collStats")
+@stage("$collStats", StageTraits(in_facet=False, stable_argument="count"))
 def parse_coll_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{latencyStats: {histograms: bool}, storageStats: {scale: n}, count: {}, queryExecStats: {}}`, or some of them.
 

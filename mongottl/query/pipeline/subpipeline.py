@@ -13,7 +13,7 @@ from mongottl.query.match import parse_match
 from mongottl.query.pipeline.basic import MatchSource, MatchSpec
 from mongottl.query.pipeline.optimise import optimise
 from mongottl.query.pipeline.source import DocumentSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by
+from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by, traits_of
 
 
 def open_on_collection(
@@ -57,7 +57,6 @@ def target_namespace(stage_name: str, value: Value, ctx: ParseContext) -> tuple[
     return ctx.database, value
 
 
-_ADMIN_STAGES: Final = frozenset({"$currentOp", "$listSessions", "$listLocalSessions"})
 _MAX_NESTING: Final = 20  # pipelines inside pipelines
 
 
@@ -71,9 +70,10 @@ def parse_sub_pipeline(value: Value, name: str, code: int, ctx: ParseContext) ->
         if not isinstance(item, bytes):
             raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
         stage_name = first_field_name(item)
-        if stage_name in ("$out", "$merge", "$changeStream"):
+        traits = traits_of(stage_name)
+        if not traits.nested:
             raise CommandError(code, f"{stage_name} is not allowed within a {name}'s sub-pipeline")
-        if stage_name in _ADMIN_STAGES:
+        if traits.server_wide:
             raise CommandError(ErrorCode.InvalidNamespace, f"{stage_name} must be run against the 'admin' database")
     return parse_pipeline(value, ctx)
 
@@ -82,7 +82,7 @@ def _nesting(stages: list[Value]) -> int:
     """How many pipelines stand inside each other, this one included."""
     deepest = 0
     for item in stages:
-        if isinstance(item, bytes) and first_field_name(item) in ("$lookup", "$unionWith"):
+        if isinstance(item, bytes) and traits_of(first_field_name(item)).has_pipeline:
             argument = get_value(item, first_field_name(item))
             inner = get_value(argument, "pipeline") if isinstance(argument, bytes) else MISSING
             if isinstance(inner, list):

@@ -12,7 +12,7 @@ from mongottl.query.match import parse_match
 from mongottl.query.pipeline.basic import MatchSpec
 from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.subpipeline import (
     brings_documents,
     open_on_collection,
@@ -72,7 +72,7 @@ class UnionSource(TransformSource):
             self._second.close()
 
 
-@stage("$unionWith")
+@stage("$unionWith", StageTraits(streaming=True, joined_field="coll", has_pipeline=True))
 def parse_union_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{coll, pipeline}`. FailedToParse for another shape, 31441 for `$out` inside."""
     collection: Value = argument

@@ -25,7 +25,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 MAX_OUTPUT: Final = 1024  # documents per call, at most twice as many
 MAX_OUTPUT_BYTES: Final = 4 << 20  # per call, before the last document
@@ -173,7 +173,7 @@ def with_index(doc: bytes, path: FieldPath | None, index: int | None) -> bytes:
 _TYPE_BYTES: Final[list[bytes]] = [bytes([code]) for code in range(256)]
 
 
-@stage("$unwind")
+@stage("$unwind", StageTraits(streaming=True, multiplies=True))
 def parse_unwind(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`"$path"` or `{path, preserveNullAndEmptyArrays, includeArrayIndex}`. Codes 15981 and 28808 to 28822."""
     path: Value = MISSING

@@ -21,7 +21,7 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
-from mongottl.query.pipeline.stage import StageSpec, stage
+from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.windowframe import Partition
 from mongottl.query.pipeline.windowfunction import WindowFunction, parse_window_function
 from mongottl.query.sort import SortPattern, parse_sort
@@ -197,7 +197,7 @@ class WindowSource(DocumentSource):
         return found
 
 
-@stage("$setWindowFields")
+@stage("$setWindowFields", StageTraits(planned=True))
 def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{partitionBy, sortBy, output: {<path>: {<function>: …, window: …}, …}}`. FailedToParse for most bad shapes."""
     if not isinstance(argument, bytes):

@@ -1,14 +1,10 @@
 """Pipeline-style updates: `[{$set: …}, {$unset: …}]`, a pipeline whose stages make one document of one."""
 
-from typing import Final
-
 from mongottl.document.types import Value
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import STAGES, DocumentSource, RunContext, open_pipeline, parse_pipeline
-
-_ALLOWED: Final = ("$addFields", "$set", "$unset", "$project", "$replaceRoot", "$replaceWith")
 
 
 class OneDocument(DocumentSource):
@@ -47,5 +43,6 @@ class UpdatePipeline:
 
 def _check_allowed(name: str) -> None:
     """InvalidOptions (72) for a stage that exists but cannot stand in an update."""
-    if name not in _ALLOWED and (STAGES.get(name) is not None or STAGES.unsupported_reason(name) is not None):
+    declaration = STAGES.known(name)
+    if declaration is not None and not declaration.traits.in_update:
         raise CommandError(ErrorCode.InvalidOptions, f"{name} is not allowed to be used within an update")

@@ -1,6 +1,6 @@
 import pytest
 
-from mongottl.exec.usage import UsageRegistry, bucket_micros
+from mongottl.exec.usage import LatencyGroup, UsageRegistry, bucket_micros
 
 
 @pytest.mark.parametrize(
@@ -14,14 +14,15 @@ def test_buckets(micros: int, floor: int) -> None:
 
 def test_events_and_latencies() -> None:
     registry = UsageRegistry()
-    for command, counter, micros in (
-        ("find", "query", 10),
-        ("getMore", "getmore", 5),
-        ("insert", "insert", 100),
-        ("findAndModify", "command", 40),
-        ("create", "command", 7),
-    ):
-        registry.note("db.c", command, counter, micros)
+    noted: list[tuple[LatencyGroup, str, int]] = [
+        ("reads", "query", 10),
+        ("reads", "getmore", 5),
+        ("writes", "insert", 100),
+        ("writes", "command", 40),
+        ("commands", "command", 7),
+    ]
+    for latency, counter, micros in noted:
+        registry.note("db.c", latency, counter, micros)
     usage = registry.of("db.c")
     assert (usage.reads.count, usage.reads.micros) == (2, 15)
     assert (usage.writes.count, usage.writes.micros) == (2, 140)
@@ -38,6 +39,6 @@ def test_events_and_latencies() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     registry = UsageRegistry()
     for i in range(10_500):
-        registry.note(f"db.c{i}", "find", "query", 1)
+        registry.note(f"db.c{i}", "reads", "query", 1)
     assert registry.of("db.c0").reads.count == 0
     assert registry.of("db.c10499").reads.count == 1

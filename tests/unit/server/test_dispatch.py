@@ -14,7 +14,7 @@ from mongottl.config import ServerConfig
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ProtocolError
 from mongottl.exec.client import ClientInfo
-from mongottl.exec.context import OperationContext, ServiceContext, Steps, Wait, run_to_end
+from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps, Wait, run_to_end
 from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, open_storage_engine
@@ -47,6 +47,56 @@ def setup() -> Iterator[Setup]:
     made = Setup()
     yield made
     made.engine.close()
+
+
+JOURNALED = {"writeConcern": {"j": True}}
+
+
+def flushes(outcome: bytes | Steps[bytes]) -> int:
+    """How many times a command waits for the disk."""
+    if isinstance(outcome, bytes):
+        return 0
+    return sum(isinstance(step, Flush) for step in outcome)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ({"insert": "c", "documents": [{}], **JOURNALED}, 1),
+        ({"create": "c", **JOURNALED}, 1),
+        ({"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}, **JOURNALED}, 1),
+        ({"aggregate": "c", "pipeline": [{"$match": {}}, {"$merge": "d"}], "cursor": {}, **JOURNALED}, 1),
+        ({"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}}, 0),
+        ({"aggregate": "c", "pipeline": [{"$match": {}}], "cursor": {}, **JOURNALED}, 0),
+        ({"aggregate": "c", "pipeline": [], "cursor": {}, **JOURNALED}, 0),
+        ({"endSessions": [], **JOURNALED}, 0),
+    ],
+)
+def test_journaled_writes_wait_for_the_disk(setup: Setup, command: dict[str, Any], expected: int) -> None:
+    setup.run({"insert": "source", "documents": [{"_id": 1}]})
+    assert flushes(setup.dispatcher.handle(setup.message(command), setup.client)) == expected
+
+
+def test_default_write_concern_holds_for_aggregations_that_write(setup: Setup) -> None:
+    default = {"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": 1, "j": True}, "$db": "admin"}
+    message = OpMsg(1, 0, 0, bson.encode(default), [])
+    outcome = setup.dispatcher.handle(message, setup.client)
+    assert bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome))["ok"] == 1.0
+    for stage, expected in (({"$match": {}}, 0), ({"$out": "d"}, 1)):
+        aggregate = setup.message({"aggregate": "c", "pipeline": [stage], "cursor": {}})
+        assert flushes(setup.dispatcher.handle(aggregate, setup.client)) == expected
+
+
+def test_what_writes_goes_on_without_its_client(setup: Setup) -> None:
+    for command, expected in (
+        ({"find": "c"}, True),
+        ({"aggregate": "c", "pipeline": [{"$match": {}}], "cursor": {}}, True),
+        ({"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}}, False),
+        ({"aggregate": "c", "pipeline": [{"$out": "d"}], "explain": True}, True),
+        ({"insert": "c", "documents": [{}]}, False),
+        ({"nonsense": 1}, False),
+    ):
+        assert setup.dispatcher.may_abandon(setup.message(command)) is expected
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
