@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import peers, report
+from bench import builds, peers, report
 from bench.measure import Result
 from bench.runner import run
 from bench.targets import Launcher, MongomockLauncher, MongottlLauncher, PeerLauncher, RunningLauncher
@@ -46,6 +46,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--peer-pid", action="append", type=int, default=[], metavar="PID", help="process of each --peer URI, in order"
     )
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="COMMIT",
+        help="compare with mongottl as of this commit, installed from this repository's history; repeatable",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=1,
+        help="how often the servers take turns at each workload; the medians are shown (default: %(default)d)",
+    )
     parser.add_argument("--mongomock", action="store_true", help="compare with mongomock in process")
     parser.add_argument("--no-main", action="store_true", help="run the peers alone")
     parser.add_argument("--python", default=sys.executable, help="interpreter that runs mongottl (default: this one)")
@@ -77,16 +90,26 @@ def _launchers(options: argparse.Namespace) -> list[Launcher]:
         if options.server:
             launchers.append(RunningLauncher("mongottl", options.server, options.server_pid))
         else:
-            arguments = shlex.split(options.server_args)
             launchers.append(
                 MongottlLauncher(
                     options.python,
                     from_source=options.from_source,
                     durable=options.durable,
-                    arguments=arguments,
+                    arguments=shlex.split(options.server_args),
                     core=core,
                 )
             )
+    for revision in options.against:
+        commit = builds.commit_id(revision)
+        launchers.append(
+            MongottlLauncher(
+                builds.installed(commit),
+                name=f"mongottl@{commit}",
+                durable=options.durable,
+                arguments=shlex.split(options.server_args),
+                core=core,
+            )
+        )
     pids = iter(options.peer_pid)
     for peer in options.peer:
         if "://" in peer:
@@ -116,7 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{workload.name:26} {workload.help}{goals}")
             return 0
         launchers = _launchers(options)
-    except (ValueError, peers.PeerError) as error:
+        if options.rounds < 1:
+            raise ValueError("--rounds must be at least 1")
+    except (ValueError, builds.BuildError, peers.PeerError) as error:
         parser.error(str(error))
     if options.pin:
         os.sched_setaffinity(0, {_CLIENT_CORE})
@@ -126,12 +151,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Unwinds, and so stops the servers started here.
     results: list[Result] = []
     try:
-        results = run(launchers, workloads, options.seconds, options.scale, _show)
+        results = run(launchers, workloads, options.seconds, options.scale, options.rounds, _show)
     finally:
         if options.json:
             settings = {
                 "seconds": options.seconds,
                 "scale": options.scale,
+                "rounds": options.rounds,
                 "durable": options.durable,
                 "pinned": options.pin,
             }

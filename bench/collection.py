@@ -25,6 +25,10 @@ class BulkCollection(ABC):
     def find(self, query: Document, sort: Mapping[str, int] | None = None, limit: int = 0) -> Documents: ...
 
     @abstractmethod
+    def read_to_end(self) -> int:
+        """How many documents a cursor over the whole collection gives, by default batch sizes."""
+
+    @abstractmethod
     def aggregate(self, pipeline: Sequence[Document]) -> Documents: ...
 
     @abstractmethod
@@ -70,6 +74,17 @@ class WireCollection(BulkCollection):
             body["limit"] = limit
         return self._all(self._run(body))
 
+    def read_to_end(self) -> int:
+        """Without decoding the documents, which would take the client longer than the server."""
+        body: dict[str, Any] = {"find": self._name, "filter": {}}
+        name, count = "firstBatch", 0
+        while True:
+            cursor = self._connection.raw_command({**body, "$db": self._database})["cursor"]
+            count += len(cursor[name])
+            if not cursor["id"]:
+                return count
+            body, name = {"getMore": cursor["id"], "collection": self._name}, "nextBatch"
+
     def aggregate(self, pipeline: Sequence[Document]) -> Documents:
         return self._all(self._run({"aggregate": self._name, "pipeline": pipeline, "cursor": {}}))
 
@@ -95,6 +110,9 @@ class LibraryCollection(BulkCollection):
         if sort:
             cursor = cursor.sort(list(sort.items()))
         return list(cursor.limit(limit) if limit else cursor)
+
+    def read_to_end(self) -> int:
+        return sum(1 for _ in self._collection.find())
 
     def aggregate(self, pipeline: Sequence[Document]) -> Documents:
         return list(self._collection.aggregate(list(pipeline)))

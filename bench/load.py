@@ -19,6 +19,7 @@ from typing import Any
 
 import bson
 from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
 
 from bench.documents import ID_NUMBER, id_of
 from bench.measure import percentile
@@ -126,9 +127,12 @@ class Connection:
     def receive(self) -> bytes:
         """One whole reply."""
         data = self.receive_some()
-        while len(data) < 16 or len(data) < _INT32.unpack_from(data, 0)[0]:
-            data += self.receive_some()
-        return data
+        if len(data) >= 16 and len(data) >= _INT32.unpack_from(data, 0)[0]:
+            return data
+        whole = bytearray(data)
+        while len(whole) < 16 or len(whole) < _INT32.unpack_from(whole, 0)[0]:
+            whole += self.receive_some()
+        return bytes(whole)
 
     def command(
         self, body: Document, identifier: str = "", documents: Iterable[bytes | bytearray] = ()
@@ -137,6 +141,14 @@ class Connection:
         self.send(op_msg(body, identifier, documents))
         reply = reply_document(self.receive())
         if reply.get("ok") != 1 or reply.get("writeErrors"):
+            raise ReplyError(f"{next(iter(body))}: {str(reply)[:300]}")
+        return reply
+
+    def raw_command(self, body: Document) -> Mapping[str, Any]:
+        """`command` with a reply whose documents are not decoded before they are asked for."""
+        self.send(op_msg(body))
+        reply = RawBSONDocument(self.receive()[_REPLY_BODY:])
+        if reply.get("ok") != 1:
             raise ReplyError(f"{next(iter(body))}: {str(reply)[:300]}")
         return reply
 

@@ -11,7 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -181,3 +181,32 @@ class Result:
             return self.extra[name]
         value: float | None = getattr(self, name, None)
         return value
+
+
+def median_result(runs: Sequence[Result]) -> Result:
+    """One result for several runs of one workload on one server: the median of each figure that every run has.
+
+    A run that failed or was skipped stands for all of them. ValueError without runs.
+    """
+    if not runs:
+        raise ValueError("a median of no runs")
+    for run in runs:
+        if run.problem:
+            return run
+
+    def median(name: str) -> float | None:
+        values = [value for run in runs if (value := run.figure(name)) is not None]
+        return statistics.median(values) if len(values) == len(runs) else None
+
+    shared = [name for name in runs[0].extra if all(name in run.extra for run in runs)]
+    extra = {name: statistics.median(run.extra[name] for run in runs) for name in shared}
+    return replace(
+        runs[0],
+        per_s=median("per_s"),
+        cpu_us=median("cpu_us"),
+        p50_ms=median("p50_ms"),
+        p99_ms=median("p99_ms"),
+        peak_mb=median("peak_mb"),
+        client_share=median("client_share"),
+        extra=extra,
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 from pymongo.errors import ConfigurationError
 
 from bench.load import Connection
-from bench.measure import Result
+from bench.measure import Result, median_result
 from bench.targets import DATABASE, Launcher, Target
 from bench.workloads import WORKLOADS, Context, Workload
 
@@ -22,7 +22,8 @@ def groups(workloads: Sequence[Workload]) -> Iterator[list[Workload]]:
     """Neighbours that share a fixture share a server; every other workload has one of its own."""
     group: list[Workload] = []
     for workload in workloads:
-        if group and (workload.fixture is None or workload.fixture is not group[0].fixture):
+        alike = group and (workload.fixture, workload.durable) == (group[0].fixture, group[0].durable)
+        if group and (workload.fixture is None or not alike):
             yield group
             group = []
         group.append(workload)
@@ -31,24 +32,37 @@ def groups(workloads: Sequence[Workload]) -> Iterator[list[Workload]]:
 
 
 def run(
-    launchers: Sequence[Launcher], workloads: Sequence[Workload], seconds: float, scale: float, report: Report
+    launchers: Sequence[Launcher],
+    workloads: Sequence[Workload],
+    seconds: float,
+    scale: float,
+    rounds: int,
+    report: Report,
 ) -> list[Result]:
-    """All results; each is reported as soon as it is there. The servers take turns within each group of workloads."""
+    """A result for each workload on each server: the medians of `rounds` runs, in which the servers take turns.
+
+    report: called with the result of each single run as soon as it is there.
+    """
     results: list[Result] = []
     for group in groups(workloads):
-        for launcher in launchers:
-            names = [workload.name for workload in group]
-            if launcher.listens:
-                for result in run_group(launcher, names, seconds, scale):
-                    report(result)
-                    results.append(result)
-                continue
-            # A library is measured in a process of its own, whose CPU and memory then are its and its caller's.
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                for result in pool.apply(_run_group_here, (launcher, names, seconds, scale)):
-                    report(result)
-                    results.append(result)
+        runs: dict[tuple[str, str], list[Result]] = {}
+        for _ in range(rounds):
+            for result in _run_turns(launchers, [workload.name for workload in group], seconds, scale):
+                report(result)
+                runs.setdefault((result.workload, result.target), []).append(result)
+        results.extend(median_result(of_one) for of_one in runs.values())
     return results
+
+
+def _run_turns(launchers: Sequence[Launcher], names: list[str], seconds: float, scale: float) -> Iterator[Result]:
+    """One group of workloads once on each server."""
+    for launcher in launchers:
+        if launcher.listens:
+            yield from run_group(launcher, names, seconds, scale)
+            continue
+        # A library is measured in a process of its own, whose CPU and memory then are its and its caller's.
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            yield from pool.apply(_run_group_here, (launcher, names, seconds, scale))
 
 
 def _run_group_here(launcher: Launcher, names: list[str], seconds: float, scale: float) -> list[Result]:
@@ -84,7 +98,8 @@ def _run_from_start(
         try:
             # What owns its process has no other.
             if not workloads[0].owns_process:
-                running = stack.enter_context(launcher.start())
+                data_dir = Path(scratch) / "data" if workloads[0].durable else None
+                running = stack.enter_context(launcher.start(data_dir))
             ctx = Context(launcher, running, seconds, scale, Path(scratch))
             if not launcher.spawns:
                 stack.callback(_drop_documents, ctx)

@@ -172,18 +172,18 @@ class Launcher(ABC):
 class MongottlLauncher(Launcher):
     """`python -m mongottl` of the given interpreter, or of the sources around this file when it has none installed."""
 
-    name = "mongottl"
-
     def __init__(
         self,
         python: str,
         *,
+        name: str = "mongottl",
         from_source: bool = False,
         durable: bool = False,
         arguments: Sequence[str] = (),
         core: int | None = None,
     ) -> None:
         """durable: keep the documents in files always, not only where a workload gives a folder for them."""
+        self.name = name
         self._durable = durable
         self._python = python
         self._arguments = list(arguments)
@@ -223,7 +223,7 @@ class MongottlLauncher(Launcher):
     def describe(self) -> str:
         with self.start() as target, Connection(target.address()) as connection:
             status = connection.command({"serverStatus": 1, "$db": "admin"})
-        return f"mongottl {json.dumps(status.get('mongottl', {}), default=str)}"
+        return f"{self.name} {json.dumps(status.get('mongottl', {}), default=str)}"
 
 
 class PeerLauncher(Launcher):

@@ -72,6 +72,33 @@ def _rich_in_city_7(count: int) -> int:
     return sum(1 for d in documents if d["amount"] > AMOUNT_LIMIT * 0.999 and d["address"]["city"] == "city-07")
 
 
+@workload("read-all", "a cursor over 1,000,000 documents, read to its end without decoding them", fixture=load_million)
+def read_all(ctx: Context) -> Result:
+    count = big_count(ctx)
+
+    with collection(ctx) as documents:
+
+        def call() -> int:
+            found = documents.read_to_end()
+            assert found == count, f"{found} documents instead of {count}"
+            return count
+
+        return ctx.run_calls("read-all", call, "doc")
+
+
+@workload("read-all-pymongo", "PyMongo: a find over 1,000,000 documents, read to its end", fixture=load_million)
+def read_all_pymongo(ctx: Context) -> Result:
+    count = big_count(ctx)
+    documents = LibraryCollection(ctx.target.client()[DATABASE][_BIG_COLLECTION])
+
+    def call() -> int:
+        found = documents.read_to_end()
+        assert found == count, f"{found} documents instead of {count}"
+        return count
+
+    return ctx.run_calls("read-all-pymongo", call, "doc")
+
+
 @workload(
     "sort-indexed-limit-20",
     "sort by an indexed field, limit 20, over 1,000,000 documents; `ratio` to the same over 10,000",

@@ -129,7 +129,8 @@ class Workload:
     """fixture: fills the server; workloads with the same one run on the same server, in the order of their declaration.
 
     needs_socket: not for a library. needs_ttl: only where mongottl's TTL and clock are. owns_process: starts servers of
-    its own, so not for one that runs already. goals: from the project's own targets.
+    its own, so not for one that runs already. durable: the server keeps its documents in files. goals: from the
+    project's own targets.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Workload:
     needs_socket: bool = False
     needs_ttl: bool = False
     owns_process: bool = False
+    durable: bool = False
     goals: tuple[Goal, ...] = field(default=())
 
     def unfit_reason(self, launcher: Launcher) -> str | None:
@@ -149,6 +151,10 @@ class Workload:
             return "has no TTL by `_ts` and no virtual clock"
         if self.owns_process and not launcher.spawns:
             return "needs to start the server itself"
+        if self.durable and not launcher.has_ttl():
+            return "keeps its documents where it likes"
+        if self.durable and not launcher.spawns:
+            return "needs a server that is started with a data folder"
         return None
 
 
@@ -163,6 +169,7 @@ def workload(
     needs_socket: bool = False,
     needs_ttl: bool = False,
     owns_process: bool = False,
+    durable: bool = False,
     goals: tuple[Goal, ...] = (),
 ) -> Callable[[Run], Run]:
     """Declares the decorated function as the workload of that name."""
@@ -170,7 +177,7 @@ def workload(
     def declare(run: Run) -> Run:
         if name in WORKLOADS:
             raise ValueError(f"two workloads are called {name}")
-        WORKLOADS[name] = Workload(name, help, run, fixture, needs_socket, needs_ttl, owns_process, goals)
+        WORKLOADS[name] = Workload(name, help, run, fixture, needs_socket, needs_ttl, owns_process, durable, goals)
         return run
 
     return declare

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from bench.measure import Meter, Result, cpu_seconds, median_ratio, memory_bytes, percentile, ratio
+from bench.measure import Meter, Result, cpu_seconds, median_ratio, median_result, memory_bytes, percentile, ratio
 
 
 def test_percentile_is_the_nearest_rank() -> None:
@@ -75,3 +75,24 @@ def test_meter_without_a_process_knows_only_the_client() -> None:
     assert reading.server_cpu_s is None
     assert reading.peak_bytes is None
     assert reading.elapsed_s >= 0
+
+
+def test_a_median_result_has_the_median_of_each_figure() -> None:
+    runs = [
+        Result("find", "mongottl", per_s=per_s, cpu_us=cpu_us, extra={"pings": pings, "only_once": 1.0})
+        for per_s, cpu_us, pings in ((10.0, 9.0, 1.0), (30.0, 1.0, 5.0), (20.0, 5.0, 3.0))
+    ]
+    runs[1].extra.pop("only_once")
+    merged = median_result(runs)
+    assert (merged.per_s, merged.cpu_us, merged.p50_ms) == (20.0, 5.0, None)
+    assert merged.extra == {"pings": 3.0}
+
+
+def test_a_median_result_tells_of_a_run_that_failed() -> None:
+    runs = [Result("find", "mongottl", per_s=1.0), Result("find", "mongottl", problem="failed: no")]
+    assert median_result(runs).problem == "failed: no"
+
+
+def test_a_median_of_no_runs_is_refused() -> None:
+    with pytest.raises(ValueError, match="no runs"):
+        median_result([])
