@@ -14,13 +14,12 @@ from mongottl.document.types import Undefined, Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_condition
+from mongottl.query.match import check_operators, parse_condition
 
 MAX_CAPPED_BYTES: Final = 2**50
 MAX_CAPPED_DOCUMENTS: Final = 2**31 - 1
 VALIDATION_LEVELS: Final = ("off", "strict", "moderate")
 VALIDATION_ACTIONS: Final = ("error", "warn", "errorAndLog")
-_NEAR_NOT_ALLOWED: Final = 5626500
 _CLUSTERED_BY_FLAG: Final = 5979703
 _CLUSTERED_NOT_UNIQUE: Final = 5979700
 _CLUSTERED_VERSION: Final = 5979704
@@ -67,25 +66,8 @@ def check_validator(database: str, collection: str, validator: bytes) -> None:
             ErrorCode.InvalidOptions,
             f"Document validators are not allowed on collection {database}.{collection} in the {database} database",
         )
-    _check_self_contained(validator)
+    check_operators(validator)
     parse_condition(validator, ParseContext())
-
-
-def _check_self_contained(filter: bytes) -> None:
-    """Refuses the operators that need an index or a script."""
-    for name, value in fields(filter):
-        if name in ("$where", "$text"):
-            raise CommandError(ErrorCode.BadValue, f"{name} is not allowed in this context")
-        if name in ("$near", "$nearSphere", "$geoNear"):
-            raise CommandError(_NEAR_NOT_ALLOWED, "$geoNear, $near, and $nearSphere are not allowed in this context")
-        if name in ("$expr", "$jsonSchema", "$eq", "$ne", "$in", "$nin"):
-            continue
-        if isinstance(value, bytes):
-            _check_self_contained(value)
-        elif isinstance(value, list) and name in ("$and", "$or", "$nor", "$all"):
-            for part in value:
-                if isinstance(part, bytes):
-                    _check_self_contained(part)
 
 
 # Storage engines

@@ -129,7 +129,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort, context.collation)
     projection: Projection | None = None
     if not is_empty(query.projection):
-        projection = parse_projection(query.projection, context, for_find=True)
+        projection = parse_projection(query.projection, context, for_find=True, filter=query.filter)
     collection = op.catalog.lookup(op.database, query.collection, time_series=True)
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed

@@ -75,7 +75,11 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         check_database_name(op.database)
         check_new_collection_name(op.database, request.collection)
     context = context_of(op, request.collection, request.let, request.collation)
-    projection = None if is_empty(request.fields) else parse_projection(request.fields, context, for_find=True)
+    projection = (
+        None
+        if is_empty(request.fields)
+        else parse_projection(request.fields, context, for_find=True, filter=request.query)
+    )
     driver: UpdateDriver | None = None
     if not request.remove:
         filters = None if request.array_filters is None else check_array_filters(request.array_filters)

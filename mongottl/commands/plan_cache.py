@@ -167,7 +167,7 @@ def _shape(op: OperationContext, name: str, query: Value, sort: Value, projectio
     if not is_empty(order):
         parse_sort(order)
     if not is_empty(fields_taken):
-        parse_projection(fields_taken, context, for_find=True)
+        parse_projection(fields_taken, context, for_find=True, filter=filter)
     text = QueryShape(order, fields_taken, rules).text(match.describe())
     return _Shape(filter, order, fields_taken, rules, text)
 

@@ -127,7 +127,7 @@ def _check_query(op: OperationContext, database: str, request: Any) -> None:
             if not is_empty(request.sort) and not natural_order(request.sort):
                 parse_sort(request.sort)
             if not is_empty(request.projection):
-                parse_projection(request.projection, context, for_find=True)
+                parse_projection(request.projection, context, for_find=True, filter=request.filter)
         elif isinstance(request, reads.DistinctRequest):
             context = timeless_context_of(op, request.collection, request.collation)
             parse_match(request.query, context, near=True)

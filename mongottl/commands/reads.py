@@ -143,7 +143,7 @@ def is_point_lookup(request: FindRequest) -> bool:
 
 def _parse_projection(op: OperationContext, request: FindRequest) -> Projection:
     context = context_of(op, request.collection, request.let, request.collation)
-    return parse_projection(request.projection, context, for_find=True)
+    return parse_projection(request.projection, context, for_find=True, filter=request.filter)
 
 
 def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Steps[Reply]:
@@ -153,7 +153,11 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     if request.tailable:
         _check_tailable(collection, request)
     match = parse_match(request.filter, context, near=True)
-    projection = None if is_empty(request.projection) else parse_projection(request.projection, context, for_find=True)
+    projection = (
+        None
+        if is_empty(request.projection)
+        else parse_projection(request.projection, context, for_find=True, filter=request.filter)
+    )
     natural = natural_order(request.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):

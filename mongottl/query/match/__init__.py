@@ -14,6 +14,7 @@
     text_order  what collations the ranges of a filter depend on
     special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse; the unsupported names
     schema, schema_parser  $jsonSchema
+    allowed     operators that only a search in a collection can answer
     equality    what an upsert takes over from its filter
     numbers     whole numbers and truth out of operands
 
@@ -33,6 +34,7 @@ from mongottl.query.match import (
     special,
     text,
 )
+from mongottl.query.match.allowed import check_operators
 from mongottl.query.match.equality import equality_fields
 from mongottl.query.match.parser import (
     id_equality,
@@ -50,6 +52,7 @@ __all__ = [
     "MatchExpression",
     "arrays",
     "bits",
+    "check_operators",
     "comparison",
     "elements",
     "equality_fields",

@@ -42,7 +42,8 @@ class MatchDetails:
     """What a match recorded besides its truth.
 
     array_index: for the positional `$`: the index of the element that matched, in the outermost array that the path
-    traversed implicitly; -1 if no array was. Of several leaves under an `$and` the last one that has an index counts.
+    traversed implicitly; -1 if no array was. Of several leaves under an `$and` the last one that has an index counts,
+    in the order of `place_among_siblings`.
     """
 
     def __init__(self) -> None:
@@ -132,6 +133,25 @@ def path_of(expression: MatchExpression) -> FieldPath | None:
     return None
 
 
+# MongoDB's order of the leaves beneath an `$and`; leaves of one kind follow each other by their paths.
+_KINDS: Final = (
+    *("$elemMatch", "$size", "$eq", "$lte", "$lt", "$gt", "$gte", "$regex", "$mod", "$exists", "$in"),
+    *("$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear", "$type"),
+)
+
+
+def place_among_siblings(expression: MatchExpression) -> tuple[int, str]:
+    """Where MongoDB puts a child of an `$and` among the others: the place of its kind, then its path.
+
+    Only leaves behind a path are told apart, because the others record no array index.
+    """
+    if not isinstance(expression, PathExpression):
+        return -1, ""
+    for name in expression.describe_operand():
+        return _KINDS.index(name) if name in _KINDS else len(_KINDS), expression.path.dotted
+    return len(_KINDS), expression.path.dotted
+
+
 class ListExpression(MatchExpression):
     """Common to `$and`, `$or` and `$nor`."""
 
@@ -171,6 +191,7 @@ class AndExpression(ListExpression):
     def __init__(self, children: list[MatchExpression], written: bool = True) -> None:
         super().__init__(children)
         self.written = written
+        self._sorted: list[MatchExpression] | None = None
         self._parts: AndParts | None = None
 
     def depth(self) -> int:
@@ -191,21 +212,31 @@ class AndExpression(ListExpression):
             self._parts = parts
         return parts
 
+    def _in_sorted_order(self) -> list[MatchExpression]:
+        """The children in MongoDB's order, so that the order in which a filter was written does not decide which array
+        `$` stands for."""
+        ordered = self._sorted
+        if ordered is None or len(ordered) != len(self.children):
+            ordered = sorted(self.children, key=place_among_siblings)
+            self._sorted = ordered
+        return ordered
+
     def matches_positional_at(self, buf: bytes, start: i64, details: MatchDetails) -> bool:
-        if len(self.children) > MANY_CHILDREN:
+        ordered = self._in_sorted_order()
+        if len(ordered) > MANY_CHILDREN:
             if not self._divided().match_at(buf, start):
                 details.array_index = -1
                 return False
             before = details.array_index
             details.array_index = -1
-            place = len(self.children) - 1
+            place = len(ordered) - 1
             while place >= 0 and details.array_index < 0:
-                self.children[place].matches_positional_at(buf, start, details)
+                ordered[place].matches_positional_at(buf, start, details)
                 place -= 1
             if details.array_index < 0:
                 details.array_index = before
             return True
-        for child in self.children:
+        for child in ordered:
             if not child.matches_positional_at(buf, start, details):
                 details.array_index = -1
                 return False
@@ -542,18 +573,16 @@ class PathExpression(MatchExpression):
             if type_code == DOCUMENT and self._index_walk(buf, pos, part) != _NO_MATCH:
                 return index
             if index == wanted:
+                # A component that names the index explicitly is no implicit traversal: what lies below decides.
+                below: i64 = _NO_MATCH
                 if last:
-                    if self.single_index(buf, type_code, pos) != _NO_MATCH:
-                        return index
-                else:
-                    # A component that names the index explicitly is no implicit traversal: what lies below decides.
-                    below: i64 = _NO_MATCH
-                    if type_code == DOCUMENT:
-                        below = self._index_walk(buf, pos, part + 1)
-                    elif type_code == ARRAY:
-                        below = self._index_within_array(buf, pos, part + 1)
-                    if below != _NO_MATCH:
-                        return below
+                    below = self.single_index(buf, type_code, pos)
+                elif type_code == DOCUMENT:
+                    below = self._index_walk(buf, pos, part + 1)
+                elif type_code == ARRAY:
+                    below = self._index_within_array(buf, pos, part + 1)
+                if below != _NO_MATCH:
+                    return below
             pos = skip_value(buf, type_code, pos)
             index += 1
 

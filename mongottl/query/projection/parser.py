@@ -8,7 +8,7 @@
 `_id` is included unless excluded by name, in either kind. Errors are mongod's, by number.
 """
 
-from mongottl.document.build import encode
+from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.numbers import clamp_to_long, is_nan
 from mongottl.document.path import check_field_path
 from mongottl.document.render import render_value
@@ -18,20 +18,22 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
 from mongottl.query.expr.base import EXPRESSIONS
-from mongottl.query.match import parse_condition
+from mongottl.query.match import check_operators, parse_condition
 from mongottl.query.projection.arrays import ArrayStep, PositionalStep, SliceStep
 from mongottl.query.projection.nodes import COMPUTED, ELEM_MATCH, EXCLUDE, INCLUDE, NODE, Entry, ProjectionNode
 from mongottl.query.projection.plan import Projection, RootProjection, TreeProjection
 
 
-def parse_projection(spec: bytes, ctx: ParseContext, for_find: bool) -> Projection:
+def parse_projection(spec: bytes, ctx: ParseContext, for_find: bool, filter: bytes = EMPTY_DOCUMENT) -> Projection:
     """A projection of `find` and its like (for_find), or of a `$project` stage.
+
+    filter: that of the command, which the positional operator restricts to plain operators (`match.allowed`).
 
     Raises CommandError: path collisions 31249 and 31250, mixed kinds 31253 and 31254, computed fields in an exclusion
     31252 and 31310, positional rules 31256, 31271, 31276, 31287, 31308, 31324, 31394 and 31395, `$elemMatch` 31255,
     31274 and 31275, empty sub-documents 51270, paths 15998, 16410, 40352 and 40353, and what the expressions raise.
     """
-    parser = ProjectionParser(ctx, for_find)
+    parser = ProjectionParser(ctx, for_find, filter)
     for name, value in fields(spec):
         parser.add(name, value)
     return parser.finish(spec)
@@ -52,8 +54,9 @@ class ProjectionParser:
     inclusive: None as long as no entry has decided it.
     """
 
-    def __init__(self, ctx: ParseContext, for_find: bool) -> None:
+    def __init__(self, ctx: ParseContext, for_find: bool, filter: bytes = EMPTY_DOCUMENT) -> None:
         self.ctx = ctx
+        self.filter = filter
         self.for_find = for_find
         self.root = ProjectionNode()
         self.steps: list[ArrayStep] = []
@@ -156,6 +159,7 @@ class ProjectionParser:
                 31274,
                 f"elemMatch: Invalid argument, object required, but got {type_name(type_code_of(operand))}",
             )
+        check_operators(operand, plain=True)
         entry = self._put(path, ELEM_MATCH)
         entry.condition = parse_condition(encode({path: {"$elemMatch": operand}}), self.ctx)
         self.has_elem_match = True
@@ -213,6 +217,7 @@ class ProjectionParser:
             raise CommandError(31287, f"Cannot use positional operator twice: '{path}'.")
         if not included or self.inclusive is False:
             raise CommandError(31395, "positional projection cannot be used with exclusion")
+        check_operators(self.filter, plain=True)
         self.inclusive = True
         self._put(array_path, INCLUDE)
         self.has_positional = True

@@ -75,13 +75,13 @@ def test_and_with_other_conditions() -> None:
 
 
 def test_the_positional_index_is_that_of_the_last() -> None:
-    tree = parse_match(bson.encode({"b": 7, "a": {"$all": list(range(40))}}), ParseContext())
+    tree = parse_match(bson.encode({"B": 7, "a": {"$all": list(range(40))}}), ParseContext())
     details = MatchDetails()
     shuffled = list(range(40))
     random.Random(1).shuffle(shuffled)
-    assert tree.matches_positional(bson.encode({"a": shuffled, "b": [5, 7]}), details)
+    assert tree.matches_positional(bson.encode({"a": shuffled, "B": [5, 7]}), details)
     assert details.array_index == shuffled.index(39)
-    assert not tree.matches_positional(bson.encode({"a": shuffled[1:], "b": [5, 7]}), details)
+    assert not tree.matches_positional(bson.encode({"a": shuffled[1:], "B": [5, 7]}), details)
     assert details.array_index == -1
 
 

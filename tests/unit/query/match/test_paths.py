@@ -59,11 +59,11 @@ def test_paths(filter: dict[str, Any], document: dict[str, Any], expected: bool)
         ({"a.b": 2}, {"a": [{"b": 1}, {"b": [9, 2]}]}, 1),  # the outermost array counts
         ({"a.b": 2}, {"a": {"b": [9, 2]}}, 1),
         ({"a.1.b": 2}, {"a": [{}, {"b": [9, 9, 2]}]}, 2),  # an index named in the path is no traversal
-        ({"a.1": 7}, {"a": [5, 7]}, 1),
+        ({"a.1": 7}, {"a": [5, 7]}, -1),
         ({"a": {"$elemMatch": {"b": 1, "c": 1}}}, {"a": [{"b": 1}, {"b": 1, "c": 1}]}, 1),
         ({"a": {"$elemMatch": {"$gt": 5}}}, {"a": [1, 6]}, 1),
         ({"x.a": {"$elemMatch": {"$gt": 5}}}, {"x": [{"a": [1]}, {"a": [1, 6]}]}, 1),
-        ({"a": 7, "b": 3}, {"a": [5, 7], "b": [3]}, 0),  # the last one wins
+        ({"a": 7, "b": 3}, {"a": [5, 7], "b": [3]}, 0),  # that of the last path counts
         ({"a": 7, "b": 3}, {"a": [5, 7], "b": 3}, 1),
         ({"$or": [{"a": 7}, {"a": 8}]}, {"a": [5, 7]}, -1),
         ({"a": {"$ne": 6}}, {"a": [5, 7]}, -1),
