@@ -8,7 +8,8 @@ An annotated document is its raw bytes and passes wherever they do, so filters, 
 nor pay. What is rebuilt, cut out or encoded is plain again, and a stage that keeps metadata says so by `carried`.
 Nothing annotated may be stored: `plain` is for who writes results into a collection.
 
-The keys are the keywords of `{$meta: …}`.
+The keys are the keywords of `{$meta: …}`, and STORED_AS, which no client can ask for: the number of the collection and
+the id of the record that a document of a pipeline was read from or made of.
 """
 
 from typing import Final
@@ -28,6 +29,8 @@ class AnnotatedDocument(bytes):
 
 
 _NO_METADATA: Final[dict[str, Value]] = {}
+
+STORED_AS: Final = "$storedAs"
 
 
 def annotated(document: bytes, keyword: str, value: Value) -> bytes:

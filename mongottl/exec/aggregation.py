@@ -7,6 +7,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.describe import describe_cluster
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.view import View
+from mongottl.document.annotated import STORED_AS
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.keystring import encode_value, successor
@@ -49,6 +50,16 @@ def _all_stream(specs: list[StageSpec]) -> bool:
 
 def _any_multiplies(specs: list[StageSpec]) -> bool:
     return any(spec.multiplies for spec in specs)
+
+
+def _may_wait(specs: list[StageSpec]) -> bool:
+    """Whether documents that were read for a page may still be in the pipeline when the page is full."""
+    return not all(spec.shrinks for spec in specs)
+
+
+def _are_handed_on(specs: list[StageSpec]) -> bool:
+    """Whether each result stems from one document that these stages are given."""
+    return all(spec.keeps_metadata and not spec.traits.writes for spec in specs)
 
 
 class IndexProbe(EqualityProbe):
@@ -95,7 +106,9 @@ class OperationRun(RunContext):
         self._op = pull.op
         self._collation = collation
         # Joins collect what another collection has; only a union hands it on.
-        self._handed_on = any(spec.name == "$unionWith" for spec in specs)
+        self._handed_on = any(
+            specs[i].name == "$unionWith" and _are_handed_on(specs[i + 1 :]) for i in range(len(specs))
+        )
 
     def open_collection(
         self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
@@ -107,8 +120,9 @@ class OperationRun(RunContext):
         found = op.catalog.find(database, collection)
         if isinstance(found, View):
             return self._open_view(found, match, context)
-        plan = plan_query(op, found, tree, metadata=self.metadata, allow_disk_use=self._allow_disk_use)
-        return PlanDocuments(plan.open(), found, self._pull, self._handed_on)
+        asked = self.metadata - {STORED_AS}
+        plan = plan_query(op, found, tree, metadata=asked, allow_disk_use=self._allow_disk_use)
+        return PlanDocuments(plan.open(), found, self._pull, self._handed_on, self._handed_on)
 
     def _open_view(self, view: View, match: bytes | None, outer: ParseContext) -> DocumentSource:
         op = self._pull.op
@@ -120,7 +134,8 @@ class OperationRun(RunContext):
         underlying = op.catalog.lookup(resolved.database, resolved.collection, time_series=True)
         plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use, collation=self._collation)
         rationed = self._handed_on and _all_stream(plan.rest) and not _any_multiplies(plan.rest)
-        head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed)
+        tracked = self._handed_on and _are_handed_on(plan.rest)
+        head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed, tracked)
         run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata, self._collation)
         joins = any(spec.traits.joined_field for spec in plan.rest)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run), self._pull, joins)
@@ -128,8 +143,9 @@ class OperationRun(RunContext):
     def open_near(self, near: GeoNearSpec) -> DocumentSource:
         op = self._pull.op
         collection = self._find(near.namespace)
-        plan = plan_query(op, collection, near_match(collection, near), metadata=self.metadata | near.requested)
-        return PlanDocuments(plan.open(), collection, self._pull, self._handed_on)
+        asked = (self.metadata | near.requested) - {STORED_AS}
+        plan = plan_query(op, collection, near_match(collection, near), metadata=asked)
+        return PlanDocuments(plan.open(), collection, self._pull, self._handed_on, self._handed_on)
 
     def _check_view(self, view: View) -> None:
         """OptionNotSupportedOnView (167) unless the view's collation is the operation's."""
@@ -346,7 +362,7 @@ class AggregationPlan:
         self.metadata = metadata
 
     def open(self, op: OperationContext, allow_disk_use: bool | None) -> PipelinePages:
-        pull = Pull(op, _all_stream(self.rest), _any_multiplies(self.rest))
+        pull = Pull(op, _all_stream(self.rest), _may_wait(self.rest))
         return PipelinePages(self.open_source(pull, allow_disk_use), pull)
 
     def open_source(self, pull: Pull, allow_disk_use: bool | None) -> DocumentSource:
@@ -354,10 +370,11 @@ class AggregationPlan:
         stage = self.plan.open()
         if self.collection is not None and self.collection.options.capped:
             stage.set_guarded()
-        head: DocumentSource = PlanDocuments(stage, self.collection, pull, True)
+        head: DocumentSource = PlanDocuments(stage, self.collection, pull, True, _are_handed_on(self.rest))
         if self.plan.counted:
             head = CountedDocuments(self.plan, head, pull)
-        run = OperationRun(pull, allow_disk_use, self.rest, self.metadata, self.collation)
+        carried = self.metadata | {STORED_AS} if pull.keeping_track else self.metadata
+        run = OperationRun(pull, allow_disk_use, self.rest, carried, self.collation)
         return open_pipeline(self.rest, head, run)
 
 

@@ -14,13 +14,13 @@ from mongottl.document.types import Decimal128
 from mongottl.document.walk import get_value
 from mongottl.errors import WriteError
 from mongottl.exec.context import OperationContext
+from mongottl.exec.liveness import living
 from mongottl.exec.stages import (
     PlanNode,
     PlanStage,
     check_alive,
     collection_scan_node,
     first_batch_size,
-    living,
     next_batch_size,
 )
 from mongottl.query.match import MatchExpression

@@ -11,7 +11,7 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
-from mongottl.exec.stages import living
+from mongottl.exec.liveness import living
 from mongottl.exec.writes import insert_rows
 from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
 

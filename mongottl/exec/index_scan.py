@@ -14,13 +14,13 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import IndexBounds
 from mongottl.exec.bounds_text import describe_bounds
 from mongottl.exec.context import OperationContext
+from mongottl.exec.liveness import living
 from mongottl.exec.stages import (
     MAX_RANGES_PER_CALL,
     PlanNode,
     PlanStage,
     check_alive,
     first_batch_size,
-    living,
     next_batch_size,
 )
 from mongottl.query.match import MatchExpression

@@ -14,7 +14,8 @@ from mongottl.exec.access import AccessPath, IndexPath
 from mongottl.exec.bounds import IndexBounds, sort_direction
 from mongottl.exec.context import OperationContext
 from mongottl.exec.index_scan import IndexScan
-from mongottl.exec.stages import BATCH, PlanNode, PlanStage, living
+from mongottl.exec.liveness import ReadMark
+from mongottl.exec.stages import BATCH, PlanNode, PlanStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.storage.interface import Record
@@ -26,7 +27,7 @@ MAX_SCANS: Final = 200
 class SortMergeStage(PlanStage):
     """The records of several sorted scans in the order of all, each once.
 
-    Those that expire while they wait are left out.
+    Those that are dead when they are given are left out.
     """
 
     def __init__(self, collection: Collection, children: list[PlanStage], pattern: SortPattern) -> None:
@@ -37,6 +38,8 @@ class SortMergeStage(PlanStage):
         # The next record of each scan that has one: its key, the scan, its place in the scan's batch.
         self._heads: list[tuple[bytes, int, int]] = []
         self._batches: list[list[Record]] = [[] for _ in children]
+        # When these were read.
+        self._marks: list[ReadMark | None] = [None for _ in children]
         # Scans without a head that have not come to their end.
         self._waiting = list(range(len(children)))
         self._seen: set[int] = set()
@@ -53,8 +56,12 @@ class SortMergeStage(PlanStage):
         if not self._heads:
             return None
         found: list[Record] = []
+        outdated: ReadMark | None = None
         while self._heads and len(found) < BATCH:
             _, child, place = heappop(self._heads)
+            mark = self._marks[child]
+            if mark is not None and not mark.is_current(op) and (outdated is None or outdated.is_unchanged()):
+                outdated = mark
             batch = self._batches[child]
             record = batch[place]
             self._taken += 1
@@ -65,7 +72,7 @@ class SortMergeStage(PlanStage):
                 self._waiting.append(child)
                 break
             self._push(child, place + 1)
-        return living(self._collection, found, op.now_s)
+        return found if outdated is None else outdated.living(op, found)
 
     def _refill(self, op: OperationContext) -> None:
         """Asks for the next batches, until as much has come as one call may take."""
@@ -82,6 +89,7 @@ class SortMergeStage(PlanStage):
             taken += max(len(batch), 1)
             if batch:
                 self._batches[child] = batch
+                self._marks[child] = ReadMark(self._collection, op)
                 self._push(child, 0)
             else:
                 self._waiting.append(child)

@@ -4,8 +4,9 @@
     o------|------|-----        out to lie within the rings so far comes out in order; the rest waits for its ring.
 
 The first ring is as wide as it must be to have keys in it; a ring that gives little is followed by a wider one. A
-document with several keys or several places counts once, by its nearest place. What waits is looked at again when it
-comes out: it may have expired.
+document with several keys or several places counts once, by its nearest place. What waits is a record's id and its
+distance; the record itself is read when it comes out. It is then left out if it is gone, has expired or no longer
+matches, and waits for its new ring if its place has changed.
 """
 
 import math
@@ -19,6 +20,7 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import KeyRange
 from mongottl.exec.context import OperationContext
+from mongottl.exec.liveness import living
 from mongottl.exec.stages import (
     BATCH,
     FIRST_BATCH,
@@ -26,7 +28,6 @@ from mongottl.exec.stages import (
     PlanNode,
     PlanStage,
     check_alive,
-    living,
     next_batch_size,
 )
 from mongottl.geometry.geojson import GeometryError, stored_geometry
@@ -42,6 +43,8 @@ MANY: Final = 600
 # Beginnings of keys, before the place, that the cells of a ring are looked up behind; beyond that the whole index is
 # read as one ring.
 MAX_PREFIXES: Final = 100
+# Documents of this size together are read again at once, and one more.
+EMITTED_BYTES: Final = 4 << 20
 # The first ring is the whole reach halved so many times at most.
 MAX_HALVINGS: Final = 40
 
@@ -64,8 +67,8 @@ class KeyedNearness:
 
 
 # A document that waits for its ring: its distance, the record's id (the elder first of those that are equally far), the
-# record, and the place that the distance is to.
-_Found = tuple[float, int, Record, Value]
+# size of the document, and the place that the distance is to, if that is asked for.
+_Found = tuple[float, int, int, Value]
 
 
 class NearStage(PlanStage):
@@ -110,6 +113,8 @@ class NearStage(PlanStage):
         self._place = 0
         self._after: tuple[bytes, int] | None = None
         self._seen: set[int] = set()
+        # `writes` of the collection when the first document was measured.
+        self._writes: int = collection.writes
         self._waiting: list[_Found] = []  # a heap
         self._ripe = False  # the ring has been read, and what lies within it comes out
         self._measured_documents = 0
@@ -141,16 +146,51 @@ class NearStage(PlanStage):
     def _emit(self, op: OperationContext) -> list[Record]:
         """The next of what lies within the ring; behind the last of them the next ring begins."""
         waiting = self._waiting
-        part: list[Record] = []
-        while waiting and len(part) < BATCH and (self._last or waiting[0][0] <= self._outer):
-            part.append(self._annotated(heappop(waiting)))
-        self._ring_results += len(part)
-        if len(part) < BATCH:
+        part: list[_Found] = []
+        room_bytes: int = EMITTED_BYTES
+        while room_bytes > 0 and len(part) < BATCH and self._is_next_within():
+            found = heappop(waiting)
+            part.append(found)
+            room_bytes -= found[2]
+        records = self._read_again(op, part)
+        self._ring_results += len(records)
+        if not self._is_next_within():
             self._close_ring()
-        return living(self._collection, part, op.now_s)
+        return records
 
-    def _annotated(self, found: _Found) -> Record:
-        distance, _, record, point = found
+    def _is_next_within(self) -> bool:
+        waiting = self._waiting
+        return len(waiting) > 0 and (self._last or waiting[0][0] <= self._outer)
+
+    def _read_again(self, op: OperationContext, part: list[_Found]) -> list[Record]:
+        """The living records that were found, in their order, but for those that are no longer what was measured."""
+        collection = self._collection
+        stored: dict[int, Record] = {}
+        for record in living(collection, collection.store.find_records([found[1] for found in part]), op.now_s):
+            stored[record[0]] = record
+        match = self._match
+        records: list[Record] = []
+        for found in part:
+            again = stored.get(found[1])
+            if again is None:
+                continue
+            if self._writes != collection.writes:
+                if match is not None and not match.matches(again[1]):
+                    continue
+                distance, point = self._measured(again[1])
+                if distance != found[0]:
+                    self._wait(again, distance, point)
+                    continue
+            records.append(self._annotated(again, found[0], found[3]))
+        return records
+
+    def _wait(self, record: Record, distance: float, point: Value) -> None:
+        """Has a document wait for its ring, if it is to be given at all."""
+        if self._nearest <= distance <= self._farthest and distance < math.inf:
+            kept = point if GEO_NEAR_POINT in self._metadata else None
+            heappush(self._waiting, (distance, record[0], len(record[1]), kept))
+
+    def _annotated(self, record: Record, distance: float, point: Value) -> Record:
         if not self._metadata:
             return record
         record_id, document, ts_s, ttl_s = record
@@ -233,8 +273,7 @@ class NearStage(PlanStage):
             if match is not None and not match.matches(record[1]):
                 continue
             distance, point = self._measured(record[1])
-            if self._nearest <= distance <= self._farthest and distance < math.inf:
-                heappush(self._waiting, (distance, record[0], record, point))
+            self._wait(record, distance, point)
 
     def _measured(self, document: bytes) -> tuple[float, Value]:
         """The distance of a document's nearest place, and that place; infinity for none."""

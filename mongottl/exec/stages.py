@@ -11,7 +11,8 @@ operation context is passed anew with each call, because a getMore is another co
     SORT                reads all of its input, then gives it in order; only the first ones if a limit is known
     SKIP, LIMIT, EOF
 
-Whatever reads storage drops records that are expired at the call's instant; what buffers looks again when it emits.
+Whatever reads storage drops records that are expired at the call's instant; what buffers judges them by what is stored
+when it emits (`liveness`).
 This module does not know how plans are chosen (`planner`) or how they are shown (`explain`).
 """
 
@@ -22,12 +23,13 @@ from mongottl.catalog.collection import Collection
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
+from mongottl.exec.liveness import ReadMark, living
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
 from mongottl.storage.interface import MAX_RECORD_ID, Record
-from mongottl.ttl.policy import NO_TTL, is_expired
+from mongottl.ttl.policy import NO_TTL
 
 # Records (or index entries) that one call examines at most: a fraction of a millisecond's work.
 BATCH: Final = 256
@@ -189,14 +191,6 @@ def check_position(collection: Collection, record_id: int) -> None:
         )
 
 
-def living(collection: Collection, records: list[Record], now_s: int) -> list[Record]:
-    """The records that are not expired at `now_s`."""
-    default = collection.default_ttl_s
-    if default == NO_TTL:
-        return records
-    return [record for record in records if not is_expired(record[2], record[3], default, now_s)]
-
-
 def next_batch_size(op: OperationContext, size: int, started_s: float) -> int:
     """How many records a scan examines next, after `size` of them took since `started_s` (elapsed time).
 
@@ -355,7 +349,7 @@ class LimitStage(PlanStage):
 class SortStage(PlanStage):
     """Reads all of its input, then gives it in order; with a limit only the first ones are kept meanwhile.
 
-    Records that expire while they wait are left out. Each call does a bounded amount of work (`query.sorter`).
+    Records that are dead when they are given are left out. Each call does a bounded amount of work (`query.sorter`).
 
     sorter: its limits may be changed before the first batch. memory_limit_bytes: as explain shows it.
     """
@@ -377,6 +371,8 @@ class SortStage(PlanStage):
         self.memory_limit_bytes = memory_limit_bytes
         self.sorter = Sorter(limit, memory_limit_bytes, space)
         self._reading = True
+        # Of the first records that came.
+        self._mark: ReadMark | None = None
 
     def inputs(self) -> list[PlanStage]:
         return [self._child]
@@ -392,6 +388,8 @@ class SortStage(PlanStage):
                 self._reading = False
                 sorter.finish()
                 return []
+            if self._mark is None:
+                self._mark = ReadMark(self._collection, op)
             sort_key = self._pattern.sort_key
             for record_id, document, ts_s, ttl_s in batch:
                 sorter.add(sort_key(document), document, record_id, ts_s, ttl_s)
@@ -403,7 +401,8 @@ class SortStage(PlanStage):
         if not records:
             self.close()
             return None
-        return living(self._collection, records, op.now_s)
+        mark = self._mark
+        return records if mark is None else mark.living(op, records)
 
     def close(self) -> None:
         self._reading = False

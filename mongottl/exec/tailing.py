@@ -12,6 +12,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.exec.context import OperationContext, Steps, Wait
 from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.liveness import living
 from mongottl.exec.signal import Signal
 from mongottl.exec.stages import (
     PlanNode,
@@ -20,7 +21,6 @@ from mongottl.exec.stages import (
     check_position,
     collection_scan_node,
     first_batch_size,
-    living,
     next_batch_size,
 )
 from mongottl.query.match import MatchExpression
@@ -33,6 +33,8 @@ DEFAULT_AWAIT_S: Final = 1.0
 class TailableScan(PlanStage):
     """The records of a capped collection in their order. None means: nothing more for now.
 
+    started: whether it has come upon a living record, so that there is a position to go on from.
+
     A backward one, which a hint can ask for, has come to its end for good when it has given the oldest record.
     """
 
@@ -43,6 +45,7 @@ class TailableScan(PlanStage):
         self._forward = forward
         self._position: int = 0 if forward else MAX_RECORD_ID
         self._size = first_batch_size(wanted, match is not None)
+        self._begun = False
         self.started = False
 
     def pull(self, op: OperationContext) -> list[Record] | None:
@@ -55,17 +58,20 @@ class TailableScan(PlanStage):
         records = collection.store.scan(self._position, size, self._forward)
         if not records:
             return None
-        if not self.started:
+        if not self._begun:
+            self._begun = True
             collection.scans += 1
             collection.tailable_scans += 1
-        self.started = True
         self.examined += len(records)
         self._position = records[-1][0]
+        records = living(collection, records, op.now_s)
+        if records:
+            self.started = True
         match = self._match
         if match is not None:
             records = [record for record in records if match.matches(record[1])]
         self._size = next_batch_size(op, size, started_s)
-        return living(collection, records, op.now_s)
+        return records
 
     def node(self) -> PlanNode:
         return collection_scan_node(self._match, self._forward, self.examined, self.counters(self.examined))
@@ -81,7 +87,7 @@ class Tail:
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing was there when it looked: such a cursor has no position to go on from."""
+        """Whether nothing that lives was there when it looked: such a cursor has no position to go on from."""
         return not self.scan.started
 
 

@@ -17,7 +17,8 @@ from mongottl.document.keystring import successor
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
-from mongottl.exec.stages import BATCH, PlanNode, PlanStage, StageCounters, check_alive, living, next_batch_size
+from mongottl.exec.liveness import living
+from mongottl.exec.stages import BATCH, PlanNode, PlanStage, StageCounters, check_alive, next_batch_size
 from mongottl.query.fulltext.search import TextSearch
 from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import TEXT_SCORE

@@ -20,6 +20,7 @@ class MatchSpec(StageSpec):
 
     def __init__(self, filter: bytes, expression: MatchExpression) -> None:
         self.name = "$match"
+        self.shrinks = True
         self.filter: Final = filter
         self.expression: Final = expression
 
@@ -58,6 +59,7 @@ def parse_match_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 class SkipSpec(StageSpec):
     def __init__(self, count: int) -> None:
         self.name = "$skip"
+        self.shrinks = True
         self.count: Final = count
 
     def coalesced(self, following: StageSpec) -> StageSpec | None:
@@ -105,6 +107,7 @@ def parse_skip(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 class LimitSpec(StageSpec):
     def __init__(self, count: int) -> None:
         self.name = "$limit"
+        self.shrinks = True
         self.count: Final = count
 
     def coalesced(self, following: StageSpec) -> StageSpec | None:

@@ -23,6 +23,7 @@ class ProjectSpec(StageSpec):
         self.specification: Final = specification
         self.projection: Final = projection
         self.one_to_one = True
+        self.shrinks = projection.is_simple
 
     def effect(self) -> Effect | None:
         return projection_effect(self.projection)

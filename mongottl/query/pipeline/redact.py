@@ -23,6 +23,7 @@ class RedactSpec(StageSpec):
 
     def __init__(self, expression: Expression, slot: int) -> None:
         self.name = "$redact"
+        self.shrinks = True
         self.expression: Final = expression
         self.slot: Final = slot
 

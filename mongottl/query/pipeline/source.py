@@ -31,7 +31,7 @@ class DocumentSource:
         raise NotImplementedError
 
     def is_outdated(self) -> bool:
-        """Whether one of the documents given so far has expired since."""
+        """Whether one of the documents given so far may have expired since."""
         return False
 
     def statistics(self) -> dict[str, Value]:

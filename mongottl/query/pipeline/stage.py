@@ -23,6 +23,7 @@ class StageSpec:
     keeps_metadata: whether documents come out with the metadata of those they were made of.
     requested: keywords that it reads by `{$meta: …}`. searches: whether it asks a text index, which only the first can.
     one_to_one: whether it makes one document of each, in their order, whatever the others are.
+    shrinks: whether it passes documents on as they come, or parts of them, and makes none more or larger.
     written: the stage in the client's pipeline that it stems from, where that is known.
     """
 
@@ -34,6 +35,7 @@ class StageSpec:
     requested: frozenset[str] = frozenset()
     searches: bool = False
     one_to_one: bool = False
+    shrinks: bool = False
     written: str = ""
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:

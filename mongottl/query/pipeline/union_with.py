@@ -28,6 +28,7 @@ class UnionSpec(StageSpec):
         self.collection: Final = collection
         self.pipeline: Final = pipeline
         self.ctx: Final = ctx
+        self.shrinks = all(spec.shrinks for spec in pipeline)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return UnionSource(source, self, run)
