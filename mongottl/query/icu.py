@@ -123,8 +123,9 @@ class SortKeys:
         return found == int(self._library.value.SHIFTED)
 
     def set_only_spaces_variable(self) -> None:
-        """`maxVariable: "space"`. ICU takes the end of the group that the text stands in."""
-        self._collator.setVariableTop(" ")
+        """`maxVariable: "space"`. ICU takes the end of the group that the text stands in: a tab, as `en_US_POSIX` has
+        the space itself in another group."""
+        self._collator.setVariableTop("\t")
 
     def sort_key(self, text: str) -> bytes:
         """Bytes that compare as the texts do; without ICU's closing NUL."""

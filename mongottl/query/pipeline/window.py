@@ -221,8 +221,6 @@ def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpe
     else:
         pattern = parse_sort(sort_by, ctx.collation)
         ctx.metadata.requested.update(pattern.metadata)
-        if pattern.is_empty():
-            pattern = None
     partition_by: Expression | None = None
     if not isinstance(written.get("partitionBy", MISSING), Missing):
         partition_by = parse_expression(written["partitionBy"], ctx)
@@ -242,7 +240,12 @@ def window_stage(
     output: bytes,
     ctx: ParseContext,
 ) -> WindowSpec:
-    """The stage with the output fields of a specification. 40176 and 40177 where these get into each other's way."""
+    """The stage with the output fields of a specification. 40176 and 40177 where these get into each other's way.
+
+    pattern: of `sort_by`; one without fields counts as none.
+    """
+    if pattern is not None and pattern.is_empty():
+        pattern = None
     paths: list[FieldPath] = []
     for name, specification in fields(output):
         check_field_path(name)

@@ -37,6 +37,7 @@ REMOVE: Final = 2
 # Elements that an update may append as null to reach the index it sets.
 MAX_PADDING: Final = 1_500_000
 _MAX_INDEX: Final = 2**32 - 1
+_MOST_DIGITS: Final = len(str(_MAX_INDEX))
 # Children of one node from which on it pays to note where a document's fields are.
 MANY: Final = 8
 
@@ -45,7 +46,10 @@ def update_index(part: str) -> int:
     """The array index that a path component means to an update, or -1. Unlike in queries, leading zeros are taken."""
     if not part.isascii() or not part.isdigit():
         return -1
-    index = int(part)
+    digits = part.lstrip("0")
+    if len(digits) > _MOST_DIGITS:
+        return -1
+    index = int(digits or "0")
     return index if index <= _MAX_INDEX else -1
 
 
