@@ -3,6 +3,7 @@
 Source: MongoDB's reference for each.
 """
 
+from array import array
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -21,7 +22,7 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.document.build import encode
-from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
+from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, successor
 from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.validate import validate_document
@@ -29,9 +30,17 @@ from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.query.pipeline import is_stable
+from mongottl.storage.interface import Record, SortedDataInterface
 
-# Records or index entries that are looked at between two steps.
+# Records or index entries that are read at once.
 _BATCH: Final = 256
+# Of documents that are looked at between two steps.
+_STEP_BYTES: Final = 64 * 1024
+# Index entries that are sought between two steps.
+_STEP_KEYS: Final = 256
+# Sums of entries for each index; see `_EntrySums`.
+_BUCKETS: Final = 16 * 1024
+_HASH_MASK: Final = (1 << 64) - 1
 # Broken entries that are told one by one.
 _MAX_TOLD: Final = 1000
 
@@ -46,6 +55,36 @@ class ValidateRequest(NamedTuple):
     check_bson: Annotated[Value, Field("checkBSONConformance", ANY)] = False
 
 
+class _EntrySums:
+    """Hashes of the entries that an index should have, less those that it has, summed up by record.
+
+    Records share a fixed number of buckets, so that memory does not grow with them. A bucket that is zero in the end
+    has no extra entries; in another one each entry is compared with its record, which takes long for large arrays.
+    Writes that others make meanwhile leave some buckets other than zero as well.
+    """
+
+    def __init__(self) -> None:
+        self._sums = array("Q", bytes(8 * _BUCKETS))
+
+    def add(self, key: bytes, rid: int) -> None:
+        """An entry that should be there."""
+        bucket = rid % _BUCKETS
+        self._sums[bucket] = (self._sums[bucket] + hash((key, rid))) & _HASH_MASK
+
+    def subtract(self, key: bytes, rid: int) -> None:
+        """An entry that is there."""
+        bucket = rid % _BUCKETS
+        self._sums[bucket] = (self._sums[bucket] - hash((key, rid))) & _HASH_MASK
+
+    def differ(self) -> bool:
+        """Whether some record may have other entries than it should."""
+        return any(self._sums)
+
+    def differ_at(self, rid: int) -> bool:
+        """Whether this record may."""
+        return self._sums[rid % _BUCKETS] != 0
+
+
 class _Findings:
     """What validate has found so far. Ids are those of records."""
 
@@ -56,6 +95,7 @@ class _Findings:
         self.missing: list[Value] = []
         self.extra: list[Value] = []
         self.keys: dict[str, int] = {}
+        self.sums: dict[str, _EntrySums] = {}
         self.broken_indexes: set[str] = set()
 
     def note_broken(self, index: IndexEntry, rid: int, into: list[Value]) -> None:
@@ -69,8 +109,9 @@ def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
     """`{ns, nInvalidDocuments, nrecords, nIndexes, keysPerIndex, indexDetails, valid, …}`.
 
     Every document is well formed and has its keys in every index, and no index has other entries. Others run in
-    between; each document is compared with the indexes at one instant. `full`, `background` and `checkBSONConformance`
-    ask for nothing that is not done anyhow. Documents that the collection's validator fails make a warning.
+    between, after so many bytes or entries; a document is compared with its entries as they are at one instant. `full`,
+    `background` and `checkBSONConformance` ask for nothing that is not done anyhow. Documents that the collection's
+    validator fails make a warning.
     NamespaceNotFound (26); InvalidOptions (72) for options that contradict each other, and for repairs, which MongoDB
     makes on a standalone server alone.
     """
@@ -127,49 +168,110 @@ def _check_alive(op: OperationContext, collection: Collection) -> None:
 
 
 def _check_records(op: OperationContext, collection: Collection, found: _Findings) -> Steps[None]:
+    """Each document, and whether its entries are in the indexes."""
     position = 0
     while True:
+        size = 0
         records = collection.store.scan(position, _BATCH)
-        for rid, document, _, _ in records:
-            found.records += 1
-            try:
-                validate_document(document)
-            except CommandError:
-                found.corrupt.append(Int64(rid))
-                continue
-            if collection.validator is not None and not collection.validator.accepts(document, op.now_ms):
-                found.non_compliant += 1
-            for index in collection.indexes:
-                data = index.data
-                if data is None or not index.ready:
-                    continue
-                keys = list(dict.fromkeys(index.keys_of(document)))
-                held = {key for key, holder in data.find_exact(keys) if holder == rid} if keys else set()
-                if len(held) < len(keys):
-                    found.note_broken(index, rid, found.missing)
-        if len(records) < _BATCH:
-            return
-        position = records[-1][0]
+        for record in records:
+            position = record[0]
+            size += len(record[1])
+            yield from _check_record(op, collection, record, found)
+            if size >= _STEP_BYTES:
+                break
+        else:
+            if len(records) < _BATCH:
+                return
         yield None
         _check_alive(op, collection)
 
 
+def _check_record(op: OperationContext, collection: Collection, record: Record, found: _Findings) -> Steps[None]:
+    rid, document, _, _ = record
+    found.records += 1
+    try:
+        validate_document(document)
+    except CommandError:
+        found.corrupt.append(Int64(rid))
+        return
+    if collection.validator is not None and not collection.validator.accepts(document, op.now_ms):
+        found.non_compliant += 1
+    for index in list(collection.indexes):
+        if index.data is None or not index.ready:
+            continue
+        sums = found.sums.setdefault(index.name, _EntrySums())
+        sought = 0
+        for key in dict.fromkeys(index.keys_of(document)):
+            if sought >= _STEP_KEYS:
+                sought = 0
+                yield None
+                _check_alive(op, collection)
+            sought += 1
+            sums.add(key, rid)
+            if not _is_held(index.data, key, rid):
+                # Others may have changed the record since it was read; they have kept its entries then.
+                if index in collection.indexes and collection.store.find_record(rid) == record:
+                    found.note_broken(index, rid, found.missing)
+                break
+
+
+def _is_held(data: SortedDataInterface, key: bytes, rid: int) -> bool:
+    """Whether an index has an entry, in time that does not grow with the records that share its key."""
+    after = (key, rid - 1) if rid > 1 else None
+    return data.scan(key, successor(key), after, 1) == [(key, rid)]
+
+
 def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> Steps[None]:
+    """Whether an index has entries that no document asks for, and how many it has in all."""
     data = index.data
     found.keys[index.name] = 0
     if data is None:
         return
+    sums = found.sums.setdefault(index.name, _EntrySums())
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
         entries = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH)
         found.keys[index.name] += len(entries)
         for key, rid in entries:
-            record = collection.store.find_record(rid)
-            if record is None or key not in index.keys_of(record[1]):
-                found.note_broken(index, rid, found.extra)
+            sums.subtract(key, rid)
         if len(entries) < _BATCH:
-            return
+            break
         after = entries[-1]
+        yield None
+        _check_alive(op, collection)
+    if sums.differ():
+        yield from _find_extra(op, collection, index, data, sums, found)
+
+
+def _find_extra(
+    op: OperationContext,
+    collection: Collection,
+    index: IndexEntry,
+    data: SortedDataInterface,
+    sums: _EntrySums,
+    found: _Findings,
+) -> Steps[None]:
+    """Compares the entries of records whose sums differ with the records, one by one."""
+    after: tuple[bytes, int] | None = None
+    while index in collection.indexes:
+        size = 0
+        entries = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH)
+        wanted: dict[int, set[bytes]] = {}
+        for entry in entries:
+            key, rid = after = entry
+            if not sums.differ_at(rid):
+                continue
+            if rid not in wanted:
+                record = collection.store.find_record(rid)
+                size += 0 if record is None else len(record[1])
+                wanted[rid] = set() if record is None else set(index.keys_of(record[1]))
+            if key not in wanted[rid]:
+                found.note_broken(index, rid, found.extra)
+            if size >= _STEP_BYTES:
+                break
+        else:
+            if len(entries) < _BATCH:
+                return
         yield None
         _check_alive(op, collection)
 

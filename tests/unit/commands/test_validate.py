@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from bson import Int64
 
+from mongottl.storage.contract import ContractSortedData
 from tests.running import Running
 
 
@@ -63,6 +64,94 @@ def test_writes_in_between_do_no_harm(running: Running) -> None:
         while True:
             next(steps)
     assert caught.value.value["valid"]
+
+
+def steps_of(running: Running) -> int:
+    """How many steps it takes to find the collection valid."""
+    taken = 0
+    steps = running.steps({"validate": "c"})
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            assert stop.value["valid"]
+            return taken
+        taken += 1
+
+
+def entries_read(running: Running, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many index entries validate reads in all."""
+    read = 0
+    scan = ContractSortedData.scan
+    find_exact = ContractSortedData.find_exact
+
+    def counted_scan(self: ContractSortedData, *arguments: Any) -> Any:
+        nonlocal read
+        found = scan(self, *arguments)
+        read += len(found)
+        return found
+
+    def counted_find(self: ContractSortedData, keys: list[bytes]) -> Any:
+        nonlocal read
+        found = find_exact(self, keys)
+        read += len(found)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ContractSortedData, "scan", counted_scan)
+        patched.setattr(ContractSortedData, "find_exact", counted_find)
+        steps_of(running)
+    return read
+
+
+@pytest.mark.parametrize("value", [0, list(range(50))])
+def test_work_grows_with_the_entries(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where many documents share a key, and where they have many."""
+    work = []
+    for size in (50, 200):
+        running = Running()
+        running.index({"a": 1})
+        running.insert(*({"_id": i, "a": value} for i in range(size)))
+        work.append(entries_read(running, monkeypatch))
+    assert work[1] <= 4.1 * work[0]
+
+
+def test_others_run_within_a_batch(running: Running) -> None:
+    running.run({"delete": "c", "deletes": [{"q": {}, "limit": 0}]})
+    running.insert(*({"_id": i, "s": "x" * 100_000} for i in range(20)))
+    assert steps_of(running) >= 20
+    running.run({"delete": "c", "deletes": [{"q": {}, "limit": 0}]})
+    running.insert({"_id": 0, "b": list(range(5000))})
+    assert steps_of(running) >= 19
+
+
+def test_a_record_that_changes_while_its_entries_are_sought(running: Running) -> None:
+    running.run({"delete": "c", "deletes": [{"q": {}, "limit": 0}]})
+    running.insert({"_id": 0, "b": list(range(2000))})
+    steps = running.steps({"validate": "c"})
+    next(steps)
+    next(steps)
+    running.run({"update": "c", "updates": [{"q": {"_id": 0}, "u": {"$set": {"b": [-1]}}}]})
+    with pytest.raises(StopIteration) as caught:
+        while True:
+            next(steps)
+    assert caught.value.value["valid"]
+
+
+def test_extra_entries_among_many_equal_keys(running: Running) -> None:
+    index = running.collection().index_named("b_1")
+    assert index is not None
+    assert index.data is not None
+    [(key, _)] = index.data.scan(b"", b"\xff", None, 1)
+    with running.engine.unit_of_work() as work:
+        index.data.insert([(key, 100), (key, 100_000)])
+        work.commit()
+    reply = running.run({"validate": "c"})
+    assert reply["missingIndexEntries"] == []
+    assert reply["extraIndexEntries"] == [
+        {"indexName": "b_1", "recordId": 100},
+        {"indexName": "b_1", "recordId": 100_000},
+    ]
 
 
 @pytest.mark.parametrize(
