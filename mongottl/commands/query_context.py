@@ -50,7 +50,7 @@ def context_of(
 
     collation: the command's; where it names none, it has that of the collection or view.
     """
-    context = ParseContext(op.now_ms, None, f"{op.database}.{name}")
+    context = ParseContext(op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps)
     if not is_empty(collation):
         context.collation = parse_collation(collation)
     else:

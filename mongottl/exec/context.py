@@ -25,6 +25,7 @@ from mongottl.exec.sessions import SessionRegistry
 from mongottl.exec.signal import Signal
 from mongottl.exec.temporary_files import TemporaryFiles
 from mongottl.exec.usage import LatencyGroup
+from mongottl.query.timestamps import TimestampClock
 from mongottl.storage.interface import StorageEngine
 from mongottl.ttl.wheel import TimingWheel
 
@@ -93,6 +94,7 @@ class ServiceContext:
         self.clients: dict[int, ClientInfo] = {}
         self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
         self.object_ids = ObjectIdGenerator()
+        self.timestamps = TimestampClock()
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()

@@ -264,7 +264,9 @@ def _update(
         update = merged(record[1], request.document)
     elif mode == "pipeline":
         update = request.pipeline
-    context = ParseContext(op.now_ms, request.let, collection.namespace, collation=collation)
+    context = ParseContext(
+        op.now_ms, request.let, collection.namespace, collation=collation, timestamps=op.service.timestamps
+    )
     if isinstance(update, bytes):
         # A document that is stored as it is: names that begin with `$` are no modifiers.
         driver = parse_update([_replace_with(update)], context)

@@ -42,8 +42,8 @@ _TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
 def prepare_document(op: "OperationContext", document: bytes) -> bytes:
     """A document that a client inserts, as it will be stored: with an `_id`, which comes first.
 
-    Empty timestamps among its root fields become the operation's time. BadValue (2) beyond 16 MiB and for an `_id` that
-    cannot be one or that is there twice, Overflow (15) beyond 180 levels.
+    Empty timestamps among its root fields become new ones of the operation's time. BadValue (2) beyond 16 MiB and for
+    an `_id` that cannot be one or that is there twice, Overflow (15) beyond 180 levels.
     """
     if len(document) > MAX_DOCUMENT_BYTES:
         raise WriteError(
@@ -53,7 +53,7 @@ def prepare_document(op: "OperationContext", document: bytes) -> bytes:
     if len(document) > _TOO_SHORT_TO_BE_DEEP:
         check_depth(document)
     if b"\x11" in document and _EMPTY_TIMESTAMP in document:
-        document = with_timestamps(document, op.now_ms)
+        document = with_timestamps(document, op.service.timestamps, op.now_ms)
     type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:
         return with_new_id(op, document)

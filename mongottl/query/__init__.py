@@ -8,6 +8,7 @@
     sort        sort patterns and sort keys
     metadata    what `{$meta: …}` may ask for, and whether a query can give it
     context     what parsing depends on besides the text: the operation's time, `let` variables
+    timestamps  the timestamps that the server makes
     collation   collation documents, checked and completed; icu: the library behind them
     registry    the tables of operators, supported and known-but-unsupported
 

@@ -4,6 +4,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.metadata import MetadataUse
+from mongottl.query.timestamps import TimestampClock
 
 
 class ParseContext:
@@ -16,6 +17,7 @@ class ParseContext:
     runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are there: not while the values of `let` are computed, nor
     in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
     collation: how strings are compared, None for the simple way. Nodes take it over while they are parsed.
+    timestamps: where `$currentDate` and replacements take timestamps from.
     folding_error: what an operator said of its constants, kept back until the expression around it is parsed.
     """
 
@@ -26,6 +28,7 @@ class ParseContext:
         namespace: str = "",
         runtime_constants: bool = True,
         collation: Collation | None = None,
+        timestamps: TimestampClock | None = None,
     ) -> None:
         self.now_ms = now_ms
         self.let: dict[str, Value] = {} if let is None else let
@@ -33,6 +36,7 @@ class ParseContext:
         self.metadata = MetadataUse()
         self.runtime_constants = runtime_constants
         self.collation = collation
+        self.timestamps: TimestampClock = TimestampClock() if timestamps is None else timestamps
         self.folding_error: CommandError | None = None
 
     @property

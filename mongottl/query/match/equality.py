@@ -1,7 +1,7 @@
 """What an upsert takes over from its filter: the paths that the filter binds to one value each."""
 
 from mongottl.document.path import FieldPath
-from mongottl.document.types import Value
+from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AndExpression, MatchExpression
@@ -14,17 +14,37 @@ def equality_fields(expression: MatchExpression) -> list[tuple[FieldPath, Value]
     Raises NotSingleValueField (54) if a path is bound twice, or if one bound path lies inside another.
     """
     found: list[tuple[FieldPath, Value]] = []
-    _collect(expression, found)
+    _collect(expression, "", found)
     return found
 
 
-def _collect(expression: MatchExpression, found: list[tuple[FieldPath, Value]]) -> None:
+def id_equality_of(expression: MatchExpression) -> Value:
+    """The value that a filter binds `_id` to, by equalities as in `equality_fields`; MISSING if it binds none.
+
+    Equalities of other paths do not matter, not even conflicting ones. Raises NotExactValueField (111) for one of a
+    path inside `_id`, NotSingleValueField (54) if `_id` is bound twice.
+    """
+    found: list[tuple[FieldPath, Value]] = []
+    _collect(expression, "_id", found)
+    return found[0][1] if found else MISSING
+
+
+def _collect(expression: MatchExpression, root: str, found: list[tuple[FieldPath, Value]]) -> None:
+    """root: the root field to whose paths the search is limited, "" for all."""
     if isinstance(expression, AndExpression):
         for child in expression.children:
-            _collect(child, found)
+            _collect(child, root, found)
     elif isinstance(expression, ComparisonExpression) and expression.operator == EQ:
-        _check_conflicts(expression.path, found)
-        found.append((expression.path, expression.value))
+        path = expression.path
+        if root not in ("", path.parts[0]):
+            return
+        if root and path.depth > 1:
+            raise CommandError(
+                ErrorCode.NotExactValueField,
+                f"field at '{root}' must be exactly specified, field at sub-path '{path.dotted}' found",
+            )
+        _check_conflicts(path, found)
+        found.append((path, expression.value))
 
 
 def _check_conflicts(path: FieldPath, found: list[tuple[FieldPath, Value]]) -> None:

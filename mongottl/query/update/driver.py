@@ -21,15 +21,15 @@ from mongottl.document.types import (
     REGEX,
     TIMESTAMP,
     UNDEFINED,
-    Timestamp,
     Value,
     type_name,
 )
 from mongottl.document.walk import ElementCursor, decode_value, find_field, first_field_name, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.match.equality import equality_fields
+from mongottl.query.match.equality import equality_fields, id_equality_of
 from mongottl.query.match.tree import MatchDetails, MatchExpression
+from mongottl.query.timestamps import TimestampClock
 from mongottl.query.update.arrayfilters import parse_array_filters
 from mongottl.query.update.describe import show_element
 from mongottl.query.update.nodes import KEEP, ApplyState, ArrayFilter, ObjectNode, dollar_prefixed
@@ -114,11 +114,11 @@ class ModifierDriver(UpdateDriver):
 
 
 class ReplacementDriver(UpdateDriver):
-    """replacement: as given, but for the empty timestamps at its root, which stand for the operation's time."""
+    """replacement: as given, but for the empty timestamps at its root, which become new ones."""
 
-    def __init__(self, replacement: bytes, now_ms: int) -> None:
+    def __init__(self, replacement: bytes, ctx: ParseContext) -> None:
         super().__init__("replacement")
-        self.replacement = with_timestamps(replacement, now_ms)
+        self.replacement = with_timestamps(replacement, ctx.timestamps, ctx.now_ms)
 
     def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
         return replace_document(doc, self.replacement, is_insert)
@@ -133,19 +133,19 @@ class PipelineDriver(UpdateDriver):
         return replace_document(doc, self.pipeline.transform(doc), True)
 
 
-def with_timestamps(replacement: bytes, now_ms: int) -> bytes:
-    """The document with the empty timestamps among its root fields, `_id` excepted, filled in."""
+def with_timestamps(replacement: bytes, timestamps: TimestampClock, now_ms: int) -> bytes:
+    """The document with the empty timestamps among its root fields, `_id` excepted, replaced by new ones."""
     builder = DocumentBuilder()
-    inc = 0
+    replaced = False
     cursor = ElementCursor(replacement, 0)
     while cursor.next():
         empty = cursor.type_code == TIMESTAMP and replacement[cursor.value : cursor.end] == _EMPTY_TIMESTAMP
         if empty and not cursor.name_is(b"_id"):
-            inc += 1
-            builder.append_named(cursor.name_bytes(), Timestamp(now_ms // 1000, inc))
+            replaced = True
+            builder.append_named(cursor.name_bytes(), timestamps.next(now_ms))
         else:
             builder.append_raw_element(cursor.raw_element())
-    return builder.finish() if inc > 0 else replacement
+    return builder.finish() if replaced else replacement
 
 
 def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool) -> UpdateOutcome:
@@ -215,7 +215,7 @@ def parse_update(
             raise CommandError(
                 ErrorCode.FailedToParse, "arrayFilters may not be specified for replacement-style updates"
             )
-        return ReplacementDriver(update, ctx.now_ms)
+        return ReplacementDriver(update, ctx)
     if isinstance(update, list):
         if array_filters:
             raise CommandError(ErrorCode.FailedToParse, "arrayFilters may not be specified for pipeline-syle updates")
@@ -260,10 +260,15 @@ def new_document_for_upsert(driver: UpdateDriver, filter: MatchExpression, ctx: 
 
     It begins with the fields that the filter states by equality (for a replacement: `_id` alone), then the update is
     applied, `$setOnInsert` included. `_id` comes first if there is one; else the caller must make one.
-    NotSingleValueField (54) if the filter states a path twice; ImmutableField (66) if the update changes its `_id`.
+    NotSingleValueField (54) if the filter states such a path twice; NotExactValueField (111) if it states a path inside
+    `_id` for a replacement; ImmutableField (66) if the update changes its `_id`.
     """
-    pairs = equality_fields(filter)
-    base = _id_only(pairs) if driver.kind == "replacement" else _document_of(pairs)
+    if driver.kind == "replacement":
+        builder = DocumentBuilder()
+        builder.append("_id", id_equality_of(filter))
+        base = builder.finish()
+    else:
+        base = _document_of(equality_fields(filter))
     document = driver.apply(base, None, True).document
     type_code, pos = find_field(document, b"_id")
     if type_code != 0:
@@ -284,20 +289,6 @@ def id_first(document: bytes) -> bytes:
             builder.append_raw_element(document[cursor.end : len(document) - 1])
             return builder.finish()
     return document
-
-
-def _id_only(pairs: list[tuple[FieldPath, Value]]) -> bytes:
-    builder = DocumentBuilder()
-    for path, value in pairs:
-        if path.parts[0] != "_id":
-            continue
-        if path.depth > 1:
-            raise CommandError(
-                ErrorCode.NotExactValueField,
-                f"field at '_id' must be exactly specified, field at sub-path '{path.dotted}' found",
-            )
-        builder.append("_id", value)
-    return builder.finish()
 
 
 class Branch:

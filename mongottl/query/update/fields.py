@@ -11,13 +11,13 @@ from mongottl.document.types import (
     DATE,
     DOCUMENT,
     NULL,
-    Timestamp,
     Value,
     type_name,
 )
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
+from mongottl.query.timestamps import TimestampClock
 from mongottl.query.update.nodes import KEEP, REMOVE, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
 
@@ -42,6 +42,22 @@ class SetNode(ModifierNode):
 @modifier("$set")
 def parse_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
     return SetNode(operand.type_code, operand.raw())
+
+
+class CurrentTimestampNode(ModifierNode):
+    """`$currentDate` of type timestamp: puts a new timestamp, another one for each field and document."""
+
+    def __init__(self, ctx: ParseContext) -> None:
+        super().__init__(creates=True, may_rewrite_id=True)
+        self._timestamps: TimestampClock = ctx.timestamps
+        self._now_ms: int = ctx.now_ms
+
+    def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        return self.new_value(state)
+
+    def new_value(self, state: ApplyState) -> i64:
+        type_code, value = encode_value(self._timestamps.next(self._now_ms))
+        return state.replace(type_code, value)
 
 
 @modifier("$setOnInsert")
@@ -111,8 +127,7 @@ def parse_current_date(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if wanted == "date":
         return _current_date(ctx)
     if wanted == "timestamp":
-        type_code, value_bytes = encode_value(Timestamp(ctx.now_ms // 1000, 1))
-        return SetNode(type_code, value_bytes)
+        return CurrentTimestampNode(ctx)
     raise CommandError(
         ErrorCode.BadValue,
         "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : {$type: 'date'}}}",

@@ -102,6 +102,10 @@ def test_options_that_do_not_fit(update: Any, filters: Any, multi: bool) -> None
         ({"_id": 1, "a": 2}, {"b": 3}, {"_id": 1, "b": 3}),
         ({"a": 2}, {"b": 3, "_id": 4}, {"_id": 4, "b": 3}),
         ({"a": 2}, {"b": 3}, {"b": 3}),
+        # Of the filter a replacement takes `_id` alone: what it says of other paths may contradict itself.
+        ({"$and": [{"a": 1}, {"a": 1}]}, {"b": 3}, {"b": 3}),
+        ({"_id": 1, "a": 1, "a.b": 2}, {"b": 3}, {"_id": 1, "b": 3}),
+        ({"$and": [{"_id": 1}, {"a": 1}, {"a": 2}]}, {"b": 3}, {"_id": 1, "b": 3}),
         ({"_id": 1, "a": 2}, [{"$set": {"b": "$a"}}], {"_id": 1, "a": 2, "b": 2}),
     ],
 )
@@ -117,6 +121,9 @@ def test_upserted_documents(upsert: Upsert, query: Any, update: Any, document: A
         ({"_id.a": 1}, {"$setOnInsert": {"_id.b": 2}}, 66),
         ({"_id": 1}, {"_id": 2}, 66),
         ({"_id.a": 1}, {"x": 2}, 111),
+        ({"$and": [{"_id.a": 1}, {"_id": 2}]}, {"x": 2}, 111),
+        ({"$and": [{"_id": 1}, {"_id": 1}]}, {"x": 2}, 54),
+        ({"$and": [{"a": 1}, {"a": 1}]}, [{"$set": {"x": 1}}], 54),
         ({"$and": [{"a": 1}, {"a": 2}]}, {"$set": {"x": 1}}, 54),
         ({"a": 1, "a.b": 2}, {"$set": {"x": 1}}, 54),
         ({"a": 5}, {"$set": {"a.$": 1}}, 2),

@@ -1,0 +1,44 @@
+"""Timestamps that the server fills in: all differ, as MongoDB's do."""
+
+from typing import Any
+
+from bson import Timestamp
+from pymongo import ReplaceOne
+from pymongo.database import Database
+
+Documents = dict[str, Any]
+EMPTY = Timestamp(0, 0)
+
+
+def all_differ(found: list[Timestamp]) -> bool:
+    return len(set(found)) == len(found) and all(stamp.time > 0 for stamp in found)
+
+
+def test_inserted_documents(database: Database[Documents]) -> None:
+    database.t.insert_many([{"_id": number, "a": EMPTY, "b": EMPTY} for number in range(20)])
+    database.t.insert_one({"_id": 20, "a": EMPTY})
+    found = [document[name] for document in database.t.find().sort("_id") for name in "ab" if name in document]
+    assert all_differ(found)
+    assert found == sorted(found)
+
+
+def test_replacements(database: Database[Documents]) -> None:
+    database.t.insert_many([{"_id": number} for number in range(3)])
+    database.t.bulk_write([ReplaceOne({"_id": number}, {"a": EMPTY, "b": EMPTY}) for number in range(3)])
+    database.t.replace_one({"_id": 3}, {"a": EMPTY}, upsert=True)
+    database.t.find_one_and_replace({"_id": 4}, {"a": EMPTY}, upsert=True)
+    assert all_differ([value for document in database.t.find({}, {"_id": 0}) for value in document.values()])
+
+
+def test_current_date(database: Database[Documents]) -> None:
+    database.t.insert_many([{"_id": number, "a": 0} for number in range(5)])
+    stamp = {"$type": "timestamp"}
+    assert database.t.update_many({}, {"$currentDate": {"a": stamp, "b": stamp}}).modified_count == 5
+    database.t.update_one({"_id": 7}, {"$currentDate": {"a": stamp}}, upsert=True)
+    assert all_differ([value for document in database.t.find({}, {"_id": 0}) for value in document.values()])
+
+
+def test_what_is_left_empty(database: Database[Documents]) -> None:
+    database.t.insert_one({"_id": EMPTY, "a": {"b": EMPTY}, "l": [EMPTY]})
+    database.t.update_one({"_id": EMPTY}, {"$set": {"s": EMPTY}})
+    assert database.t.find_one() == {"_id": EMPTY, "a": {"b": EMPTY}, "l": [EMPTY], "s": EMPTY}
