@@ -25,7 +25,7 @@ def start_session(op: OperationContext, request: StartSessionRequest) -> Reply:
     data[6] = (data[6] & 0x0F) | 0x40
     data[8] = (data[8] & 0x3F) | 0x80
     lsid = encode({"id": BinData(bytes(data), 4)})
-    op.service.sessions.touch(session_key(lsid), lsid, op.now_ms)
+    op.service.sessions.touch(session_key(lsid), lsid, op.now_ms, op.service.clock.monotonic_s())
     return {"id": lsid, "timeoutMinutes": SESSION_TIMEOUT_MINUTES}
 
 
@@ -74,7 +74,7 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
 )
 def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Reply:
     for lsid in _lsids(request.sessions):
-        op.service.sessions.touch(session_key(lsid), lsid, op.now_ms)
+        op.service.sessions.touch(session_key(lsid), lsid, op.now_ms, op.service.clock.monotonic_s())
     return {}
 
 

@@ -21,7 +21,7 @@ from mongottl.exec.metrics import Metrics
 from mongottl.exec.object_ids import ObjectIdGenerator
 from mongottl.exec.operations import OperationRegistry
 from mongottl.exec.query_settings import QuerySettings
-from mongottl.exec.sessions import SessionRegistry
+from mongottl.exec.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.signal import Signal
 from mongottl.exec.temporary_files import TemporaryFiles
 from mongottl.exec.usage import LatencyGroup
@@ -118,6 +118,13 @@ class ServiceContext:
         self.note_write: Callable[[], None] = _nothing
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
+
+    def close_idle(self) -> None:
+        """Closes cursors and forgets sessions that were not used for too long; to be called now and then."""
+        now_s = self.clock.monotonic_s()
+        self.cursors.close_idle(now_s - self.config.cursor_timeout_s)
+        self.sessions.expire(now_s - SESSION_TIMEOUT_S)
+        self.cursors.close_orphaned(self.sessions)
 
 
 def _nothing() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mongottl.document.build import ArraySize
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.sessions import SessionRegistry
 from mongottl.exec.signal import Signal
 from mongottl.storage.interface import Record
 
@@ -248,6 +249,15 @@ class CursorRegistry:
             self.close(cursor)
             self.timed_out_total += 1
         for cursor in [c for c in self._dead.values() if c.last_used_s < before_s]:
+            self.close(cursor)
+
+    def close_orphaned(self, sessions: SessionRegistry) -> None:
+        """Closes cursors whose session is no longer known, those with noCursorTimeout too."""
+        orphaned: list[ClientCursor] = []
+        for cursor in self._cursors.values():
+            if cursor.session_key is not None and not cursor.in_use and sessions.find(cursor.session_key) is None:
+                orphaned.append(cursor)
+        for cursor in orphaned:
             self.close(cursor)
 
     def close_all(self) -> None:

@@ -2,6 +2,9 @@
 
 A driver that retries a write sends the same session id and transaction number again. The reply to the last such write
 of each session is kept and given again. This memory does not survive a restart: after one, the retry is carried out.
+
+Sessions are forgotten after half an hour of elapsed time without a command, wherever the wall clock is moved meanwhile,
+and never while one of their operations is under way. Their cursors go with them (`ServiceContext.close_idle`).
 """
 
 from typing import Final
@@ -9,6 +12,7 @@ from typing import Final
 from mongottl.errors import CommandError, ErrorCode
 
 SESSION_TIMEOUT_MINUTES: Final = 30
+SESSION_TIMEOUT_S: Final = 60.0 * SESSION_TIMEOUT_MINUTES
 MAX_SESSIONS: Final = 100_000
 
 
@@ -16,12 +20,16 @@ class Session:
     """One logical session. reply: the answer to the write of `txn_number`, once there is one.
 
     busy_with: the transaction number of a write that others run beside, or -1. It is not to be begun a second time.
+    last_used_ms: wall time, as `$listSessions` shows it; last_used_s: elapsed time, by which it ends.
+    under_way: how many of its operations are.
     """
 
     def __init__(self, key: bytes, lsid: bytes) -> None:
         self.key = key
         self.lsid = lsid
         self.last_used_ms = 0
+        self.last_used_s = 0.0
+        self.under_way = 0
         self.txn_number = -1
         self.command = ""
         self.busy_with = -1
@@ -29,22 +37,27 @@ class Session:
 
 
 class SessionRegistry:
-    """The sessions of a server by the bytes of their id; the least recently used go first when there are too many."""
+    """The sessions of a server by the bytes of their id.
+
+    When there are too many, the least recently used one that has no operation under way goes.
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[bytes, Session] = {}
+        self.most = MAX_SESSIONS
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def touch(self, key: bytes, lsid: bytes, now_ms: int) -> Session:
-        """The session of this id, made if need be, used now."""
+    def touch(self, key: bytes, lsid: bytes, now_ms: int, now_s: float) -> Session:
+        """The session of this id, made if need be, used now. now_ms: wall time; now_s: elapsed time."""
         session = self._sessions.pop(key, None)
         if session is None:
             session = Session(key, lsid)
-            if len(self._sessions) >= MAX_SESSIONS:
-                self._sessions.pop(next(iter(self._sessions)))
+            if len(self._sessions) >= self.most:
+                self._drop_oldest()
         session.last_used_ms = now_ms
+        session.last_used_s = now_s
         self._sessions[key] = session  # last in order: most recently used
         return session
 
@@ -57,10 +70,28 @@ class SessionRegistry:
     def all(self) -> list[Session]:
         return list(self._sessions.values())
 
-    def expire(self, before_ms: int) -> None:
-        """Forgets sessions unused since before this instant."""
-        for key in [k for k, s in self._sessions.items() if s.last_used_ms < before_ms]:
+    def begin_operation(self, key: bytes) -> Session | None:
+        """Keeps a session, if it is there, until `end_operation`."""
+        session = self._sessions.get(key)
+        if session is not None:
+            session.under_way += 1
+        return session
+
+    def end_operation(self, session: Session, now_s: float) -> None:
+        """now_s: elapsed time, from which on the session counts as unused."""
+        session.under_way -= 1
+        session.last_used_s = now_s
+
+    def expire(self, before_s: float) -> None:
+        """Forgets sessions unused since before this instant of elapsed time."""
+        for key in [k for k, s in self._sessions.items() if s.last_used_s < before_s and s.under_way == 0]:
             del self._sessions[key]
+
+    def _drop_oldest(self) -> None:
+        for key, session in self._sessions.items():
+            if session.under_way == 0:
+                del self._sessions[key]
+                return
 
 
 def retried_reply(session: Session, txn_number: int, command: str) -> bytes | None:

@@ -230,6 +230,8 @@ class Dispatcher:
         if op.txn_number is not None and op.session_key is not None:
             steps = self._keep_busy(op.session_key, op.txn_number, steps)
         running = self.service.operations.begin(op, body, spec.counter)
+        sessions = self.service.sessions
+        session = None if op.session_key is None else sessions.begin_operation(op.session_key)
         error: Exception | None = None
         try:
             while True:
@@ -249,6 +251,8 @@ class Dispatcher:
         finally:
             steps.close()
             self.service.operations.end(running)
+            if session is not None:
+                sessions.end_operation(session, self.service.clock.monotonic_s())
 
     def _keep_busy(self, key: bytes, txn_number: int, steps: Steps[bytes]) -> Steps[bytes]:
         session = self.service.sessions.find(key)
@@ -291,7 +295,7 @@ class Dispatcher:
         assert generic.lsid is not None
         key = session_key(generic.lsid)
         op.session_key = key
-        session = self.service.sessions.touch(key, generic.lsid, op.now_ms)
+        session = self.service.sessions.touch(key, generic.lsid, op.now_ms, self.service.clock.monotonic_s())
         if generic.txn_number is None:
             return None
         if generic.autocommit is not None:

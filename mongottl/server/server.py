@@ -41,7 +41,6 @@ DROP_BATCH: Final = 1000
 JANITOR_INTERVAL_S: Final = 60.0
 LISTEN_BACKLOG: Final = 1024
 RECURSION_LIMIT: Final = 10_000
-SESSION_LIFETIME_MS: Final = 30 * 60 * 1000
 
 
 class Server:
@@ -187,8 +186,7 @@ class Server:
     async def _janitor(self) -> None:
         while True:
             await trio.sleep(JANITOR_INTERVAL_S)
-            self.service.cursors.close_idle(self.clock.monotonic_s() - self.config.cursor_timeout_s)
-            self.service.sessions.expire(self.clock.now_ms() - SESSION_LIFETIME_MS)
+            self.service.close_idle()
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         failing = False

@@ -34,7 +34,7 @@ def test_index_stats(server: Running) -> None:
 
 def test_sessions(server: Running) -> None:
     lsid = bson.encode({"id": 1})
-    server.service.sessions.touch(b"key", lsid, 1000)
+    server.service.sessions.touch(b"key", lsid, 1000, 0.0)
     found = results(server, {"$listSessions": {}}, "system.sessions", "config")
     assert [entry["_id"] for entry in found] == [{"id": 1}]
     assert results(server, {"$listLocalSessions": {}}, 1) == found
