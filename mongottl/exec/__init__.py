@@ -31,10 +31,12 @@ Results:
     temporary_files: where what does not fit into memory goes
 
 Writes:
+    write_unit  where a unit of work begins, what it is dated by, what follows its commit
     writes      inserts, updates and deletes of records, each in its unit of work; modifying: which records these are
     validation, object_ids, capped, clustered: what they mind
     index_build indexes over collections in use; copying: copies of collections
-    expiry      arming the timing wheel, finding and purging what is due
+    arming      when a record that was written falls due, for the timing wheel
+    expiry      finding and purging what is due, filling the wheel anew
 
 Work that may take long is written as a generator of steps: after each `yield` the server may let other clients run, so
 no unit of work is ever open across one.

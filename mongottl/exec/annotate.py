@@ -29,6 +29,9 @@ class AnnotateStage(PlanStage):
     def inputs(self) -> list[PlanStage]:
         return [self._child]
 
+    def gives_current_records(self) -> bool:
+        return self._child.gives_current_records()
+
     def pull(self, op: OperationContext) -> list[Record] | None:
         batch = self._child.next_batch(op)
         if batch is None:

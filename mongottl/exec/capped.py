@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.errors import ErrorCode, WriteError
-from mongottl.exec.expiry import delete_records, due_by_policy
-from mongottl.storage.interface import Record, WriteUnitOfWork
+from mongottl.exec.expiry import due_by_policy
+from mongottl.exec.write_unit import WriteUnit
+from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ def check_fits(collection: Collection, document: bytes) -> None:
         raise WriteError(ErrorCode.BadValue, "object to insert exceeds cappedMaxSize")
 
 
-def make_room(op: "OperationContext", collection: Collection, work: WriteUnitOfWork) -> None:
+def make_room(unit: WriteUnit) -> None:
     """Deletes the oldest documents that are too many, after an insert and inside its unit of work."""
+    collection = unit.collection
     store = collection.store
     most_bytes = collection.options.capped_size_bytes
     most_documents = collection.options.capped_max_documents
@@ -39,16 +41,16 @@ def make_room(op: "OperationContext", collection: Collection, work: WriteUnitOfW
             break
         expired: list[Record] = []
         if collection.default_ttl_s != NO_TTL:
-            expired = due_by_policy(collection, op.now_s)
+            expired = due_by_policy(collection, unit.now_s)
         if expired:
-            delete_records(op.service, collection, expired)
-            op.service.metrics.ttl_deleted_documents += len(expired)
+            unit.delete(expired)
+            unit.purged += len(expired)
             continue
         oldest = _surplus(store.scan(0, _EVICTED_AT_ONCE), surplus_bytes, surplus_documents)
-        delete_records(op.service, collection, oldest)
+        unit.delete(oldest)
         last = oldest[-1][0]
     if last:
-        work.on_commit(_Evicted(collection, last).note)
+        unit.work.on_commit(_Evicted(collection, last).note)
 
 
 def empty(op: "OperationContext", collection: Collection) -> "Steps[None]":
@@ -57,11 +59,11 @@ def empty(op: "OperationContext", collection: Collection) -> "Steps[None]":
         records = collection.store.scan(0, _EVICTED_AT_ONCE)
         if not records:
             break
-        with op.service.engine.unit_of_work() as work:
-            delete_records(op.service, collection, records)
-            work.on_commit(_Evicted(collection, records[-1][0]).note)
-            work.commit()
-        op.service.note_write()
+        unit = WriteUnit(op.service, collection)
+        with unit.work:
+            unit.delete(records)
+            unit.work.on_commit(_Evicted(collection, records[-1][0]).note)
+            unit.commit()
         op.check_interrupt()
         yield None
 

@@ -80,5 +80,8 @@ class ClusteredScan(PlanStage):
         self._size = next_batch_size(op, size, started_s)
         return living(collection, records, op.now_s)
 
+    def gives_current_records(self) -> bool:
+        return True
+
     def node(self) -> PlanNode:
         return collection_scan_node(self._match, self._forward, self.examined, self.counters(self.examined))

@@ -126,6 +126,10 @@ class ServiceContext:
         self.sessions.expire(now_s - SESSION_TIMEOUT_S)
         self.cursors.close_orphaned(self.sessions)
 
+    def now_s(self) -> int:
+        """The instant that it is now, in whole seconds: by which what is written now is dated."""
+        return self.clock.now_ms() // MS_PER_S
+
 
 def _nothing() -> None:
     pass
@@ -146,7 +150,8 @@ def _time_is_up() -> CommandError:
 class OperationContext:
     """One command under way.
 
-    now_ms: the one instant that `_ts`, `$$NOW`, ObjectIds and expiry of this command use.
+    now_ms: the instant that `$$NOW`, new ObjectIds and what the command reads go by. What it writes is dated by the
+    instant of each unit of work (`exec.write_unit`).
     session_key: the bytes of the logical session's id, or None. txn_number: of a retryable write, or None.
     deadline_s: elapsed time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
     bypass_validation: whether documents may be written that the collection's validator refuses.

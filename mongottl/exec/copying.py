@@ -12,7 +12,7 @@ from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.liveness import living
-from mongottl.exec.writes import insert_rows
+from mongottl.exec.writes import insert_copies
 from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
 
 _BATCH: Final = 256
@@ -40,7 +40,7 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
                 records = source.store.scan(position, _BATCH)
                 rows: list[NewRecord] = [record[1:] for record in living(source, records, op.now_s)]
                 if rows:
-                    insert_rows(op, made, rows)
+                    insert_copies(op, made, rows)
                 if len(records) < _BATCH:
                     break
                 position = records[-1][0]

@@ -1,4 +1,4 @@
-"""Expiry at work: arming the timing wheel after writes, and purging what is due.
+"""Expiry at work: purging what is due, and filling the timing wheel anew.
 
 What is due is decided by `ttl.policy` from facts that storage keeps (`_ts` and `ttl` beside each record); the wheel
 only says when to look at which collection. MongoDB's own TTL indexes on date fields go through the same wheel and
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.compare import BRACKET_DATE
 from mongottl.document.keystring import bracket_range, encode_value, successor
-from mongottl.document.path import FieldPath
-from mongottl.document.types import ARRAY, DATE, INT64_MIN, Date
-from mongottl.document.walk import ElementCursor, decode_value, find_field_at
+from mongottl.document.types import INT64_MIN, Date
+from mongottl.exec.arming import arm_date
+from mongottl.exec.write_unit import WriteUnit
 from mongottl.storage.interface import EngineUnavailable, Record, WriteConflict
 from mongottl.ttl.policy import (
-    NEVER_AT_S,
     NO_CUTOFF_S,
     NO_TTL,
     default_cutoff_s,
@@ -33,71 +32,6 @@ _MS_PER_S: Final = 1000
 _PURGE_POLL_S: Final = 0.001
 
 
-def arm_record(service: "ServiceContext", collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
-    """Notes when a record that was just written falls due."""
-    due_s = expires_at_s(ts_s, ttl_s, collection.default_ttl_s)
-    if due_s != NEVER_AT_S and service.wheel.arm(collection.number, due_s):
-        service.wake_reaper()
-    for index in collection.date_ttl_indexes:
-        _arm_date(service, collection, index, document)
-
-
-def arm_records(service: "ServiceContext", collection: Collection, rows: list[tuple[bytes, int, int]]) -> None:
-    """The same for a batch of (document, `_ts`, `ttl`)."""
-    if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
-        return
-    for document, ts_s, ttl_s in rows:
-        arm_record(service, collection, document, ts_s, ttl_s)
-
-
-def _arm_date(service: "ServiceContext", collection: Collection, index: IndexEntry, document: bytes) -> None:
-    due_s = date_due_s(index, document)
-    if due_s is not None and service.wheel.arm(collection.number, due_s):
-        service.wake_reaper()
-
-
-def date_due_s(index: IndexEntry, document: bytes) -> int | None:
-    """The first whole second at which a date-field TTL index lets the document go; None if it never does.
-
-    The earliest date counts where the field is an array. Other types never expire.
-    """
-    expire_after_s = index.descriptor.expire_after_s
-    if expire_after_s is None:
-        return None
-    earliest = _earliest_date_ms(document, 0, index.descriptor.paths[0], 0)
-    if earliest is None:
-        return None
-    return -(-earliest // _MS_PER_S) + expire_after_s  # rounded up: never too early
-
-
-def _earliest_date_ms(buf: bytes, start: int, path: FieldPath, depth: int) -> int | None:
-    type_code, pos = find_field_at(buf, start, path.part_bytes[depth])
-    last = depth == path.depth - 1
-    if type_code == DATE and last:
-        value = decode_value(buf, type_code, pos)
-        assert isinstance(value, Date)
-        return value.ms
-    if type_code == 3 and not last:
-        return _earliest_date_ms(buf, int(pos), path, depth + 1)
-    if type_code != ARRAY:
-        return None
-    earliest: int | None = None
-    if not last and path.indexes[depth + 1] >= 0:  # the place of an element
-        earliest = _earliest_date_ms(buf, int(pos), path, depth + 1)
-    cursor = ElementCursor(buf, pos)
-    while cursor.next():
-        found: int | None = None
-        if last and cursor.type_code == DATE:
-            value = cursor.decoded()
-            assert isinstance(value, Date)
-            found = value.ms
-        elif not last and cursor.type_code == 3:
-            found = _earliest_date_ms(buf, int(cursor.value), path, depth + 1)
-        if found is not None and (earliest is None or found < earliest):
-            earliest = found
-    return earliest
-
-
 def count_expired(collection: Collection, now_s: int) -> int:
     """How many of the collection's records are expired and not purged yet."""
     default = collection.default_ttl_s
@@ -111,17 +45,6 @@ def count_expired(collection: Collection, now_s: int) -> int:
     if own_s != NO_CUTOFF_S:
         expired += collection.store.count_due_by_own(own_s)
     return expired
-
-
-def delete_records(service: "ServiceContext", collection: Collection, records: list[Record]) -> None:
-    """Deletes records and their index entries. Inside a unit of work."""
-    for index in collection.writable_indexes:
-        data = index.data
-        assert data is not None
-        entries = [(key, record[0]) for record in records for key in index.keys_of(record[1])]
-        data.remove(entries)
-    collection.store.delete_records(records)
-    collection.writes += 1
 
 
 def reap_due(service: "ServiceContext") -> "Steps[int]":
@@ -175,12 +98,12 @@ def _purge_collection(service: "ServiceContext", number: int) -> "Steps[int]":
         records = _due_records(collection, service.clock.now_ms())
         if not records:
             return deleted
-        with service.engine.unit_of_work() as work:
-            delete_records(service, collection, records)
-            work.commit()
-        service.note_write()
+        unit = WriteUnit(service, collection)
+        with unit.work:
+            unit.delete(records)
+            unit.purged = len(records)
+            unit.commit()
         deleted += len(records)
-        service.metrics.ttl_deleted_documents += len(records)
         yield None
 
 
@@ -286,7 +209,7 @@ def _rearm_dates(service: "ServiceContext", number: int) -> "Steps[None]":
         while index.ready and not collection.dropped and index.data is not None:
             batch = index.data.scan_fetch(collection.store, bracket_low, bracket_high, position, REFILL_BATCH)
             for _, _, document, _, _ in batch:
-                _arm_date(service, collection, index, document)
+                arm_date(service, collection, index, document)
             if len(batch) < REFILL_BATCH:
                 break
             position = (batch[-1][0], batch[-1][1])

@@ -16,12 +16,13 @@ that the next start drops.
 
 from typing import TYPE_CHECKING, Final
 
+from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
-from mongottl.exec.expiry import delete_records
 from mongottl.exec.stages import FIRST_BATCH, next_batch_size
+from mongottl.exec.write_unit import WriteUnit
 from mongottl.exec.writes import duplicate_key_error
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
@@ -31,13 +32,14 @@ from mongottl.storage.interface import (
     WriteConflict,
     WriteUnitOfWork,
 )
-from mongottl.ttl.policy import is_expired
 
 if TYPE_CHECKING:
     from mongottl.exec.context import OperationContext, Steps
 
 # Records of one batch: a millisecond or two for one index.
 BUILD_BATCH: Final = 256
+# Conflicts with other writes after which a batch is given up.
+MAX_CONFLICTS: Final = 100
 
 
 def build_indexes(
@@ -90,6 +92,7 @@ def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEnt
     for index in indexes:
         index.build_end = build_end
     built_through = 0
+    conflicts = 0
     # Keys of a text, a geometry or a whole document cost a hundred times those of a number.
     costly = any(index.descriptor.kind is not BTREE for index in indexes)
     size = min(batch, FIRST_BATCH) if costly else batch
@@ -98,7 +101,17 @@ def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEnt
         records = collection.store.scan(built_through, size)
         if not records:
             return  # what was left of them has been deleted
-        _add_batch(op, collection, indexes, records)
+        try:
+            _add_batch(op, collection, indexes, records)
+        except WriteConflict:
+            conflicts += 1
+            if conflicts > MAX_CONFLICTS:
+                raise
+            yield None
+            op.check_interrupt()
+            _check_wanted(collection, indexes)
+            continue
+        conflicts = 0
         built_through = records[-1][0]
         for index in indexes:
             index.built_through = built_through
@@ -124,70 +137,99 @@ def _failed(collection: Collection, reason: str) -> str:
 def _add_batch(
     op: "OperationContext", collection: Collection, indexes: list[IndexEntry], records: list[Record]
 ) -> None:
-    """Adds the keys of a batch to all indexes, in one unit of work."""
-    purged = 0
+    """Adds the keys of a batch to all indexes, in one unit of work. WriteConflict: it may be read and added again."""
+    unit = WriteUnit(op.service, collection)
     try:
-        with op.service.engine.unit_of_work() as work:
-            for index in indexes:
-                gone = _add_keys(op, work, collection, index, records)
-                if gone:
-                    records = [record for record in records if record[0] not in gone]
-                    purged += len(gone)
-            work.commit()
+        with unit.work as work:
+            batch = _Batch(unit, indexes, records)
+            batch.make_keys(op.catalog, work)
+            batch.add_keys()
+            unit.commit()
     except CommandError as error:
         kind = DuplicateKeyError if isinstance(error, DuplicateKeyError) else CommandError
         raise kind(error.code, _failed(collection, error.message), error.details) from None
-    op.service.metrics.ttl_deleted_documents += purged
-    op.service.note_write()
 
 
-def _add_keys(
-    op: "OperationContext", work: WriteUnitOfWork, collection: Collection, index: IndexEntry, records: list[Record]
-) -> set[int]:
-    """Adds the keys of some records; the ids of expired records that stood in the way, and which it has deleted."""
-    data = index.data
-    assert data is not None
-    entries: list[tuple[bytes, int]] = []
-    keys_of: list[list[bytes]] = []
-    for record in records:
-        keys = index.keys_of(record[1])
-        if index.saw_news():
-            op.catalog.note_news(collection, index, work)
-        keys_of.append(keys)
-        for key in keys:
-            entries.append((key, record[0]))
-    try:
-        data.insert(entries)
-    except DuplicateKey:
-        return _add_keys_singly(op, collection, index, records, keys_of)
-    return set()
+class _Batch:
+    """Records whose keys are added to indexes under construction, inside a unit of work.
 
+    An expired record that stands in the way is deleted: one that has no valid keys, and one that holds a unique key of
+    another. The rest of the expired are indexed as well, since they live again if TTL is switched off.
+    """
 
-def _add_keys_singly(
-    op: "OperationContext",
-    collection: Collection,
-    index: IndexEntry,
-    records: list[Record],
-    keys_of: list[list[bytes]],
-) -> set[int]:
-    """The same record by record. Of two that share a key an expired one gives way; DuplicateKeyError if none is."""
-    data = index.data
-    assert data is not None
-    default_ttl_s = collection.default_ttl_s
-    gone: set[int] = set()
-    for record, keys in zip(records, keys_of, strict=True):
-        while record[0] not in gone:
+    def __init__(self, unit: WriteUnit, indexes: list[IndexEntry], records: list[Record]) -> None:
+        self._unit = unit
+        self._indexes = indexes
+        self._records = records
+        self._places = {record[0]: place for place, record in enumerate(records)}
+        # The keys of each record, by index; empty for those that were deleted before any were made.
+        self._keys: list[list[list[bytes]]] = []
+        self._deleted: set[int] = set()
+
+    def make_keys(self, catalog: Catalog, work: WriteUnitOfWork) -> None:
+        """Raises what `IndexEntry.keys_of` does for a living record that has no valid keys."""
+        for index in self._indexes:
+            keys_of: list[list[bytes]] = []
+            for record in self._records:
+                keys: list[bytes] = []
+                if record[0] not in self._deleted:
+                    try:
+                        keys = index.keys_of(record[1])
+                        if index.saw_news():
+                            catalog.note_news(self._unit.collection, index, work)
+                    except CommandError:
+                        if not self._unit.is_expired(record):
+                            raise
+                        self._delete(record)
+                keys_of.append(keys)
+            self._keys.append(keys_of)
+
+    def add_keys(self) -> None:
+        """DuplicateKeyError (11000) where living records share a unique key."""
+        for number, index in enumerate(self._indexes):
+            data = index.data
+            assert data is not None
+            entries: list[tuple[bytes, int]] = []
+            for record, keys in zip(self._records, self._keys[number], strict=True):
+                if record[0] not in self._deleted:
+                    for key in keys:
+                        entries.append((key, record[0]))
             try:
-                data.insert([(key, record[0]) for key in keys])
-                break
-            except DuplicateKey as duplicate:
-                existing = collection.store.find_record(duplicate.existing_record_id)
-                if existing is not None and is_expired(existing[2], existing[3], default_ttl_s, op.now_s):
-                    corpse = existing
-                elif is_expired(record[2], record[3], default_ttl_s, op.now_s):
-                    corpse = record
-                else:
-                    raise duplicate_key_error(collection, index, record[1], duplicate.key) from None
-                delete_records(op.service, collection, [corpse])
-                gone.add(corpse[0])
-    return gone
+                data.insert(entries)
+            except DuplicateKey:
+                self._add_singly(number)
+
+    def _add_singly(self, number: int) -> None:
+        """Adds an index's keys record by record, deleting expired records that hold a key of another one."""
+        unit = self._unit
+        index = self._indexes[number]
+        data = index.data
+        assert data is not None
+        for record, keys in zip(self._records, self._keys[number], strict=True):
+            while record[0] not in self._deleted:
+                try:
+                    data.insert([(key, record[0]) for key in keys])
+                    break
+                except DuplicateKey as duplicate:
+                    existing = unit.collection.store.find_record(duplicate.existing_record_id)
+                    if existing is not None and unit.is_expired(existing):
+                        self._delete(existing)
+                    elif unit.is_expired(record):
+                        self._delete(record)
+                    else:
+                        raise duplicate_key_error(unit.collection, index, record[1], duplicate.key) from None
+
+    def _delete(self, record: Record) -> None:
+        """Deletes an expired record. What this unit has added of its keys goes here: the build has yet to be done with
+        the record, so the unit's own deletion leaves the unfinished indexes alone."""
+        unit = self._unit
+        unit.delete([record])
+        unit.purged += 1
+        self._deleted.add(record[0])
+        place = self._places.get(record[0], -1)
+        if place < 0:
+            return
+        for index, keys_of in zip(self._indexes, self._keys, strict=False):
+            data = index.data
+            assert data is not None
+            data.remove([(key, record[0]) for key in keys_of[place]])

@@ -7,6 +7,7 @@ then tested on the documents after all, and from then on each record is given on
 from abc import abstractmethod
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index_kinds import BTREE
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
@@ -26,6 +27,7 @@ from mongottl.exec.stages import (
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.metadata import INDEX_KEY
+from mongottl.query.update import UpdateDriver
 from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -68,6 +70,13 @@ class IndexStage(PlanStage):
 
     def set_keyed(self) -> None:
         self.keyed = True
+
+    def set_updated_by(self, driver: UpdateDriver) -> None:
+        descriptor = self._index.descriptor
+        if descriptor.is_id or self._seen is not None:
+            return
+        if descriptor.kind is not BTREE or any(driver.may_touch(path.dotted) for path in descriptor.paths):
+            self._seen = set()
 
     def with_key(self, document: bytes, key: bytes) -> bytes:
         """The document with its key as metadata."""
@@ -232,6 +241,9 @@ class IndexScan(IndexStage):
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
 
+    def gives_current_records(self) -> bool:
+        return True
+
 
 class PointLookup(IndexStage):
     """The records under single keys of a unique index, in the order of the keys.
@@ -289,6 +301,9 @@ class PointLookup(IndexStage):
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
 
+    def gives_current_records(self) -> bool:
+        return True
+
     def node(self) -> PlanNode:
         if not self._express:
             return super().node()
@@ -327,6 +342,9 @@ class OrStage(PlanStage):
                 seen.add(record[0])
                 fresh.append(record)
         return fresh
+
+    def gives_current_records(self) -> bool:
+        return all(child.gives_current_records() for child in self._children)
 
     def node(self) -> PlanNode:
         counters = self.counters(self._taken)

@@ -1,7 +1,14 @@
 """Running updates and deletes: which records, in which batches, and what is reported of them.
 
 A multi-document update is not atomic: each batch is a unit of work of its own, and others run in between. A record is
-updated once, even if the update moves it ahead of the scan (the Halloween problem): its id is remembered.
+updated once, even if the update moves it ahead of the scan (the Halloween problem): see `PlanStage.set_updated_by`.
+
+    stage.next_batch ──► Selection.current ──► a unit of work          others may run
+         └───────────────── one step, nobody else runs ──────────┘  ──────── yield ────────► the next batch
+
+What a write is given has been read, tested against the filter and found alive since others last ran. Plans that hold
+records back (sorts, merges, text searches by score) are not believed: `Selection.current` reads and tests again what
+they give. So does everything that waited over a step, or met a WriteConflict.
 """
 
 from mongottl.catalog.collection import Collection
@@ -12,13 +19,13 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.planner import plan_query
 from mongottl.exec.stages import PlanStage
+from mongottl.exec.write_unit import WriteUnit, living_now
 from mongottl.exec.writes import check_size, delete_batch, insert_document, update_record, update_records, with_new_id
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchDetails, MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.update import UpdateDriver, new_document_for_upsert
 from mongottl.storage.interface import Record, WriteConflict
-from mongottl.ttl.policy import NO_TTL, is_expired
 
 _MAX_CONFLICTS = 100
 
@@ -78,27 +85,24 @@ class Selection:
             metadata=self.metadata,
         ).open()
 
-    def still_selects(self, op: OperationContext, record: Record) -> Record | None:
-        """The record as it is now, if it lives and still matches.
+    def current(self, op: OperationContext, stage: PlanStage, batch: list[Record]) -> list[Record]:
+        """The records of a batch that `stage` has just given which may be written: as they are stored now, those that
+        live at this instant and match.
 
-        A plan that sorts hands out records that it read some steps ago.
+        Each document carries the metadata that the plan found out about it.
         """
         collection = self.collection
-        assert collection is not None
-        if self.sort is None:
-            return record
-        now = collection.store.find_record(record[0])
-        if now is None or not is_alive(op, collection, now):
-            return None
-        if now[1] != record[1] and not self.match.matches(now[1]):
-            return None
-        return (now[0], carried(record[1], now[1]), now[2], now[3]) if self.metadata else now
-
-
-def is_alive(op: OperationContext, collection: Collection, record: Record) -> bool:
-    return collection.default_ttl_s == NO_TTL or not is_expired(
-        record[2], record[3], collection.default_ttl_s, op.now_s
-    )
+        if not batch or collection is None:
+            return batch
+        if stage.gives_current_records():
+            return living_now(op.service, collection, batch)
+        matches = self.match.matches
+        records: list[Record] = []
+        given = {record[0]: record[1] for record in batch}
+        for record in living_now(op.service, collection, collection.store.find_records(list(given))):
+            if matches(record[1]):
+                records.append((record[0], carried(given[record[0]], record[1]), record[2], record[3]))
+        return records
 
 
 def first_record(op: OperationContext, selection: Selection) -> Steps[Record | None]:
@@ -107,13 +111,18 @@ def first_record(op: OperationContext, selection: Selection) -> Steps[Record | N
         return None
     stage = selection.open(op, wanted=1)
     while (batch := stage.next_batch(op)) is not None:
-        for record in batch:
-            current = selection.still_selects(op, record)
-            if current is not None:
-                return current
+        for place in range(len(batch)):
+            current = selection.current(op, stage, batch[place : place + 1])
+            if current:
+                return current[0]
         op.check_interrupt()
         yield None
     return None
+
+
+def _plain_record(record: Record) -> Record:
+    """The record without metadata, as it is stored."""
+    return record[0], plain(record[1]), record[2], record[3]
 
 
 def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:
@@ -126,7 +135,7 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
         assert selection.collection is not None
         found = record[1]
         if selection.metadata:
-            record = (record[0], plain(found), record[2], record[3])
+            record = _plain_record(record)
         try:
             apply_update(op, selection.collection, selection.match, record, driver, result)
         except WriteConflict:
@@ -147,12 +156,13 @@ def apply_update(
 ) -> None:
     """Updates one record and counts it. An update that changes nothing still restarts the document's lifetime.
 
-    match: may be None where the driver needs no positional details.
+    record: as `Selection.current` or a reader of this step gives it. match: may be None where the driver needs no
+    positional details. WriteConflict: the record is no longer as it was read.
     """
     document, modified = updated_document(match, record, driver)
     result.before = record[1]
     result.after = document
-    if modified or (op.service.config.refresh_on_noop and record[2] != op.now_s):
+    if modified or (op.service.config.refresh_on_noop and record[2] != op.service.now_s()):
         update_record(op, collection, record, document)
     result.matched += 1
     if modified:
@@ -175,12 +185,14 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
     collection = selection.collection
     if collection is None:
         return result
-    done: set[int] = set()
     stage = selection.open(op)
+    stage.set_updated_by(driver)
     while (batch := stage.next_batch(op)) is not None:
-        fresh = [record for record in batch if record[0] not in done]
-        done.update(record[0] for record in fresh)
-        _update_batch(op, collection, selection.match, fresh, driver, result)
+        records = selection.current(op, stage, batch)
+        if selection.metadata:
+            records = [_plain_record(record) for record in records]
+        if records:
+            _update_batch(op, collection, selection.match, records, driver, result)
         op.check_interrupt()
         yield None
     return result
@@ -198,14 +210,15 @@ def _update_batch(
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
     modified = 0
+    unit = WriteUnit(op.service, collection)
     try:
         for record in records:
             document, changed = updated_document(match, record, driver)
-            if changed or (refresh and record[2] != op.now_s):
+            if changed or (refresh and record[2] != unit.now_s):
                 changes.append((record, document))
             if changed:
                 modified += 1
-        update_records(op, collection, changes)
+        update_records(op, unit, changes)
     except (CommandError, WriteConflict):
         for record in records:
             _apply_to_latest(op, collection, match, record, driver, result)
@@ -239,7 +252,7 @@ def _apply_to_latest(
 def _reread(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Record | None:
     """The record as it is now, if it lives and matches."""
     current = collection.store.find_record(record[0])
-    if current is None or not is_alive(op, collection, current) or not match.matches(current[1]):
+    if current is None or not match.matches(current[1]) or not living_now(op.service, collection, [current]):
         return None
     return current
 
@@ -270,7 +283,7 @@ def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None
             return None
         assert selection.collection is not None
         try:
-            delete_batch(op, selection.collection, [record])
+            delete_batch(op, selection.collection, [_plain_record(record) if selection.metadata else record])
         except WriteConflict:
             continue
         op.service.metrics.documents["deleted"] += 1
@@ -286,8 +299,9 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
     deleted = 0
     stage = selection.open(op)
     while (batch := stage.next_batch(op)) is not None:
-        if batch:
-            gone = _delete_all(op, collection, selection.match, batch)
+        records = selection.current(op, stage, batch)
+        if records:
+            gone = _delete_all(op, collection, selection.match, records)
             deleted += gone
             op.service.metrics.documents["deleted"] += gone
         op.check_interrupt()

@@ -310,6 +310,9 @@ class NearStage(PlanStage):
             self._width /= 2
         self._next_ring()
 
+    def gives_current_records(self) -> bool:
+        return True
+
     def close(self) -> None:
         self._waiting = []
         self._seen = set()

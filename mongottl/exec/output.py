@@ -246,10 +246,12 @@ def _insert(op: OperationContext, collection: Collection | None, database: str, 
 def _matching(op: OperationContext, collection: Collection, match: bytes, collation: Collation | None) -> Record | None:
     """The living record that a unique index finds."""
     tree = parse_match(match, ParseContext(op.now_ms, collation=collation))
-    stage = Selection(collection, tree, None, MISSING).open(op, wanted=1)
+    selection = Selection(collection, tree, None, MISSING)
+    stage = selection.open(op, wanted=1)
     while (batch := stage.next_batch(op)) is not None:
-        if batch:
-            return batch[0]
+        records = selection.current(op, stage, batch)
+        if records:
+            return records[0]
     return None
 
 

@@ -28,6 +28,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
+from mongottl.query.update import UpdateDriver
 from mongottl.storage.interface import MAX_RECORD_ID, Record
 from mongottl.ttl.policy import NO_TTL
 
@@ -149,6 +150,18 @@ class PlanStage(ABC):
         for stage in self.inputs():
             stage.set_guarded()
 
+    def gives_current_records(self) -> bool:
+        """Whether `next_batch` reads each record that it gives within that call, and tests the filter on what it read.
+
+        Where it does not, what is written must be read and tested again: others may have changed it meanwhile.
+        """
+        return False
+
+    def set_updated_by(self, driver: UpdateDriver) -> None:
+        """Has scans give each record once although the update may move it ahead of them in their index."""
+        for stage in self.inputs():
+            stage.set_updated_by(driver)
+
     def set_keyed(self) -> None:
         """Has scans of indexes give each document with the key under which they found it, as metadata."""
         for stage in self.inputs():
@@ -221,6 +234,9 @@ class EofStage(PlanStage):
     def pull(self, op: OperationContext) -> list[Record] | None:
         return None
 
+    def gives_current_records(self) -> bool:
+        return True
+
     def node(self) -> PlanNode:
         return PlanNode("EOF", {"type": self._reason}, [], self.counters(0))
 
@@ -253,6 +269,9 @@ class CollectionScan(PlanStage):
 
     def set_guarded(self) -> None:
         self._guarded = True
+
+    def gives_current_records(self) -> bool:
+        return True
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         if self._ended:
@@ -310,6 +329,9 @@ class SkipStage(PlanStage):
         self._left = 0
         return batch[left:]
 
+    def gives_current_records(self) -> bool:
+        return self._child.gives_current_records()
+
     def node(self) -> PlanNode:
         child = self._child.node()
         return PlanNode("SKIP", {"skipAmount": self._skip}, [child], self.counters(child.counters.returned))
@@ -340,6 +362,9 @@ class LimitStage(PlanStage):
         self._left = 0
         self._child.close()
         return batch[:left]
+
+    def gives_current_records(self) -> bool:
+        return self._child.gives_current_records()
 
     def node(self) -> PlanNode:
         child = self._child.node()

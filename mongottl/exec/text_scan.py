@@ -148,6 +148,10 @@ class TextStage(PlanStage):
         rest = self._rest
         return records if rest is None else [record for record in records if rest.matches(record[1])]
 
+    def gives_current_records(self) -> bool:
+        # With scores, which records have the terms was read some calls ago.
+        return not self._scored
+
     def close(self) -> None:
         self._scores = {}
         self._seen = set()

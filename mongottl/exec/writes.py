@@ -15,8 +15,8 @@ from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.capped import check_fits, make_room
 from mongottl.exec.clustered import check_nameable
-from mongottl.exec.expiry import arm_record, arm_records, delete_records
 from mongottl.exec.validation import all_valid, check_document
+from mongottl.exec.write_unit import WriteUnit
 from mongottl.query.update import with_timestamps
 from mongottl.storage.interface import (
     DuplicateKey,
@@ -26,7 +26,7 @@ from mongottl.storage.interface import (
     WriteConflict,
     WriteUnitOfWork,
 )
-from mongottl.ttl.policy import is_expired, meaningful_ttl_s
+from mongottl.ttl.policy import meaningful_ttl_s
 
 if TYPE_CHECKING:
     from mongottl.exec.context import OperationContext
@@ -141,13 +141,19 @@ def insert_batch(op: "OperationContext", collection: Collection, documents: list
             collection.time_series.check(document)
     if collection.validator is not None and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
-    ts_s = op.now_s
-    insert_rows(op, collection, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
+    unit = WriteUnit(op.service, collection)
+    ts_s = unit.now_s
+    _insert_rows(op, unit, documents, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
 
 
-def insert_rows(op: "OperationContext", collection: Collection, rows: list[NewRecord]) -> None:
-    """The same for documents whose `_ts` and `ttl` are known: copies of records keep their age."""
-    documents = [row[0] for row in rows]
+def insert_copies(op: "OperationContext", collection: Collection, rows: list[NewRecord]) -> None:
+    """Inserts copies of records in one unit of work, all or none. They keep their `_ts` and `ttl`."""
+    _insert_rows(op, WriteUnit(op.service, collection), [row[0] for row in rows], rows)
+
+
+def _insert_rows(op: "OperationContext", unit: WriteUnit, documents: list[bytes], rows: list[NewRecord]) -> None:
+    """documents: those of the rows."""
+    collection = unit.collection
     if collection.clustering is not None:
         for document in documents:
             _check_record_id(document)
@@ -155,18 +161,15 @@ def insert_rows(op: "OperationContext", collection: Collection, rows: list[NewRe
     if capped:
         for document in documents:
             check_fits(collection, document)
-    with op.service.engine.unit_of_work() as work:
+    with unit.work as work:
         rids = collection.store.insert_records(rows)
         for index in collection.writable_indexes:
             _insert_keys(op, work, collection, index, documents, rids)
         if capped:
-            make_room(op, collection, work)
-        work.commit()
-    collection.writes += 1
-    op.service.note_write()
-    arm_records(op.service, collection, rows)
-    if capped:
-        op.service.cursors.notify_inserted(collection.number)
+            make_room(unit)
+        unit.inserted = True
+        unit.stored(rows)
+        unit.commit()
 
 
 def _check_record_id(document: bytes) -> None:
@@ -218,9 +221,10 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
     if capped:
         check_fits(collection, document)
     for _ in range(_MAX_CONFLICTS):
+        unit = WriteUnit(op.service, collection)
         try:
-            with op.service.engine.unit_of_work() as work:
-                rid = collection.store.insert_record(document, op.now_s, ttl_s)
+            with unit.work as work:
+                rid = collection.store.insert_record(document, unit.now_s, ttl_s)
                 for index in collection.writable_indexes:
                     data = index.data
                     assert data is not None
@@ -228,20 +232,17 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
                         keys = index.keys_of(document)
                         if index.saw_news():
                             op.catalog.note_news(collection, index, work)
-                        _insert_or_explain(op, collection, index, document, keys, rid)
+                        _insert_or_explain(unit, index, document, keys, rid)
                 if capped:
-                    make_room(op, collection, work)
-                work.commit()
+                    make_room(unit)
+                unit.inserted = True
+                unit.stored_one(document, unit.now_s, ttl_s)
+                unit.commit()
         except _CorpseInTheWay as corpse:
             remove_corpse(op, collection, corpse.record)
             continue
         except WriteConflict:
             continue
-        collection.writes += 1
-        op.service.note_write()
-        arm_record(op.service, collection, document, op.now_s, ttl_s)
-        if capped:
-            op.service.cursors.notify_inserted(collection.number)
         return
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with other writes; try again")
 
@@ -253,10 +254,9 @@ class _CorpseInTheWay(Exception):
         self.record = record
 
 
-def _insert_or_explain(
-    op: "OperationContext", collection: Collection, index: IndexEntry, document: bytes, keys: list[bytes], rid: int
-) -> None:
+def _insert_or_explain(unit: WriteUnit, index: IndexEntry, document: bytes, keys: list[bytes], rid: int) -> None:
     """Adds index entries; a duplicate becomes _CorpseInTheWay or a DuplicateKeyError that names key and value."""
+    collection = unit.collection
     data = index.data
     assert data is not None
     try:
@@ -268,7 +268,7 @@ def _insert_or_explain(
             data.insert([(key, rid) for key in keys])
     except DuplicateKey as duplicate:
         existing = collection.store.find_record(duplicate.existing_record_id)
-        if existing is not None and is_expired(existing[2], existing[3], collection.default_ttl_s, op.now_s):
+        if existing is not None and unit.is_expired(existing):
             raise _CorpseInTheWay(existing) from None
         if index.descriptor.clustered:
             check_nameable(document)
@@ -290,14 +290,14 @@ def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int
 
 def remove_corpse(op: "OperationContext", collection: Collection, record: Record) -> None:
     """Deletes an expired record now instead of leaving it to the reaper, unless it has changed; look again then."""
+    unit = WriteUnit(op.service, collection)
     try:
-        with op.service.engine.unit_of_work() as work:
-            delete_records(op.service, collection, [record])
-            work.commit()
+        with unit.work:
+            unit.delete([record])
+            unit.purged = 1
+            unit.commit()
     except WriteConflict:
         return
-    op.service.metrics.ttl_deleted_documents += 1
-    op.service.note_write()
 
 
 def duplicate_key_error(collection: Collection, index: IndexEntry, document: bytes, key: bytes) -> DuplicateKeyError:
@@ -321,7 +321,7 @@ def duplicate_key_error(collection: Collection, index: IndexEntry, document: byt
 def update_record(
     op: "OperationContext", collection: Collection, old: Record, document: bytes, own: bool = False
 ) -> Record:
-    """Replaces a record's document; `_ts` becomes now. The new record.
+    """Replaces a record's document; `_ts` becomes the instant of the write. The new record.
 
     own: a document of the server's own making, which may exceed the size of those that clients write.
 
@@ -332,64 +332,66 @@ def update_record(
         check_size(document)
     if collection.validator is not None and document != old[1]:
         check_document(op, collection, document, old[1])
-    new: Record = (old[0], document, op.now_s, int(meaningful_ttl_s(document)))
+    ttl_s = int(meaningful_ttl_s(document))
     for _ in range(_MAX_CONFLICTS):
+        unit = WriteUnit(op.service, collection)
+        new: Record = (old[0], document, unit.now_s, ttl_s)
         try:
-            with op.service.engine.unit_of_work() as work:
+            with unit.work as work:
                 collection.store.update_record(old, new)
                 if document != old[1]:
                     for index in collection.writable_indexes:
                         if index.covers_record(old[0]):
-                            _move_keys(op, work, collection, index, old, document)
-                work.commit()
+                            _move_keys(op, unit, work, index, old, document)
+                unit.stored_one(document, new[2], ttl_s)
+                unit.commit()
         except _CorpseInTheWay as corpse:
             remove_corpse(op, collection, corpse.record)
             continue
-        collection.writes += 1
-        op.service.note_write()
-        arm_record(op.service, collection, document, new[2], new[3])
         return new
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
 
 
-def update_records(op: "OperationContext", collection: Collection, changes: list[tuple[Record, bytes]]) -> None:
-    """Replaces the documents of several records in one unit of work, all or none.
+def update_records(op: "OperationContext", unit: WriteUnit, changes: list[tuple[Record, bytes]]) -> None:
+    """Replaces the documents of several records in one unit of work, which it begins and commits, all or none.
 
     DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict where an expired document is in the
     way: the caller goes one by one.
     """
     if not changes:
         return
+    collection = unit.collection
     if collection.validator is not None:
         changed = [document for record, document in changes if document != record[1]]
         if not all_valid(op, collection, changed):
             raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     old: list[Record] = []
     new: list[Record] = []
+    rows: list[NewRecord] = []
+    now_s = unit.now_s
     for record, document in changes:
         check_size(document)
+        ttl_s = int(meaningful_ttl_s(document))
         old.append(record)
-        new.append((record[0], document, op.now_s, int(meaningful_ttl_s(document))))
-    with op.service.engine.unit_of_work() as work:
+        new.append((record[0], document, now_s, ttl_s))
+        rows.append((document, now_s, ttl_s))
+    with unit.work as work:
         collection.store.update_records(old, new)
         for index in collection.writable_indexes:
             for record, document in changes:
                 if document != record[1] and index.covers_record(record[0]):
                     try:
-                        _move_keys(op, work, collection, index, record, document)
+                        _move_keys(op, unit, work, index, record, document)
                     except _CorpseInTheWay:
                         raise WriteConflict("an expired document is in the way") from None
-        work.commit()
-    collection.writes += 1
-    op.service.note_write()
-    for record in new:
-        arm_record(op.service, collection, record[1], record[2], record[3])
+        unit.stored(rows)
+        unit.commit()
 
 
 def _move_keys(
     op: "OperationContext",
+    unit: WriteUnit,
     work: WriteUnitOfWork,
-    collection: Collection,
     index: IndexEntry,
     old: Record,
     document: bytes,
@@ -402,7 +404,7 @@ def _move_keys(
     before = index.keys_of(old[1])
     after = index.keys_of(document)
     if index.saw_news():
-        op.catalog.note_news(collection, index, work)
+        op.catalog.note_news(unit.collection, index, work)
     if before == after:
         return
     known = set(before)
@@ -411,12 +413,12 @@ def _move_keys(
         data.remove([(key, old[0]) for key in gone])
     fresh = [key for key in after if key not in known]
     if fresh:
-        _insert_or_explain(op, collection, index, document, fresh, old[0])
+        _insert_or_explain(unit, index, document, fresh, old[0])
 
 
 def delete_batch(op: "OperationContext", collection: Collection, records: list[Record]) -> None:
-    """Deletes records, as read in this operation, in one unit of work."""
-    with op.service.engine.unit_of_work() as work:
-        delete_records(op.service, collection, records)
-        work.commit()
-    op.service.note_write()
+    """Deletes records in one unit of work. WriteConflict if one of them has changed since it was read."""
+    unit = WriteUnit(op.service, collection)
+    with unit.work:
+        unit.delete(records)
+        unit.commit()
