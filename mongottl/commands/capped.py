@@ -14,7 +14,7 @@ from mongottl.commands.collections import check_no_index_build
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, ONE, Field
 from mongottl.document.numbers import clamp_to_long
-from mongottl.document.types import Decimal128, Int64, Value, type_code_of, type_name
+from mongottl.document.types import Int64, Value, is_number, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.capped import empty
 from mongottl.exec.context import OperationContext, Steps
@@ -36,8 +36,8 @@ class ConvertToCappedRequest(NamedTuple):
 def convert_to_capped(op: OperationContext, request: ConvertToCappedRequest) -> Steps[Reply]:
     """Its indexes but for that of `_id` are gone. NamespaceNotFound (26), InvalidOptions (72) without a size."""
     source = _source(op, request.collection)
-    options = _capped_options(source, request.size)
-    yield from copy_as_capped(op, source, source.name, options)
+    size = _positive_size(request.size)
+    yield from copy_as_capped(op, source, source.name, _capped_options(source, size))
     return {}
 
 
@@ -62,13 +62,13 @@ def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsC
     check_database_name(op.database)
     check_collection_name(op.database, name)
     op.catalog.check_new_name(op.database, to)
+    size = _positive_size(request.size)
     source = _source(op, name)
     target = op.catalog.find(op.database, to)
     if target is not None:
         what = "view" if isinstance(target, View) else "collection"
         raise CommandError(ErrorCode.NamespaceExists, f"a {what} '{target.namespace}' already exists")
-    options = _capped_options(source, request.size)
-    yield from copy_as_capped(op, source, to, options)
+    yield from copy_as_capped(op, source, to, _capped_options(source, size))
     return {}
 
 
@@ -113,13 +113,16 @@ def _source(op: OperationContext, name: str) -> Collection:
     return source
 
 
-def _capped_options(source: Collection, size: Value) -> CollectionOptions:
-    """The source's options with a size."""
-    whole = 0
-    if isinstance(size, (int, float, Decimal128)) and not isinstance(size, bool):
-        whole = clamp_to_long(size)
-    if whole <= 0:
+def _positive_size(value: Value) -> int:
+    """InvalidOptions (72) for what is no number and for what is not above 0 as an int64."""
+    size = clamp_to_long(value) if is_number(value) else 0
+    if size <= 0:
         raise CommandError(ErrorCode.InvalidOptions, "Capped collection size must be greater than zero")
-    if whole > MAX_CAPPED_BYTES:
-        raise CommandError(ErrorCode.BadValue, f"size cannot exceed 1 PB, actual value '{whole}'")
-    return source.options.with_options({"capped": True, "size": Int64(whole)})
+    return size
+
+
+def _capped_options(source: Collection, size: int) -> CollectionOptions:
+    """The source's options with a size. BadValue (2) for one beyond the limit."""
+    if size > MAX_CAPPED_BYTES:
+        raise CommandError(ErrorCode.BadValue, f"size cannot exceed 1 PB, actual value '{size}'")
+    return source.options.with_options({"capped": True, "size": Int64(size)})

@@ -7,14 +7,15 @@ from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.describe import describe_place
-from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
-from mongottl.catalog.view import SYSTEM_VIEWS, View
+from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_collection_name, check_database_name, split_namespace
+from mongottl.catalog.view import View
 from mongottl.commands.collection_uuid import check_uuid
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
     BOOL_FIELD,
+    BOOL_OR_UUID,
     COLLECTION,
     DOCUMENT_FIELD,
     IGNORED,
@@ -24,7 +25,7 @@ from mongottl.commands.request import (
 )
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
-from mongottl.document.types import Value
+from mongottl.document.types import BinData, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.sizes import describe_size, parse_scale
@@ -68,7 +69,7 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
 class RenameCollectionRequest(NamedTuple):
     source: Annotated[str, Field("renameCollection", TEXT)]
     to: Annotated[str, Field("to", TEXT)]
-    drop_target: Annotated[Value, Field("dropTarget", ANY)] = False
+    drop_target: Annotated[bool | BinData, Field("dropTarget", BOOL_OR_UUID)] = False
     stay_temp: Annotated[Value, Field("stayTemp", ANY)] = False
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
@@ -81,25 +82,34 @@ class RenameCollectionRequest(NamedTuple):
     writes=True,
 )
 def rename_collection(op: OperationContext, request: RenameCollectionRequest) -> Reply:
-    """NamespaceNotFound (26) without source; NamespaceExists (48) with a target, unless `dropTarget`; IllegalOperation
-    (20) for the same name."""
+    """NamespaceNotFound (26) without source; NamespaceExists (48) with a target, unless `dropTarget`, and always with a
+    view or time series collection; IllegalOperation (20) for the same name, those of the server's own collections, and
+    too long ones; CollectionUUIDMismatch (361) where `dropTarget` is a UUID and not the target's.
+    """
     database, name = split_namespace(request.source)
     to_database, to_name = split_namespace(request.to)
     check_collection_name(database, name)
-    source = op.catalog.lookup(database, name)
-    if SYSTEM_VIEWS in (name, to_name):
-        raise CommandError(ErrorCode.IllegalOperation, f"renaming {SYSTEM_VIEWS} or to {SYSTEM_VIEWS} is not allowed")
-    check_uuid(op, "renameCollection", request.collection_uuid, database, name, source)
-    check_strict_bool("renameCollection.stayTemp", request.stay_temp)
     if request.source == request.to:
         raise CommandError(ErrorCode.IllegalOperation, "Can't rename a collection to itself")
+    _check_renamable("source", request.source, database, name)
+    _check_renamable("target", request.to, to_database, to_name)
+    source = op.catalog.lookup(database, name)
+    check_uuid(op, "renameCollection", request.collection_uuid, database, name, source)
+    check_strict_bool("renameCollection.stayTemp", request.stay_temp)
+    target = op.catalog.find(to_database, to_name)
+    if isinstance(request.drop_target, BinData):
+        if database != to_database:
+            raise CommandError(
+                ErrorCode.InvalidOptions, "'dropTarget' cannot be a UUID where collections change their database"
+            )
+        existing = None if isinstance(target, View) else target
+        check_uuid(op, "renameCollection", request.drop_target, to_database, to_name, existing)
     if source is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"Source collection {request.source} does not exist")
     op.catalog.check_new_name(to_database, to_name)
-    target = op.catalog.find(to_database, to_name)
     if isinstance(target, View):
         raise CommandError(ErrorCode.NamespaceExists, f"a view already exists with that name: {target.namespace}")
-    if target is not None and not request.drop_target:
+    if target is not None and (request.drop_target is False or target.time_series is not None):
         raise CommandError(ErrorCode.NamespaceExists, "target namespace exists")
     check_no_index_build(source)
     if target is not None:
@@ -109,6 +119,18 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
     op.catalog.rename_collection(source, to_database, to_name, target)
     op.service.note_write()
     return {}
+
+
+def _check_renamable(which: str, namespace: str, database: str, name: str) -> None:
+    """IllegalOperation (20) for the collections that the server keeps itself, and for names that are too long."""
+    if name.startswith("system.") or (database == "local" and name.startswith("oplog.")):
+        raise CommandError(ErrorCode.IllegalOperation, f"error with {which} namespace: cannot rename {namespace}")
+    if len(namespace.encode("utf-8")) > MAX_NAMESPACE_BYTES:
+        raise CommandError(
+            ErrorCode.IllegalOperation,
+            f"error with {which} namespace: Fully qualified namespace is too long. Namespace: {namespace}"
+            f" Max: {MAX_NAMESPACE_BYTES}",
+        )
 
 
 def check_strict_bool(field: str, value: Value) -> None:

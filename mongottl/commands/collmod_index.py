@@ -12,11 +12,11 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import TS_FIELD, IndexDescriptor
-from mongottl.catalog.index_spec import checked_date_ttl, parse_index_spec
+from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.commands.registry import Reply
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
 from mongottl.document.keystring import HIGHEST_KEY
-from mongottl.document.numbers import is_true
+from mongottl.document.numbers import clamp_to_int, is_true
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, is_number
 from mongottl.document.walk import fields, get_value
@@ -262,7 +262,10 @@ def _checked_ttl(collection: Collection, index: IndexEntry, value: Value) -> int
             ErrorCode.InvalidOptions, "TTL indexes are single-field indexes, compound indexes do not support TTL"
         )
     if descriptor.paths[0].dotted != TS_FIELD:
-        return checked_date_ttl(value, ErrorCode.InvalidOptions)
+        seconds = clamp_to_int(value)
+        if seconds < 0:
+            raise CommandError(ErrorCode.InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0")
+        return seconds
     seconds = parse_default_ttl(value)
     if not descriptor.is_ttl_setting:
         if descriptor.unique or descriptor.sparse or descriptor.partial_filter is not None:

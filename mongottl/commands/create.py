@@ -172,6 +172,8 @@ def _add_capped(request: CreateRequest, options: dict[str, Value]) -> None:
         check_capped_size(request.size)
     if request.clustered_index is not MISSING:
         return  # excludes capped ones, with codes of its own
+    if request.view_on is not None:
+        return  # a view ignores what is about stored documents
     if not request.capped:
         if request.size is not None or request.max is not None:
             raise CommandError(
@@ -192,9 +194,13 @@ def _add_capped(request: CreateRequest, options: dict[str, Value]) -> None:
 def _add_validation(op: OperationContext, request: CreateRequest, options: dict[str, Value]) -> None:
     if request.validation_level is not None:
         check_word("create.validationLevel", request.validation_level, VALIDATION_LEVELS)
-        options["validationLevel"] = request.validation_level
     if request.validation_action is not None:
         check_word("create.validationAction", request.validation_action, VALIDATION_ACTIONS)
+    if request.view_on is not None:
+        return  # a view ignores what is about stored documents
+    if request.validation_level is not None:
+        options["validationLevel"] = request.validation_level
+    if request.validation_action is not None:
         options["validationAction"] = request.validation_action
     if request.validator is not None:
         check_validator(op.database, request.collection, request.validator)
@@ -231,10 +237,9 @@ def _check_together(request: CreateRequest, options: dict[str, Value]) -> None:
             if other in options:
                 raise _contradiction("timeseries", other)
     if request.view_on is not None:
-        for other in ("capped", "validator", "validationLevel", "validationAction", "timeseries"):
-            if other in options:
-                raise _contradiction("viewOn", other)
-    if request.size is not None and "capped" not in options:
+        if "timeseries" in options:
+            raise _contradiction("viewOn", "timeseries")
+    elif request.size is not None and "capped" not in options:
         raise _contradiction("size", "clusteredIndex")
     if request.auto_index_id is False:
         raise CommandError(ErrorCode.InvalidOptions, "autoIndexId:false is not allowed")

@@ -74,7 +74,7 @@ class DropDatabaseRequest(NamedTuple):
     stable=True,
 )
 def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[Reply]:
-    """`{dropped: name}`, or `{}` where there is no such database. Collections go one by one, others run in between."""
+    """Collections go one by one, others run in between. A database that does not exist is no error."""
     if isinstance(request.command, bool) or request.command != 1:
         raise CommandError(5255100, "Have to pass 1 as 'drop' parameter")
     name = op.database
@@ -82,8 +82,6 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
     if name in ("admin", "local"):
         raise CommandError(ErrorCode.IllegalOperation, f"Dropping the '{name}' database is prohibited.")
     collections = op.catalog.collections(name)
-    if not collections:
-        return {}
     for collection in collections:
         if not collection.dropped and collection.database == name:
             op.service.cursors.close_where_namespace(collection.namespace)
@@ -91,7 +89,7 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
             op.forget_usage(collection.namespace)
             op.service.note_write()
         yield None
-    return {"dropped": name}
+    return {}
 
 
 class DbStatsRequest(NamedTuple):

@@ -289,6 +289,9 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         source = distinct_documents(op, collection, request)
+        reply = yield from _collect_distinct(op, source, request.key, context.collation)
+        # mongod answers with an int here, where all other replies have a double.
+        return {**reply, "ok": 1}
     else:
         match = parse_match(request.query, context, near=True)
         shape = QueryShape(collation=request.collation)
@@ -301,7 +304,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
 
 def _collect_distinct(
     op: OperationContext, source: DocumentSource, key: str, collation: Collation | None
-) -> Steps[Reply]:
+) -> Steps[dict[str, Value]]:
     path = FieldPath(key)
     seen: dict[bytes, Value] = {}
     array = ArraySize()

@@ -20,6 +20,7 @@ from mongottl.document.bson_field import unknown_field
 from mongottl.document.numbers import clamp_to_long, is_true, whole
 from mongottl.document.types import (
     ARRAY,
+    BINARY,
     BOOL,
     DECIMAL128,
     DOCUMENT,
@@ -30,6 +31,7 @@ from mongottl.document.types import (
     NULL,
     STRING,
     UNDEFINED,
+    BinData,
     Decimal128,
     Value,
     type_name,
@@ -60,6 +62,10 @@ GIVEN_BOOL_KIND: Final = 22
 GIVEN_DOCUMENT_KIND: Final = 23
 PIPELINE_KIND: Final = 24  # list of raw documents
 COUNT_LIMIT_KIND: Final = 25  # an integral number of either sign
+BOOL_OR_UUID_KIND: Final = 26  # a bool, or binary data of subtype 4
+
+_UUID_SUBTYPE: Final = 4
+_UUID_BYTES: Final = 16
 
 _EXPECTED: Final = {
     COLLECTION_KIND: "string",
@@ -74,6 +80,7 @@ _EXPECTED: Final = {
     STRICT_BOOL_KIND: "bool",
     GIVEN_BOOL_KIND: "bool",
     GIVEN_DOCUMENT_KIND: "object",
+    BOOL_OR_UUID_KIND: "[bool, binData]",
 }
 
 
@@ -104,6 +111,7 @@ GIVEN_BOOL: Final = GIVEN_BOOL_KIND
 GIVEN_DOCUMENT: Final = GIVEN_DOCUMENT_KIND
 PIPELINE: Final = PIPELINE_KIND
 COUNT_LIMIT: Final = COUNT_LIMIT_KIND
+BOOL_OR_UUID: Final = BOOL_OR_UUID_KIND
 
 
 class GenericArguments:
@@ -352,6 +360,8 @@ class RequestParser:
             return self._pipeline(cursor)
         elif kind == COUNT_LIMIT_KIND:
             return self._count_limit(cursor)
+        elif kind == BOOL_OR_UUID_KIND and (type_code == BOOL or type_code == BINARY):
+            return _bool_or_uuid(cursor.decoded())
         elif kind == NUMBER_KIND and type_code in (INT32, INT64, DOUBLE, DECIMAL128):
             return cursor.decoded()
         elif kind == ANY_KIND:
@@ -394,9 +404,12 @@ class RequestParser:
         return value
 
     def _documents(self, body: bytes, cursor: ElementCursor) -> list[Value]:
+        """The documents of an array; null and undefined elements are skipped, as an absent field's value is."""
         documents: list[Value] = []
         elements = ElementCursor(body, cursor.value)
         while elements.next():
+            if elements.type_code == NULL or elements.type_code == UNDEFINED:
+                continue
             if elements.type_code != DOCUMENT:
                 raise CommandError(
                     ErrorCode.TypeMismatch,
@@ -405,6 +418,12 @@ class RequestParser:
                 )
             documents.append(read_embedded(body, elements.value))
         return documents
+
+
+def _bool_or_uuid(value: Value) -> Value:
+    if isinstance(value, BinData) and (value.subtype != _UUID_SUBTYPE or len(value.data) != _UUID_BYTES):
+        raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
+    return value
 
 
 def session_key(lsid: bytes) -> bytes:

@@ -342,7 +342,7 @@ class Dispatcher:
         if self.log.settings.verbosity:
             self._log_command(spec, op)
         if isinstance(reply, dict):
-            reply["ok"] = _OK
+            reply.setdefault("ok", _OK)
             reply = encode(self.dialect.dress_reply(spec.name, reply))
         _check_size(reply)
         if op.txn_number is not None and op.session_key is not None:

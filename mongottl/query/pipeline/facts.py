@@ -5,7 +5,7 @@
 
 from typing import Final
 
-from mongottl.document.bson_field import missing_field, unknown_field, wrong_type
+from mongottl.document.bson_field import SESSION_USER, missing_field, read_options, read_stage_options, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -18,15 +18,6 @@ from mongottl.query.pipeline.stage import LOCAL_LEVEL, StageSpec, StageTraits, s
 OF_A_COLLECTION: Final = 9621301
 NO_CATALOG_OPTIONS: Final = 9621302
 _SESSIONS: Final = "config.system.sessions"
-_CURRENT_OP_OPTIONS: Final = (
-    "allUsers",
-    "idleConnections",
-    "idleCursors",
-    "idleSessions",
-    "localOps",
-    "targetAllNodes",
-    "truncateOps",
-)
 
 
 class FactsSpec(StageSpec):
@@ -73,22 +64,20 @@ def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, idleConnections, idleCursors, idleSessions, localOps, targetAllNodes, truncateOps}`, all booleans.
 
-    FailedToParse (9) for anything else, InvalidNamespace (73) anywhere but on `admin` with {aggregate: 1}. Everybody
-    sees all operations, with or without `allUsers`.
+    TypeMismatch (14) for other values, 40415 for other fields, FailedToParse (9) for `targetAllNodes`, which is for
+    sharded clusters, InvalidNamespace (73) anywhere but on `admin` with {aggregate: 1}. Everybody sees all operations,
+    with or without `allUsers`.
     """
     if not isinstance(argument, bytes):
         raise CommandError(
-            ErrorCode.FailedToParse,
+            ErrorCode.TypeMismatch,
             f"$currentOp options must be specified in an object, but found: {type_of(argument)}",
         )
-    for name, value in fields(argument):
-        if name not in _CURRENT_OP_OPTIONS:
-            raise CommandError(ErrorCode.FailedToParse, f"Unrecognized option '{name}' in $currentOp stage.")
-        if not isinstance(value, bool):
-            raise CommandError(
-                ErrorCode.FailedToParse,
-                f"The '{name}' parameter of the $currentOp stage must be a boolean value, but found: {type_of(value)}",
-            )
+    options = read_stage_options("$currentOp", argument)
+    if options.get("targetAllNodes") is True:
+        raise CommandError(
+            ErrorCode.FailedToParse, "The 'targetAllNodes' parameter of $currentOp is for sharded clusters"
+        )
     if ctx.namespace != "admin.$cmd.aggregate":
         raise CommandError(
             ErrorCode.InvalidNamespace,
@@ -114,11 +103,7 @@ def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[Stage
             NO_CATALOG_OPTIONS,
             f"The $listClusterCatalog stage specification must be an object, found: {type_of(argument)}",
         )
-    for name, value in fields(argument):
-        if name not in ("shards", "balancingConfiguration", "tracked"):
-            raise unknown_field(f"$listClusterCatalog.{name}")
-        if value is not None and not isinstance(value, bool):
-            raise wrong_type(f"$listClusterCatalog.{name}", value, "bool")
+    read_stage_options("$listClusterCatalog", argument)
     return [FactsSpec("$listClusterCatalog", ctx.namespace, argument)]
 
 
@@ -151,11 +136,7 @@ def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{showDebugQueryShape: bool}`. 7746800 for no document, InvalidNamespace (73) for a collection."""
     if not isinstance(argument, bytes):
         raise CommandError(7746800, "$querySettings value must be an object. Found: " + type_of(argument))
-    for name, value in fields(argument):
-        if name != "showDebugQueryShape":
-            raise unknown_field(f"$querySettings.{name}")
-        if not isinstance(value, bool):
-            raise wrong_type(f"$querySettings.{name}", value, "bool")
+    read_stage_options("$querySettings", argument)
     if not ctx.namespace.endswith(".$cmd.aggregate"):
         raise CommandError(
             ErrorCode.InvalidNamespace, "$querySettings must be run against the database with {aggregate: 1}"
@@ -168,19 +149,16 @@ def _check_session_options(name: str, argument: Value) -> bytes:
         raise CommandError(
             ErrorCode.TypeMismatch, f"{name} options must be specified in an object, but found: {type_of(argument)}"
         )
-    for key, value in fields(argument):
-        if key not in ("allUsers", "users"):
-            raise unknown_field(f"{name}.{key}")
-        if value is None:
-            continue
-        right = isinstance(value, bool) if key == "allUsers" else isinstance(value, list)
-        if not right:
-            expected = "bool" if key == "allUsers" else "array"
-            raise wrong_type(f"{name}.{key}", value, expected)
-        if isinstance(value, list):
-            for place, user in enumerate(value):
-                if user is not None:
-                    _check_user(f"{name}.users.{place}", user)
+    options = read_stage_options(name, argument)
+    users = options.get("users")
+    if isinstance(users, list):
+        given = [(place, user) for place, user in enumerate(users) if user is not None]
+        for place, user in given:
+            _check_user(f"{name}.users.{place}", user)
+        if given and options.get("allUsers") is True:
+            raise CommandError(
+                ErrorCode.UnsupportedFormat, f"{name} may not have both `users` and `allUsers: true` at the same time"
+            )
     return argument
 
 
@@ -188,12 +166,7 @@ def _check_user(name: str, user: Value) -> None:
     """`{user: name, db: name}`. 40414 for a missing field, 40415 for another, TypeMismatch (14)."""
     if not isinstance(user, bytes):
         raise wrong_type(name, user, "object")
-    given = {key: value for key, value in fields(user) if value is not None}
-    for key, value in given.items():
-        if key not in ("user", "db"):
-            raise unknown_field(f"{name}.{key}")
-        if not isinstance(value, str):
-            raise wrong_type(f"{name}.{key}", value, "string")
+    given = read_options(name, user, SESSION_USER)
     for key in ("user", "db"):
         if key not in given:
             raise missing_field(f"{name}.{key}")

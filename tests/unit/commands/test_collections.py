@@ -157,13 +157,34 @@ def test_renaming_onto_another_collection(running: Running) -> None:
     assert len(running.engine.idents()) == 2
 
 
+def test_renaming_over_a_target_that_is_named_by_its_uuid(running: Running) -> None:
+    running.insert({"_id": 1}, into="c")
+    running.insert({"_id": 2}, into="d")
+    running.run(rename("test.c", "test.d", dropTarget=Binary(running.collection("d").uuid.data, 4)), "admin")
+    assert running.ids("d") == [1]
+
+
+def test_renaming_never_drops_a_time_series_collection(running: Running) -> None:
+    running.insert({"_id": 1}, into="c")
+    running.run({"create": "s", "timeseries": {"timeField": "t"}})
+    assert running.code(rename("test.c", "test.s", dropTarget=True), "admin") == 48
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
         (rename("test.none", "test.d"), 26),
         (rename("test.c", "test.c"), 20),
         (rename("test.c", "test.d$"), 73),
-        (rename("test.c", "test.system.x"), 73),
+        (rename("test.c", "test.system.x"), 20),
+        (rename("test.system.js", "test.d"), 20),
+        (rename("test.c", "local.oplog.rs"), 20),
+        (rename("test.c", "test." + "x" * 251), 20),
+        (rename("test.c", "test.d", dropTarget=None), 14),
+        (rename("test.c", "test.d", dropTarget=Binary(bytes(16), 3)), 207),
+        (rename("test.c", "test.d", dropTarget=Binary(bytes(16), 4)), 361),
+        (rename("test.none", "test.d", dropTarget=Binary(bytes(16), 4)), 361),
+        (rename("test.c", "other.d", dropTarget=Binary(bytes(16), 4)), 72),
         (rename("test.c", "test"), 73),
         (rename("test", "test.d"), 73),
         (rename("test.c", "Test.d"), 13297),

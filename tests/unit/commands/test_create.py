@@ -62,7 +62,6 @@ def test_options_are_shown_in_mongods_order(
         ({"capped": True, "size": None}, 72),
         ({"capped": True, "size": True}, 14),
         ({"capped": True, "size": 1, "max": 2**31}, 2),
-        ({"capped": True, "viewOn": "d"}, 72),
         ({"validator": [{"a": 1}]}, 14),
         ({"validator": {"$where": "true"}}, 2),
         ({"validator": {"$text": {"$search": "x"}}}, 2),
@@ -80,7 +79,6 @@ def test_options_are_shown_in_mongods_order(
         ({"viewOn": ".a"}, 73),
         ({"viewOn": 1}, 14),
         ({"viewOn": "d", "pipeline": [1]}, 14),
-        ({"viewOn": "d", "validator": {"a": 1}}, 72),
         ({"viewOn": "d", "idIndex": ID_INDEX}, 72),
         ({"expireAfterSeconds": 1}, 72),
         ({"storageEngine": {"wiredTiger": 1}}, 2),
@@ -247,3 +245,25 @@ def test_what_does_not_go_with_encrypted_fields(running: Running) -> None:
     assert running.code({"create": "c", "encryptedFields": {}}) == 40414
     assert running.code({"create": "c", "encryptedFields": {"fields": []}, "capped": True, "size": 1}) == 6367301
     assert running.code({"create": "c", "encryptedFields": {"fields": []}, "viewOn": "d"}) == 6346401
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"capped": True, "size": 4096, "max": 100},
+        {"capped": True},
+        {"validator": {"a": {"$exists": True}}},
+        {"validationLevel": "strict", "validationAction": "error"},
+    ],
+    ids=str,
+)
+def test_views_ignore_options_of_stored_documents(running: Running, options: dict[str, Any]) -> None:
+    running.run({"create": "v", "viewOn": "c", **options})
+    [listed] = running.listed({"listCollections": 1, "filter": {"name": "v"}})
+    assert listed["options"] == {"viewOn": "c", "pipeline": []}
+
+
+def test_null_elements_of_arrays_of_documents_are_skipped(running: Running) -> None:
+    running.run({"create": "v", "viewOn": "c", "pipeline": [None, {"$match": {"x": 1}}, None]})
+    [listed] = running.listed({"listCollections": 1, "filter": {"name": "v"}})
+    assert listed["options"]["pipeline"] == [{"$match": {"x": 1}}]

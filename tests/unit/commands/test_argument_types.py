@@ -1,0 +1,163 @@
+"""Arguments of all BSON types to every field that is declared: tables say what is taken, and the server does so.
+
+The fields of commands are those of the request classes, the options of stages those of `STAGE_OPTIONS`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import bson
+import pytest
+from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from mongottl.commands import COMMANDS
+from mongottl.commands import request as kinds
+from mongottl.commands.registry import CommandSpec
+from mongottl.commands.request import Field, GenericArguments
+from mongottl.document.bson_field import STAGE_OPTIONS, OptionField
+from mongottl.document.build import encode
+from mongottl.document.types import DBPointer, Symbol, Undefined
+from mongottl.document.types import type_name as name_of
+from mongottl.errors import CommandError
+from tests.running import Running
+
+# A value of each type, by mongod's name of the type; those that PyMongo cannot write are in our own classes.
+SAMPLES: dict[str, Any] = {
+    "double": 1.0,
+    "string": "x",
+    "object": bson.encode({"a": 1}),
+    "array": [],
+    "binData": Binary(bytes(16), 4),
+    "undefined": Undefined(),
+    "objectId": ObjectId(),
+    "bool": True,
+    "date": None,
+    "null": None,
+    "regex": Regex("a"),
+    "dbPointer": DBPointer("a", bytes(12)),
+    "javascript": Code("a"),
+    "symbol": Symbol("a"),
+    "javascriptWithScope": Code("a", {}),
+    "int": 1,
+    "timestamp": Timestamp(1, 1),
+    "long": Int64(1),
+    "decimal": Decimal128("1"),
+    "minKey": MinKey(),
+    "maxKey": MaxKey(),
+}
+NUMBERS = {"double", "int", "long", "decimal"}
+ABSENT = {"null", "undefined"}
+
+# By kind of field: the types that are taken, and the code for all others.
+TAKEN: dict[int, tuple[set[str], int]] = {
+    kinds.COLLECTION: ({"string"}, 73),
+    kinds.TEXT: ({"string"} | ABSENT, 14),
+    kinds.DOCUMENT_FIELD: ({"object"} | ABSENT, 14),
+    kinds.BOOL_FIELD: ({"bool"} | NUMBERS | ABSENT, 14),
+    kinds.STRICT_BOOL: ({"bool"} | ABSENT, 14),
+    kinds.GIVEN_BOOL: ({"bool"}, 14),
+    kinds.GIVEN_DOCUMENT: ({"object"}, 14),
+    kinds.BOOL_OR_UUID: ({"bool", "binData"}, 14),
+    kinds.WHOLE: (NUMBERS | ABSENT, 14),
+    kinds.INTEGER: (NUMBERS | ABSENT, 14),
+    kinds.NUMBER: (NUMBERS | ABSENT, 14),
+    kinds.COUNT_LIMIT: (NUMBERS, 2),
+    kinds.ARRAY_FIELD: ({"array"} | ABSENT, 14),
+    kinds.DOCUMENTS: ({"array"} | ABSENT, 14),
+    kinds.PIPELINE: ({"array"}, 14),
+    kinds.HINT: ({"string", "object"}, 9),
+    kinds.PIPELINE_OR_DOCUMENT: ({"array", "object"}, 9),
+}
+
+
+def element(name: str, type_name: str) -> bytes:
+    """An element of a document, of the type named."""
+    if type_name == "date":
+        return b"\x09" + name.encode() + b"\0" + bytes(8)
+    value = SAMPLES[type_name]
+    if isinstance(value, (Undefined, DBPointer, Symbol, bytes)) and not isinstance(value, Binary):
+        return encode({name: value})[4:-1]
+    return bson.encode({name: value})[4:-1]
+
+
+def document(*elements: bytes) -> bytes:
+    inner = b"".join(elements) + b"\0"
+    return (len(inner) + 4).to_bytes(4, "little") + inner
+
+
+def declared_fields() -> Iterator[tuple[CommandSpec, int, Field]]:
+    for name in sorted({spec.name for spec in COMMANDS.values()}):
+        spec = COMMANDS[name]
+        for place, annotation in enumerate(spec.request.__annotations__.values()):
+            [field] = annotation.__metadata__
+            if field.kind in TAKEN:
+                yield spec, place, field
+
+
+@pytest.mark.parametrize(
+    "spec, place, field", [pytest.param(*case, id=f"{case[0].name}.{case[2].name}") for case in declared_fields()]
+)
+def test_types_of_the_fields_of_commands(spec: CommandSpec, place: int, field: Field) -> None:
+    """A required field that is null is missing (40414)."""
+    taken, code = TAKEN[field.kind]
+    annotations = [annotation.__metadata__[0] for annotation in spec.request.__annotations__.values()]
+    required = len(annotations) - len(spec.request._field_defaults)
+    others = [element(other.name, _right_type(other)) for at, other in enumerate(annotations[:required]) if at != place]
+    for type_name in SAMPLES:
+        given = element(spec.name if place == 0 else field.name, type_name)
+        elements = [given, *others] if place == 0 else [*others[:1], given, *others[1:]]
+        try:
+            spec.parser.parse(document(*elements), [], GenericArguments())
+        except CommandError as error:
+            missing = type_name in ABSENT and type_name in taken and place < required
+            assert error.code == (40414 if missing else code), (type_name, error.message)
+            assert missing or type_name not in taken or (type_name == "array" and code == 14), (type_name, error)
+        else:
+            assert type_name in taken, type_name
+
+
+def _right_type(field: Field) -> str:
+    taken = TAKEN.get(field.kind, ({"string"}, 0))[0]
+    return sorted(taken - ABSENT)[0]
+
+
+@pytest.mark.parametrize(
+    "stage, option",
+    [
+        pytest.param(stage, option, id=f"{stage}.{option.name}")
+        for stage in STAGE_OPTIONS
+        for option in STAGE_OPTIONS[stage]
+    ],
+)
+def test_types_of_the_options_of_stages(stage: str, option: OptionField) -> None:
+    server = Running()
+    for type_name in SAMPLES:
+        argument = document(element(option.name, type_name))
+        taken = type_name == name_of(option.type_code) or (option.null_is_absent and type_name in ABSENT)
+        code = _code_of(server, stage, argument)
+        # `targetAllNodes: true` is of the right type, and refused for what it asks.
+        assert code == (9 if taken and option.name == "targetAllNodes" else 0 if taken else 14), type_name
+
+
+@pytest.mark.parametrize("stage", sorted(STAGE_OPTIONS))
+def test_unknown_and_repeated_options_of_stages(stage: str) -> None:
+    server = Running()
+    option = STAGE_OPTIONS[stage][0]
+    one = element(option.name, name_of(option.type_code))
+    assert _code_of(server, stage, document(element("other", "bool"))) == 40415
+    assert _code_of(server, stage, document(element("", "bool"))) == 40415
+    assert _code_of(server, stage, document(element(option.name.upper(), "bool"))) == 40415
+    assert _code_of(server, stage, document(one, one)) == 40413
+
+
+def _code_of(server: Running, stage: str, argument: bytes) -> int:
+    """The code with which a stage is refused; 0 where it is run."""
+    collection: Any = "system.sessions" if stage == "$listSessions" else 1
+    database = "config" if stage == "$listSessions" else "admin"
+    pipeline = [{stage: RawBSONDocument(argument)}]
+    try:
+        server.run({"aggregate": collection, "pipeline": pipeline, "cursor": {}}, database)
+    except CommandError as error:
+        return error.code
+    return 0
