@@ -5,16 +5,15 @@ What `createIndexes` accepts is the business of `index_spec`; here every specifi
 
 from typing import Final
 
-from mongottl.catalog.index_kinds import BTREE, IndexKind, kind_of
+from mongottl.catalog.index_kinds import BTREE, IndexKind, IndexPattern, kind_of
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
-from mongottl.document.numbers import to_double
 from mongottl.document.path import FieldPath
-from mongottl.document.types import MISSING, Int64, Value, is_number
+from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
@@ -89,19 +88,19 @@ class IndexDescriptor:
                 self.expire_after_s = int(value)
         if self.partial_filter is not None:
             self.partial_match = parse_match(self.partial_filter, ParseContext(collation=self.collation))
-        pattern = fields(self.key)
         self.is_id = self.clustered or self.name == ID_INDEX_NAME
-        self.kind: IndexKind = BTREE if self.is_id else kind_of(pattern)
-        self.paths: list[FieldPath] = [FieldPath(path) for path, _ in pattern]
-        self.directions: list[Value] = [direction for _, direction in pattern]
-        self.descending: list[bool] = [_is_descending(direction) for _, direction in pattern]
+        self.kind: IndexKind = BTREE if self.is_id else kind_of(fields(self.key))
+        self.pattern = IndexPattern(spec, self.key, self.sparse, self.collation)
+        self.paths: list[FieldPath] = self.pattern.paths
+        self.directions: list[Value] = self.pattern.directions
+        self.descending: list[bool] = self.pattern.descending
         self.is_ttl_setting = self.expire_after_s is not None and self.paths[0].dotted == TS_FIELD
         if self.is_ttl_setting:
             self.default_ttl_s = self.expire_after_s if self.expire_after_s is not None else NO_TTL
             self.expire_after_s = None
 
     def key_generator(self) -> KeyGenerator:
-        return self.kind.key_generator(self)
+        return self.kind.key_generator(self.pattern)
 
     def with_option(self, option: str, value: Value) -> "IndexDescriptor":
         """The same index with one option set, or taken away (MISSING), for `collMod`."""
@@ -128,7 +127,7 @@ class IndexDescriptor:
             or self.unique != other.unique
             or self.sparse != other.sparse
             or not _same_filter(self.partial_filter, other.partial_filter)
-            or self.kind.distinguishing(self) != other.kind.distinguishing(other)
+            or self.kind.distinguishing(self.pattern) != other.kind.distinguishing(other.pattern)
             or not same_collation(self.collation, other.collation)
         ):
             return DIFFERENT
@@ -147,10 +146,6 @@ def _same_filter(a: bytes | None, b: bytes | None) -> bool:
     if a is None or b is None:
         return a is None and b is None
     return compare_values(a, b) == 0
-
-
-def _is_descending(direction: Value) -> bool:
-    return is_number(direction) and to_double(direction) < 0
 
 
 def id_index_spec(collation: Collation | None = None) -> bytes:

@@ -30,10 +30,9 @@ from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_
 from mongottl.query.pipeline.basic import CountSpec, LimitSpec, MatchSpec, SkipSpec
 from mongottl.query.pipeline.group import GroupSpec
 from mongottl.query.pipeline.near import GeoNearFieldsSpec, GeoNearSpec
-from mongottl.query.pipeline.output import MergeRequest
 from mongottl.query.pipeline.project import ProjectSpec
+from mongottl.query.pipeline.run_context import EqualityProbe, MergeRequest, NearRequest
 from mongottl.query.pipeline.sort import SortSpec
-from mongottl.query.pipeline.source import EqualityProbe
 from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern
 from mongottl.ttl.policy import NO_TTL, is_expired
@@ -140,11 +139,11 @@ class OperationRun(RunContext):
         joins = any(spec.traits.joined_field for spec in plan.rest)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run), self._pull, joins)
 
-    def open_near(self, near: GeoNearSpec) -> DocumentSource:
+    def open_near(self, request: NearRequest, metadata: frozenset[str]) -> DocumentSource:
         op = self._pull.op
-        collection = self._find(near.namespace)
-        asked = (self.metadata | near.requested) - {STORED_AS}
-        plan = plan_query(op, collection, near_match(collection, near), metadata=asked)
+        collection = self._find(request.namespace)
+        asked = (self.metadata | metadata) - {STORED_AS}
+        plan = plan_query(op, collection, near_match(collection, request), metadata=asked)
         return PlanDocuments(plan.open(), collection, self._pull, self._handed_on, self._handed_on)
 
     def _check_view(self, view: View) -> None:
@@ -399,7 +398,7 @@ def plan_aggregation(
     taken = 0
     if specs and isinstance(near := specs[0], GeoNearSpec):
         # The fields are set by what is left of the stage.
-        match = near_match(collection, near)
+        match = near_match(collection, near.request)
         specs = [GeoNearFieldsSpec(near), *specs[1:]]
     if taken < len(specs) and isinstance(spec := specs[taken], MatchSpec):
         match = spec.expression

@@ -4,14 +4,14 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.index_kinds.geospatial import PLANE, SPHERE
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.match import MatchExpression
-from mongottl.query.pipeline.near import GeoNearSpec
+from mongottl.query.pipeline.run_context import NearRequest
 
 
-def near_match(collection: Collection | None, near: GeoNearSpec) -> MatchExpression:
+def near_match(collection: Collection | None, request: NearRequest) -> MatchExpression:
     """The stage's filter. NamespaceNotFound (26) without collection; IndexNotFound (27) if no index tells the path."""
     if collection is None:
-        raise CommandError(ErrorCode.NamespaceNotFound, f"$geoNear: collection {near.namespace} does not exist")
-    return near.match(near.key or _path_of_only_index(collection))
+        raise CommandError(ErrorCode.NamespaceNotFound, f"$geoNear: collection {request.namespace} does not exist")
+    return request.match(request.key or _path_of_only_index(collection))
 
 
 def _path_of_only_index(collection: Collection) -> str:

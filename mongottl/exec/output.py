@@ -20,7 +20,7 @@ from mongottl.exec.modifying import Selection, UpdateResult, apply_update
 from mongottl.exec.writes import check_size, insert_batch, insert_document, prepare_document, with_new_id
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
-from mongottl.query.pipeline.output import MergeRequest
+from mongottl.query.pipeline.run_context import MergeRequest
 from mongottl.query.update import parse_update
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
 

@@ -32,6 +32,17 @@ FACE = "__init__"
 # Row of the importer, name of the imported: imports under `if TYPE_CHECKING` that point up or sideways.
 FOR_TYPES_ONLY: frozenset[tuple[str, str]] = frozenset()
 
+# Modules that need each other, at run time, within functions or for their types. Each with its reason.
+CIRCLES: dict[frozenset[str], str] = {
+    frozenset(
+        ("exec.context", "exec.cursors", "exec.operations", "exec.stages", "exec.tailing")
+    ): "an operation has cursors, and cursors are read by operations",
+    frozenset(
+        ("commands.aggregate", "commands.explain", "commands.query_shape", "commands.reads", "commands.view_reads")
+    ): "explain and reads of views need the requests of the commands that they stand for",
+    frozenset(("server.connection", "server.server")): "a connection calls its server",
+}
+
 # Where chance comes in: ids that must not be guessed or repeated, and what is asked to choose by chance.
 CHANCE = {
     "catalog.catalog": {"os.urandom"},
@@ -149,6 +160,45 @@ def test_the_face_imports_settings_alone() -> None:
 def test_listed_exceptions_are_needed() -> None:
     for module, imported in FOR_TYPES_ONLY:
         assert any(i.typed and i.module == imported for i in imports_of(module)), (module, imported)
+
+
+def imported_modules(module: str) -> set[str]:
+    """The modules of ours that a module imports anywhere, functions and `if TYPE_CHECKING` included."""
+    return {found.module for found in imports_of(module) if found.ours}
+
+
+def circles() -> set[frozenset[str]]:
+    """The groups of modules that import each other, directly or by way of others (Tarjan's strong components)."""
+    known = set(modules())
+    graph = {module: imported_modules(module) & known - {module} for module in known}
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    found: set[frozenset[str]] = set()
+
+    def visit(module: str) -> None:
+        order[module] = lowest[module] = len(order)
+        path.append(module)
+        for other in graph[module]:
+            if other not in order:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in path:
+                lowest[module] = min(lowest[module], order[other])
+        if lowest[module] == order[module]:
+            group = path[path.index(module) :]
+            del path[path.index(module) :]
+            if len(group) > 1:
+                found.add(frozenset(group))
+
+    for module in graph:
+        if module not in order:
+            visit(module)
+    return found
+
+
+def test_no_circles_but_those_listed() -> None:
+    assert circles() == set(CIRCLES)
 
 
 SHELL = ROWS.index(("server",))

@@ -11,6 +11,7 @@ from mongottl.catalog.index_kinds.btree import BtreeKind
 from mongottl.catalog.index_kinds.geospatial import PlaneKind, SphereKind
 from mongottl.catalog.index_kinds.hashed import HashedKind
 from mongottl.catalog.index_kinds.kind import IndexKind as IndexKind
+from mongottl.catalog.index_kinds.kind import IndexPattern as IndexPattern
 from mongottl.catalog.index_kinds.kind import Pattern
 from mongottl.catalog.index_kinds.text import TextKind
 from mongottl.catalog.index_kinds.wildcard import WildcardKind, is_wildcard

@@ -1,13 +1,8 @@
 """The ordinary index: values in their order, on one path or several."""
 
-from typing import TYPE_CHECKING
-
-from mongottl.catalog.index_kinds.kind import IndexKind
+from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern
 from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
 from mongottl.document.types import Value
-
-if TYPE_CHECKING:
-    from mongottl.catalog.index import IndexDescriptor
 
 
 class BtreeKind(IndexKind):
@@ -19,5 +14,5 @@ class BtreeKind(IndexKind):
     def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
         return key, options
 
-    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
-        return BtreeKeyGenerator(descriptor.paths, descriptor.descending, descriptor.sparse, descriptor.collation)
+    def key_generator(self, pattern: IndexPattern) -> KeyGenerator:
+        return BtreeKeyGenerator(pattern.paths, pattern.descending, pattern.sparse, pattern.collation)

@@ -7,9 +7,9 @@ A document without a place is not in the index, whatever else it has (in a 2dsph
 One with several has several keys. Source: MongoDB's pages on both.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
+from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern, Pattern
 from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.collation import Collation
@@ -23,9 +23,6 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.geometry.geohash import MAX_BITS, Geohash
 from mongottl.geometry.geojson import GeometryError, Position, stored_geometry
 from mongottl.geometry.library import require_sphere
-
-if TYPE_CHECKING:
-    from mongottl.catalog.index import IndexDescriptor
 
 SPHERE: Final = "2dsphere"
 PLANE: Final = "2d"
@@ -67,15 +64,15 @@ class SphereKind(IndexKind):
         shown["2dsphereIndexVersion"] = number
         return key, shown
 
-    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
+    def key_generator(self, pattern: IndexPattern) -> KeyGenerator:
         require_sphere()
-        version = get_value(descriptor.spec, "2dsphereIndexVersion")
+        version = get_value(pattern.spec, "2dsphereIndexVersion")
         return SphereKeyGenerator(
-            descriptor.paths,
-            descriptor.descending,
-            descriptor.directions,
-            version != 1 or descriptor.sparse,
-            descriptor.collation,
+            pattern.paths,
+            pattern.descending,
+            pattern.directions,
+            version != 1 or pattern.sparse,
+            pattern.collation,
         )
 
 
@@ -113,10 +110,8 @@ class PlaneKind(IndexKind):
             shown["max"] = geohash.high
         return encode_fields(shown.items())
 
-    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
-        return PlaneKeyGenerator(
-            descriptor.paths, descriptor.descending, descriptor.directions, geohash_of(descriptor.spec)
-        )
+    def key_generator(self, pattern: IndexPattern) -> KeyGenerator:
+        return PlaneKeyGenerator(pattern.paths, pattern.descending, pattern.directions, geohash_of(pattern.spec))
 
 
 def geohash_of(spec: bytes) -> Geohash:

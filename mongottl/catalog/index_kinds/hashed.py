@@ -3,11 +3,11 @@
 They are never multikey and never unique, and serve equality only. Source: MongoDB's page "Hashed Indexes".
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
+from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern, Pattern
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.collation import Collation, with_keys
 from mongottl.document.hashing import hashed_raw, hashed_value
@@ -16,9 +16,6 @@ from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value
 from mongottl.document.walk import decode_value, find_field_at
 from mongottl.errors import CommandError
-
-if TYPE_CHECKING:
-    from mongottl.catalog.index import IndexDescriptor
 
 HASHED: Final = "hashed"
 HASHED_UNIQUE: Final = 16764
@@ -46,11 +43,9 @@ class HashedKind(IndexKind):
             )
         return key, options
 
-    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
-        hashed = [direction == HASHED for direction in descriptor.directions]
-        return HashedKeyGenerator(
-            descriptor.paths, descriptor.descending, hashed, descriptor.sparse, descriptor.collation
-        )
+    def key_generator(self, pattern: IndexPattern) -> KeyGenerator:
+        hashed = [direction == HASHED for direction in pattern.directions]
+        return HashedKeyGenerator(pattern.paths, pattern.descending, hashed, pattern.sparse, pattern.collation)
 
 
 class HashedKeyGenerator(KeyGenerator):

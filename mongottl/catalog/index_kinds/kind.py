@@ -1,16 +1,38 @@
 """What a kind of index is: the contract that the modules of this package fulfil."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 from mongottl.catalog.keys import KeyGenerator
-from mongottl.document.types import Value
-
-if TYPE_CHECKING:
-    from mongottl.catalog.index import IndexDescriptor
+from mongottl.document.collation import Collation
+from mongottl.document.numbers import to_double
+from mongottl.document.path import FieldPath
+from mongottl.document.types import Value, is_number
+from mongottl.document.walk import fields
 
 # A key pattern: pairs of path and direction.
 Pattern = list[tuple[str, Value]]
+
+
+class IndexPattern:
+    """What the keys of an index are made of.
+
+    spec: the whole specification, as it is kept. key: its key pattern as raw BSON; paths, directions and descending are
+    the components of that. sparse, collation: the options of these names; None for the simple collation.
+    """
+
+    def __init__(self, spec: bytes, key: bytes, sparse: bool, collation: Collation | None) -> None:
+        pattern = fields(key)
+        self.spec = spec
+        self.key = key
+        self.paths: list[FieldPath] = [FieldPath(path) for path, _ in pattern]
+        self.directions: list[Value] = [direction for _, direction in pattern]
+        self.descending: list[bool] = [_is_descending(direction) for _, direction in pattern]
+        self.sparse = sparse
+        self.collation = collation
+
+
+def _is_descending(direction: Value) -> bool:
+    return is_number(direction) and to_double(direction) < 0
 
 
 class IndexKind(ABC):
@@ -40,7 +62,7 @@ class IndexKind(ABC):
         """Whether a component may have this path, "$**" or "a.b.$**"."""
         return False
 
-    def distinguishing(self, descriptor: "IndexDescriptor") -> Value:
+    def distinguishing(self, pattern: IndexPattern) -> Value:
         """What tells two indexes of this kind apart besides key pattern, `unique`, `sparse`, collation and filter."""
         return None
 
@@ -58,6 +80,6 @@ class IndexKind(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
-        """What makes the keys of an index; `descriptor.spec` holds what `normalised` answered."""
+    def key_generator(self, pattern: IndexPattern) -> KeyGenerator:
+        """What makes the keys of an index; `pattern.spec` holds what `normalised` answered."""
         raise NotImplementedError

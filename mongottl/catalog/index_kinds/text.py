@@ -9,11 +9,11 @@ Source: MongoDB's pages "Text Indexes" and "Specify Weights for a Text Index".
 """
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
+from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern, Pattern
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import KeyStringBuilder
@@ -34,9 +34,6 @@ from mongottl.document.walk import decode_value, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.fulltext.fields import WILDCARD, TextFields
 from mongottl.query.fulltext.languages import ENGLISH, language_named
-
-if TYPE_CHECKING:
-    from mongottl.catalog.index import IndexDescriptor
 
 TEXT: Final = "text"
 # What stands for the text in the pattern that is kept.
@@ -110,8 +107,8 @@ class TextKind(IndexKind):
         options["textIndexVersion"] = _checked_version(version)
         return encode_fields(shown), options
 
-    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
-        return TextKeyGenerator(descriptor.paths, descriptor.descending, _fields_of(descriptor.spec))
+    def key_generator(self, pattern: IndexPattern) -> KeyGenerator:
+        return TextKeyGenerator(pattern.paths, pattern.descending, _fields_of(pattern.spec))
 
 
 def _refused(message: str) -> CommandError:

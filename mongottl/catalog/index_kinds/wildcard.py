@@ -10,11 +10,11 @@ A document that has none of the paths is left out; in a compound index it has a 
 that the index serves filters on the regular components alone. Source: MongoDB's pages on wildcard indexes.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.catalog.index_kinds.kind import IndexKind, Pattern
+from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern, Pattern
 from mongottl.catalog.index_kinds.wildcard_paths import (
     ALL,
     NOTHING,
@@ -31,9 +31,6 @@ from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, MinKey, Undefined, Value, type_code_of, type_name
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.errors import CommandError, ErrorCode
-
-if TYPE_CHECKING:
-    from mongottl.catalog.index import IndexDescriptor
 
 WILDCARD_PATH: Final = "$**"
 PROJECTION: Final = "wildcardProjection"
@@ -86,12 +83,12 @@ class WildcardKind(IndexKind):
                 raise _cannot_create(f"The wildcard holds the field '{path}' as well; exclude it by {PROJECTION}")
         return key, options
 
-    def distinguishing(self, descriptor: "IndexDescriptor") -> Value:
-        projection = get_value(descriptor.spec, PROJECTION)
+    def distinguishing(self, pattern: IndexPattern) -> Value:
+        projection = get_value(pattern.spec, PROJECTION)
         return signature(projection) if isinstance(projection, bytes) else None
 
-    def key_generator(self, descriptor: "IndexDescriptor") -> KeyGenerator:
-        return WildcardKeyGenerator(descriptor)
+    def key_generator(self, pattern: IndexPattern) -> KeyGenerator:
+        return WildcardKeyGenerator(pattern)
 
 
 def _cannot_create(message: str) -> CommandError:
@@ -113,19 +110,19 @@ class WildcardKeyGenerator(KeyGenerator):
     7246301 where a document has an array on a regular component.
     """
 
-    def __init__(self, descriptor: "IndexDescriptor") -> None:
+    def __init__(self, pattern: IndexPattern) -> None:
         super().__init__()
-        paths = descriptor.paths
+        paths = pattern.paths
         self.place = 0
         for i in range(len(paths)):
             if is_wildcard(paths[i].dotted):
                 self.place = i
-        self.held: PathNode = _held(fields(descriptor.key), get_value(descriptor.spec, PROJECTION))
-        self._descending = descriptor.descending[self.place]
-        collation = descriptor.collation
+        self.held: PathNode = _held(fields(pattern.key), get_value(pattern.spec, PROJECTION))
+        self._descending = pattern.descending[self.place]
+        collation = pattern.collation
         self._collation = collation  # of values; paths have none
-        self._before = _regular(paths[: self.place], descriptor.descending[: self.place], collation)
-        self._after = _regular(paths[self.place + 1 :], descriptor.descending[self.place + 1 :], collation)
+        self._before = _regular(paths[: self.place], pattern.descending[: self.place], collation)
+        self._after = _regular(paths[self.place + 1 :], pattern.descending[self.place + 1 :], collation)
         self._compound = len(paths) > 1
         self._keys: dict[bytes, bool] = {}
         self._before_key = b""

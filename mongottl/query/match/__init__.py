@@ -2,7 +2,9 @@
 
     tree        the nodes that all share: and, or, nor, not, and leaves that walk a path
     interval    the ranges of values that leaves tell to the planner
-    parser      parse_match, the registries of operators, the shortcut for `_id` lookups
+    filter      parse_match: a whole filter
+    parser      filters and operator documents into trees, the shortcut for `_id` lookups
+    registry    the tables of operators
     comparison  $eq $ne $gt $gte $lt $lte $in $nin
     logical     $and $or $nor $not
     elements    $exists $type $mod
@@ -36,15 +38,9 @@ from mongottl.query.match import (
 )
 from mongottl.query.match.allowed import check_operators
 from mongottl.query.match.equality import equality_fields
-from mongottl.query.match.parser import (
-    id_equality,
-    match_operators,
-    parse_condition,
-    parse_match,
-    parse_value_operators,
-    root_operators,
-    simple_id_filter,
-)
+from mongottl.query.match.filter import parse_condition, parse_match
+from mongottl.query.match.parser import id_equality, parse_value_operators, simple_id_filter
+from mongottl.query.match.registry import match_operators, root_operators
 from mongottl.query.match.tree import MatchDetails, MatchExpression
 
 __all__ = [

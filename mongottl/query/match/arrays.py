@@ -10,15 +10,9 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match.comparison import equality
 from mongottl.query.match.interval import Interval, everything, intersection
 from mongottl.query.match.numbers import shown, whole_number_fault
-from mongottl.query.match.parser import (
-    bad_value,
-    is_operator_document,
-    match_operator,
-    parse_document,
-    parse_value_operators,
-    root_operators,
-)
+from mongottl.query.match.parser import is_operator_document, parse_document, parse_value_operators
 from mongottl.query.match.regex import make_regex
+from mongottl.query.match.registry import bad_value, match_operator, root_operators
 from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.tree import (
     AlwaysFalse,

@@ -28,7 +28,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval
 from mongottl.query.match.numbers import shown, whole_number_fault
-from mongottl.query.match.parser import bad_value, match_operator
+from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
 
 ALL_SET: Final = "$bitsAllSet"

@@ -53,8 +53,9 @@ from mongottl.query.match.interval import (
     point,
     union,
 )
-from mongottl.query.match.parser import bad_value, is_operator_document, match_operator
+from mongottl.query.match.parser import is_operator_document
 from mongottl.query.match.regex import RegexExpression, make_regex
+from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import AlwaysFalse, MatchExpression, NotExpression, PathExpression
 
 EQ: Final = 0

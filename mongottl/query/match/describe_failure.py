@@ -24,7 +24,8 @@ from mongottl.document.walk import fields, get_value
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, parse_expression
 from mongottl.query.match.describe_schema_failure import describe_schema_failure
-from mongottl.query.match.parser import is_operator_document, parse_match
+from mongottl.query.match.filter import parse_match
+from mongottl.query.match.parser import is_operator_document
 
 Details = dict[str, Value]
 

@@ -38,7 +38,7 @@ from mongottl.document.walk import decode_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval, everything, point, union
-from mongottl.query.match.parser import bad_value, match_operator
+from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, NotExpression, PathExpression
 
 _ALL_TYPES: Final = (

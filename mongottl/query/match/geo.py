@@ -28,7 +28,7 @@ from mongottl.geometry.plane import Box, Circle, PlanePolygon
 from mongottl.geometry.region import GeoRegion, WithinPlaneShape
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval
-from mongottl.query.match.parser import bad_value, match_operator
+from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
 
 WITHIN: Final = "$geoWithin"

@@ -4,8 +4,9 @@ from mongottl.document.path import FieldPath
 from mongottl.document.types import Regex, Value
 from mongottl.document.walk import is_empty
 from mongottl.query.context import ParseContext
-from mongottl.query.match.parser import bad_value, match_operator, parse_document, parse_operators, root_operator
+from mongottl.query.match.parser import parse_document, parse_operators
 from mongottl.query.match.regex import make_regex
+from mongottl.query.match.registry import bad_value, match_operator, root_operator
 from mongottl.query.match.tree import (
     AndExpression,
     MatchExpression,

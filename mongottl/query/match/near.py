@@ -29,7 +29,7 @@ from mongottl.geometry.geojson import (
 from mongottl.query.context import ParseContext
 from mongottl.query.match.arrays import ElementsExpression
 from mongottl.query.match.interval import Interval
-from mongottl.query.match.parser import bad_value, match_operator
+from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import AndExpression, ListExpression, MatchExpression, NotExpression, PathExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
 

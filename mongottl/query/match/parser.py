@@ -8,8 +8,7 @@ Field operators register with `@match_operator("$size")`, those in a field's pla
 Errors are mongod's: BadValue (2) unless another code is named at the operator.
 """
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -23,87 +22,15 @@ from mongottl.document.types import (
     Regex,
     Value,
 )
-from mongottl.document.walk import cstring_end, decode_value, fields, skip_value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.document.walk import decode_value, fields, skip_value
 from mongottl.query.context import ParseContext
+from mongottl.query.match.registry import bad_value, match_operators, root_operators
 from mongottl.query.match.tree import AndExpression, MatchExpression
-from mongottl.query.metadata import GEO_NEAR_DISTANCE, TEXT_SCORE, MetadataUse
-from mongottl.query.registry import Registry
 
-FieldParser: TypeAlias = Callable[[FieldPath, Value, ParseContext], MatchExpression]
-RootParser: TypeAlias = Callable[[Value, ParseContext], MatchExpression]
-
-match_operators: Final[Registry[FieldParser]] = Registry("query operator")
-root_operators: Final[Registry[RootParser]] = Registry("top-level query operator")
-
-# Levels of a filter's tree that mongod accepts.
-MAX_TREE_DEPTH: Final = 100
 _DBREF_FIELDS: Final = ("$ref", "$id", "$db")
 # Their parsers get all that stands behind the field, {$near: [0, 0], $maxDistance: 5}: what else is there is an
 # argument of theirs, or wrong.
 _GEOSPATIAL: Final = ("$geoWithin", "$within", "$geoIntersects", "$near", "$nearSphere", "$geoNear")
-
-
-def match_operator(name: str) -> Callable[[FieldParser], FieldParser]:
-    """Registers a parser `(path, operand, context) -> MatchExpression` for `{field: {name: operand}}`."""
-
-    def register(parser: FieldParser) -> FieldParser:
-        match_operators.add(name, parser)
-        return parser
-
-    return register
-
-
-def root_operator(name: str) -> Callable[[RootParser], RootParser]:
-    """Registers a parser `(operand, context) -> MatchExpression` for `{name: operand}`."""
-
-    def register(parser: RootParser) -> RootParser:
-        root_operators.add(name, parser)
-        return parser
-
-    return register
-
-
-def bad_value(message: str) -> CommandError:
-    return CommandError(ErrorCode.BadValue, message)
-
-
-def parse_match(filter: bytes, ctx: ParseContext, near: bool = False) -> MatchExpression:
-    """The tree of a filter, simplified. {} matches everything.
-
-    near: whether `$near` may give the documents their order; 5626500 for it where it may not.
-    Raises CommandError: BadValue (2) for unknown operators and malformed operands, other codes as the operators say.
-    """
-    tree = parse_document(filter, ctx)
-    if tree.depth() > MAX_TREE_DEPTH:
-        raise bad_value(f"exceeded maximum query tree depth of {MAX_TREE_DEPTH}")
-    if TEXT_SCORE in ctx.metadata.provided:
-        from mongottl.query.match.text import check_text_parts
-
-        check_text_parts(tree)
-    simple = tree.simplify()
-    if GEO_NEAR_DISTANCE in ctx.metadata.provided:
-        from mongottl.query.match.near import check_near
-
-        check_near(simple, near)
-        if TEXT_SCORE in ctx.metadata.provided:
-            raise bad_value("text and geoNear not allowed in same query")
-    return simple
-
-
-def parse_condition(filter: bytes, ctx: ParseContext) -> MatchExpression:
-    """The tree of a filter that documents must pass one by one, with no collection to search in.
-
-    BadValue (2) for what only an index can answer, besides the errors of `parse_match`.
-    """
-    outer = ctx.metadata
-    ctx.metadata = MetadataUse()
-    tree = parse_match(filter, ctx)
-    if TEXT_SCORE in ctx.metadata.provided:
-        raise bad_value("$text is not allowed in this context")
-    outer.include(ctx.metadata)
-    ctx.metadata = outer
-    return tree
 
 
 def parse_document(filter: bytes, ctx: ParseContext) -> MatchExpression:
@@ -236,9 +163,3 @@ def id_equality(filter: bytes) -> Value:
     """The value v of a filter that is exactly {_id: v} or {_id: {$eq: v}}, or MISSING."""
     type_code, pos = simple_id_filter(filter)
     return MISSING if type_code == 0 else decode_value(filter, type_code, pos)
-
-
-def operand_end(filter: bytes, pos: i64) -> i64:
-    """Offset behind the element at `pos`."""
-    value = cstring_end(filter, pos + 1) + 1
-    return skip_value(filter, filter[pos], value)

@@ -13,7 +13,7 @@ from mongottl.document.walk import fields, read_embedded
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
-from mongottl.query.match.parser import bad_value, root_operator, root_operators
+from mongottl.query.match.registry import bad_value, root_operator, root_operators
 from mongottl.query.match.tree import (
     AlwaysFalse,
     AlwaysTrue,

@@ -10,7 +10,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.fulltext.fields import TextFields
 from mongottl.query.fulltext.languages import language_named
 from mongottl.query.fulltext.search import TextSearch
-from mongottl.query.match.parser import bad_value, root_operator
+from mongottl.query.match.registry import bad_value, root_operator
 from mongottl.query.match.tree import (
     ListExpression,
     MatchExpression,

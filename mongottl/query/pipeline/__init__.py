@@ -42,7 +42,8 @@ from mongottl.query.pipeline import (  # registers the stages
 )
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.optimise import optimise
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, ListSource, RunContext, drain
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, ListSource, drain
 from mongottl.query.pipeline.stage import (
     STAGES,
     StageSpec,

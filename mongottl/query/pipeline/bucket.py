@@ -18,8 +18,9 @@ from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
 from mongottl.query.pipeline.granularity import Granularity, granularity_of
 from mongottl.query.pipeline.group import GroupSpec
+from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sort import SortSpec
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import parse_sort
 from mongottl.query.sorter import SortEntry, Sorter

@@ -26,8 +26,9 @@ from mongottl.query.expr.datemath import add_units, unit_of
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
+from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sort import SortSpec
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_stage, stage
 from mongottl.query.pipeline.window import window_stage
 from mongottl.query.sort import SortPattern, parse_sort

@@ -8,7 +8,8 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.parser import type_of
-from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, ListSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 

@@ -8,7 +8,8 @@ from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import check_object_name, type_of
-from mongottl.query.pipeline.source import DocumentSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, open_pipeline, parse_pipeline, stage, traits_of
 
 

@@ -12,7 +12,8 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
-from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, ListSource
 from mongottl.query.pipeline.stage import LOCAL_LEVEL, StageSpec, StageTraits, stage
 
 OF_A_COLLECTION: Final = 9621301

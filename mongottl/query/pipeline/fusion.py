@@ -23,7 +23,8 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.facet import FeedSource
-from mongottl.query.pipeline.source import DocumentSource, OutputQueue, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, OutputQueue
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, open_pipeline, parse_pipeline, stage, traits_of
 from mongottl.query.pipeline.subpipeline import open_on_collection
 

@@ -17,7 +17,8 @@ from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.path import value_at
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.subpipeline import target_namespace
 

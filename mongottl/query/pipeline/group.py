@@ -24,7 +24,8 @@ from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.partition import MAX_LEVEL, Partitions, part_of, read_chunk
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.spill import SpillFile, SpillStatistics
 

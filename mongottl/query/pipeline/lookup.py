@@ -24,7 +24,8 @@ from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.path import check_user_name
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.foreign_table import ForeignTable, are_plain, is_simple, local_values
-from mongottl.query.pipeline.source import DocumentSource, EqualityProbe, RunContext, TransformSource
+from mongottl.query.pipeline.run_context import EqualityProbe, RunContext
+from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_pipeline, stage
 from mongottl.query.pipeline.subpipeline import (
     brings_documents,

@@ -17,15 +17,15 @@ from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import DOCUMENT, MISSING, Missing, Value, is_number
 from mongottl.document.walk import ElementCursor, fields, get_value, read_embedded
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.geometry.geojson import GeometryError, Position, is_within_bounds
+from mongottl.geometry.geojson import GeometryError, is_within_bounds
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, parse_expression
 from mongottl.query.expr.parser import type_of
 from mongottl.query.match import MatchExpression, parse_match
-from mongottl.query.match.near import METRES, PLANE, RADIANS, NearExpression, legacy_center, near_point
-from mongottl.query.match.tree import AndExpression
+from mongottl.query.match.near import METRES, PLANE, RADIANS, legacy_center, near_point
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.run_context import NearRequest, RunContext
+from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 NOT_AN_OBJECT: Final = 10065
@@ -46,44 +46,27 @@ MAX_PATH_DEPTH: Final = 200
 
 
 class GeoNearSpec(StageSpec):
-    """center, unit, min_distance, max_distance: as `NearExpression` has them. key: the path, "" where an index tells.
+    """distance_field, locs_field: where to write distance and place; None for nowhere. multiplier: of the distance."""
 
-    distance_field, locs_field: where to write distance and place; None for nowhere. query: a filter besides.
-    """
-
-    def __init__(self, argument: bytes, namespace: str) -> None:
+    def __init__(self, request: NearRequest) -> None:
         self.name = "$geoNear"
         self.first_only = True
         self.first_only_code = NOT_FIRST
-        self.argument = argument
-        self.namespace = namespace
-        self.center: Position = (0.0, 0.0)
-        self.unit = METRES
-        self.min_distance = 0.0
-        self.max_distance = math.inf
+        self.request = request
         self.multiplier = 1.0
-        self.key = ""
         self.distance_field: FieldPath | None = None
         self.locs_field: FieldPath | None = None
-        self.query: MatchExpression = AndExpression([])
-
-    def match(self, path: str) -> MatchExpression:
-        """The filter, with the distance about this path."""
-        near = NearExpression(FieldPath(path), encode({"$near": self.argument}), self.center, self.unit)
-        near.min_distance = self.min_distance
-        near.max_distance = self.max_distance
-        return AndExpression([near, self.query]).simplify()
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         source.close()
-        return self.fields_on(run.open_near(self))
+        return self.fields_on(run.open_near(self.request, self.requested))
 
     def fields_on(self, source: DocumentSource) -> DocumentSource:
         """The fields set in documents that come from the filter."""
         return GeoNearSource(source, self)
 
     def describe(self) -> Value:
-        return encode({"$geoNear": self.argument})
+        return encode({"$geoNear": self.request.argument})
 
 
 class GeoNearFieldsSpec(StageSpec):
@@ -161,7 +144,8 @@ def parse_geo_near(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         argument = encode({str(index): value for index, value in enumerate(argument)})
     if not isinstance(argument, bytes):
         raise CommandError(NOT_AN_OBJECT, "the $geoNear stage specification must be an object")
-    spec = GeoNearSpec(argument, ctx.namespace)
+    request = NearRequest(argument, ctx.namespace)
+    spec = GeoNearSpec(request)
     where = get_value(argument, "near")
     if isinstance(where, Missing):
         raise CommandError(NEAR_REQUIRED, "$geoNear requires a 'near' argument")
@@ -176,17 +160,17 @@ def parse_geo_near(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         elif name == "spherical":
             spherical = is_true(value)
         elif name == "minDistance":
-            spec.min_distance = _distance(value, name, MIN_DISTANCE_NOT_CONSTANT, ctx)
+            request.min_distance = _distance(value, name, MIN_DISTANCE_NOT_CONSTANT, ctx)
         elif name == "maxDistance":
-            spec.max_distance = _distance(value, name, MAX_DISTANCE_NOT_CONSTANT, ctx)
+            request.max_distance = _distance(value, name, MAX_DISTANCE_NOT_CONSTANT, ctx)
         elif name == "distanceMultiplier":
             spec.multiplier = _non_negative(value, name)
         elif name == "query":
             if not isinstance(value, bytes):
                 raise _wrong_type(name, "object", value)
-            spec.query = _query(value, ctx)
+            request.query = _query(value, ctx)
         elif name == "key":
-            spec.key = _key(value)
+            request.key = _key(value)
         elif name in ("limit", "num"):
             raise CommandError(
                 LIMIT_PARAMETER, f"$geoNear no longer supports the '{name}' parameter. Use a $limit stage instead."
@@ -195,8 +179,8 @@ def parse_geo_near(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             raise CommandError(START_PARAMETER, "$geoNear no longer supports the 'start' argument.")
         elif name != "uniqueDocs":  # without effect since MongoDB 2.6
             raise CommandError(ErrorCode.BadValue, f"Unknown argument to $geoNear: {name}")
-    farthest = _set_center(spec, where, spherical, ctx)
-    spec.max_distance = min(spec.max_distance, farthest)
+    farthest = _set_center(request, where, spherical, ctx)
+    request.max_distance = min(request.max_distance, farthest)
     ctx.metadata.provided.update((GEO_NEAR_DISTANCE, GEO_NEAR_POINT))
     if spec.distance_field is not None:
         ctx.metadata.requested.add(GEO_NEAR_DISTANCE)
@@ -259,7 +243,7 @@ def _non_negative(value: Value, name: str) -> float:
     return number
 
 
-def _set_center(spec: GeoNearSpec, where: Value, spherical: bool, ctx: ParseContext) -> float:
+def _set_center(request: NearRequest, where: Value, spherical: bool, ctx: ParseContext) -> float:
     """Sets point and unit; the largest distance that stands behind a legacy point, infinity for none."""
     near = _constant(where, NEAR_NOT_CONSTANT, "near", ctx)
     if not isinstance(near, (bytes, list)):
@@ -268,16 +252,16 @@ def _set_center(spec: GeoNearSpec, where: Value, spherical: bool, ctx: ParseCont
         )
     try:
         if isinstance(near, bytes) and not _is_legacy(near):
-            spec.center = near_point(near)
-            spec.unit = METRES
+            request.center = near_point(near)
+            request.unit = METRES
             return math.inf
-        spec.center, farthest = legacy_center(near)
+        request.center, farthest = legacy_center(near)
     except GeometryError as error:
         raise CommandError(
             ErrorCode.BadValue, f"invalid argument in geo near query: near :: caused by :: {error}"
         ) from None
-    spec.unit = RADIANS if spherical else PLANE
-    if spherical and not is_within_bounds(spec.center):
+    request.unit = RADIANS if spherical else PLANE
+    if spherical and not is_within_bounds(request.center):
         raise CommandError(ErrorCode.BadValue, "Legacy point is out of bounds for spherical query")
     return farthest
 

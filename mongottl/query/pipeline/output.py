@@ -17,7 +17,8 @@ from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import check_user_name, value_at
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.run_context import MergeRequest, RunContext
+from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 WRITE_BATCH: Final = 64  # documents per call
@@ -156,30 +157,6 @@ def _check_target(database: str, collection: str) -> None:
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified: {database}.{collection}")
     if collection == "" or "\0" in collection or collection.startswith("."):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified: {database}.{collection}")
-
-
-class MergeRequest:
-    """What is to become of one document.
-
-    match: the filter for the document that it meets. when_matched: "replace", "merge", "keepExisting", "fail" or
-    "pipeline". pipeline, let: of the last. when_not_matched: "insert", "discard" or "fail".
-    """
-
-    def __init__(
-        self,
-        document: bytes,
-        match: bytes,
-        when_matched: str,
-        pipeline: list[Value],
-        let: dict[str, Value],
-        when_not_matched: str,
-    ) -> None:
-        self.document: Final = document
-        self.match: Final = match
-        self.when_matched: Final = when_matched
-        self.pipeline: Final = pipeline
-        self.let: Final = let
-        self.when_not_matched: Final = when_not_matched
 
 
 class MergeSpec(OutputSpec):

@@ -8,7 +8,8 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, carry_all
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, TransformSource, carry_all
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.projection.nodes import EXCLUDE, INCLUDE, NODE, Entry

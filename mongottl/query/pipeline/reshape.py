@@ -15,7 +15,8 @@ from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource, carry_all
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, TransformSource, carry_all
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 

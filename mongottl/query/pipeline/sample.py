@@ -13,7 +13,8 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.metadata import RANDOM_VALUE
-from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import TopK
 

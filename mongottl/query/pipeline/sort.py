@@ -12,7 +12,8 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.metadata import SORT_KEY
 from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.sorter import Sorter

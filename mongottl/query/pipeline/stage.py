@@ -9,7 +9,8 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.metadata import TEXT_SCORE, MetadataUse, check_available
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.source import DocumentSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.registry import Registry
 
 MAX_STAGES: Final = 1000  # mongod's internalPipelineLengthLimit

@@ -9,7 +9,8 @@ from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
-from mongottl.query.pipeline.source import DocumentSource, ListSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, ListSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 NOT_EMPTY: Final = 31170

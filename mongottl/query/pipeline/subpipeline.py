@@ -12,7 +12,8 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.basic import MatchSource, MatchSpec
 from mongottl.query.pipeline.optimise import optimise
-from mongottl.query.pipeline.source import DocumentSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeline, requested_by, traits_of
 
 

@@ -11,7 +11,8 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.basic import MatchSpec
 from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.subpipeline import (
     brings_documents,

@@ -24,7 +24,8 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.source import DocumentSource, RunContext, TransformSource
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 MAX_OUTPUT: Final = 1024  # documents per call, at most twice as many

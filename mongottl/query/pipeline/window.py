@@ -20,7 +20,8 @@ from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, RunContext
+from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.windowframe import Partition
 from mongottl.query.pipeline.windowfunction import WindowFunction, parse_window_function

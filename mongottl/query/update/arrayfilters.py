@@ -7,7 +7,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.match.parser import parse_condition
+from mongottl.query.match.filter import parse_condition
 from mongottl.query.update.nodes import ArrayFilter
 
 _IDENTIFIER: Final = re.compile(r"[a-z][a-zA-Z0-9]*\Z")

@@ -15,7 +15,8 @@ from mongottl.document.types import ARRAY, DOCUMENT, REGEX, is_number, type_name
 from mongottl.document.walk import ElementCursor, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.match.parser import match_operators, parse_condition
+from mongottl.query.match.filter import parse_condition
+from mongottl.query.match.registry import match_operators
 from mongottl.query.match.tree import MatchExpression
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
