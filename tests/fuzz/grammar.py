@@ -18,7 +18,7 @@ from mongottl.commands import COMMANDS
 from mongottl.commands import request as kinds
 from mongottl.commands.request import Field
 from mongottl.query.expr.base import EXPRESSIONS
-from mongottl.query.match.parser import match_operators, root_operators
+from mongottl.query.match.registry import match_operators, root_operators
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.stage import STAGES
 from mongottl.query.pipeline.windowfunction import WINDOW_FUNCTIONS
