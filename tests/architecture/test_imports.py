@@ -32,15 +32,11 @@ FACE = "__init__"
 # Row of the importer, name of the imported: imports under `if TYPE_CHECKING` that point up or sideways.
 FOR_TYPES_ONLY: frozenset[tuple[str, str]] = frozenset()
 
-# Modules that need each other, at run time, within functions or for their types. Each with its reason.
-CIRCLES: dict[frozenset[str], str] = {
-    frozenset(
-        ("exec.context", "exec.cursors", "exec.operations", "exec.stages", "exec.tailing")
-    ): "an operation has cursors, and cursors are read by operations",
-    frozenset(
-        ("commands.aggregate", "commands.explain", "commands.query_shape", "commands.reads", "commands.view_reads")
-    ): "explain and reads of views need the requests of the commands that they stand for",
-    frozenset(("server.connection", "server.server")): "a connection calls its server",
+# One module of each group of modules that need each other, at run time, within functions or for their types; and why.
+CIRCLES = {
+    "exec.context": "an operation has cursors, and cursors are read by operations",
+    "commands.explain": "explain and reads of views need the requests of the commands that they stand for",
+    "server.server": "a connection calls its server",
 }
 
 # Where chance comes in: ids that must not be guessed or repeated, and what is asked to choose by chance.
@@ -198,7 +194,8 @@ def circles() -> set[frozenset[str]]:
 
 
 def test_no_circles_but_those_listed() -> None:
-    assert circles() == set(CIRCLES)
+    found = {module for circle in circles() for module in (circle & CIRCLES.keys() or circle)}
+    assert found == CIRCLES.keys()
 
 
 SHELL = ROWS.index(("server",))
