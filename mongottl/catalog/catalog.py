@@ -27,6 +27,7 @@ from mongottl.storage.interface import DataDirectoryError, Record, SortedDataInt
 
 # Views read at once where all are wanted.
 _VIEWS_PER_SCAN: Final = 256
+_VIEW_BYTES_PER_SCAN: Final = 16 << 20
 
 
 def _name_of(view: View) -> str:
@@ -212,9 +213,9 @@ class Catalog:
             return found
         position = 0
         while True:
-            batch = definitions.store.scan(position, _VIEWS_PER_SCAN)
+            batch, more = definitions.store.scan(position, _VIEWS_PER_SCAN, True, _VIEW_BYTES_PER_SCAN)
             found.extend([view_of(database, record[1]) for record in batch])
-            if len(batch) < _VIEWS_PER_SCAN:
+            if not more:
                 return sorted(found, key=_name_of)
             position = batch[-1][0]
 

@@ -8,6 +8,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.storage.interface import DataDirectoryError, DuplicateKey, StorageEngine
 
 _RECORDS_AT_ONCE = 1000
+_BYTES_AT_ONCE = 16 << 20
 
 
 def rekey(engine: StorageEngine, collection: Collection, index: IndexEntry, ident: str) -> None:
@@ -19,8 +20,11 @@ def rekey(engine: StorageEngine, collection: Collection, index: IndexEntry, iden
     assert index.data is not None
     data = engine.create_sorted_data(ident, index.data.unique)
     after = 0
-    while records := collection.store.scan(after, _RECORDS_AT_ONCE):
-        after = records[-1][0]
+    more = True
+    while more:
+        records, more = collection.store.scan(after, _RECORDS_AT_ONCE, True, _BYTES_AT_ONCE)
+        if records:
+            after = records[-1][0]
         try:
             data.insert([(key, record[0]) for record in records for key in index.keys_of(record[1])])
         except DuplicateKey as error:

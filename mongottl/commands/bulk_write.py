@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
 from mongottl.commands.collection_uuid import check_form, check_uuid_of
 from mongottl.commands.delete import DeleteStatement, run_delete
-from mongottl.commands.insert import INSERT_CHUNK, insert_chunk
+from mongottl.commands.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -241,10 +241,12 @@ def _run(
 def _end_of_inserts(operations: list[Operation], start: int) -> int:
     """Where a run of inserts into one collection ends that begins at `start`; not more than a unit of work takes."""
     end = start
-    while end < len(operations) and end - start < INSERT_CHUNK:
+    size = 0
+    while end < len(operations) and end - start < INSERT_CHUNK and size < INSERT_BYTES:
         operation = operations[end]
         if not isinstance(operation, InsertOperation) or operation.place != operations[start].place:
             break
+        size += len(operation.document)
         end += 1
     return end
 

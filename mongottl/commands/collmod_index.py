@@ -24,6 +24,7 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import rearm_collection
 from mongottl.exec.index_build import build_indexes
+from mongottl.exec.stages import BATCH_BYTES
 from mongottl.ttl.policy import NO_TTL, is_expired, parse_default_ttl
 
 _TRUTH: Final = "[bool, long, int, decimal, double]"
@@ -166,7 +167,9 @@ def _check_no_duplicates(op: OperationContext, collection: Collection, index: In
     key = b""
     group: list[Value] = []
     while True:
-        entries = data.scan_fetch(collection.store, _LOWEST_KEY, HIGHEST_KEY, after, _SCAN_BATCH)
+        entries, more = data.scan_fetch(
+            collection.store, _LOWEST_KEY, HIGHEST_KEY, after, _SCAN_BATCH, True, BATCH_BYTES
+        )
         for entry_key, _, document, ts_s, ttl_s in entries:
             if collection.default_ttl_s != NO_TTL and is_expired(ts_s, ttl_s, collection.default_ttl_s, op.now_s):
                 continue
@@ -175,7 +178,7 @@ def _check_no_duplicates(op: OperationContext, collection: Collection, index: In
                 key = entry_key
                 group = []
             group.append(get_value(document, "_id"))
-        if len(entries) < _SCAN_BATCH:
+        if not more:
             break
         after = (entries[-1][0], entries[-1][1])
         yield None

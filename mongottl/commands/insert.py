@@ -28,8 +28,9 @@ from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.writes import insert_batch, insert_document, prepare_document
 from mongottl.storage.interface import DuplicateKey, WriteConflict
 
-# Documents of one unit of work; between two of them other clients run.
+# Documents of one unit of work, and what they take together before the last one; between two of them other clients run.
 INSERT_CHUNK: Final = 500
+INSERT_BYTES: Final = 2 << 20
 
 
 class InsertRequest(NamedTuple):
@@ -80,17 +81,33 @@ def _insert_many(op: OperationContext, collection: Collection, request: InsertRe
     documents = request.documents
     errors = WriteErrors()
     inserted = 0
-    for start in range(0, len(documents), INSERT_CHUNK):
+    start = 0
+    while start < len(documents):
         if collection.dropped:
             collection = collection_for_write(op, request.collection)
-        chunk = documents[start : start + INSERT_CHUNK]
+        chunk = next_chunk(documents, start)
         inserted += insert_chunk(op, collection, chunk, start, request.ordered, errors)
+        start += len(chunk)
         if errors.entries and request.ordered:
             break
         op.check_interrupt()
         yield None
     op.service.metrics.documents["inserted"] += inserted
     return errors.add_to({"n": inserted})
+
+
+def next_chunk(documents: list[bytes], start: int) -> list[bytes]:
+    """The documents from `start` on that one unit of work inserts: INSERT_CHUNK at most, and up to the one that reaches
+    INSERT_BYTES."""
+    chunk = documents[start : start + INSERT_CHUNK]
+    if sum(map(len, chunk)) <= INSERT_BYTES:
+        return chunk
+    size = 0
+    for place, document in enumerate(chunk, 1):
+        size += len(document)
+        if size >= INSERT_BYTES:
+            return chunk[:place]
+    return chunk
 
 
 def insert_chunk(

@@ -171,17 +171,12 @@ def _check_records(op: OperationContext, collection: Collection, found: _Finding
     """Each document, and whether its entries are in the indexes."""
     position = 0
     while True:
-        size = 0
-        records = collection.store.scan(position, _BATCH)
+        records, more = collection.store.scan(position, _BATCH, True, _STEP_BYTES)
         for record in records:
             position = record[0]
-            size += len(record[1])
             yield from _check_record(op, collection, record, found)
-            if size >= _STEP_BYTES:
-                break
-        else:
-            if len(records) < _BATCH:
-                return
+        if not more:
+            return
         yield None
         _check_alive(op, collection)
 

@@ -22,6 +22,7 @@ from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.sizes import collection_size, describe_size, parse_scale
+from mongottl.exec.stages import BATCH_BYTES
 from mongottl.exec.usage import Latency
 from mongottl.exec.views import resolve_view, view_collation
 from mongottl.query.context import ParseContext
@@ -76,8 +77,8 @@ class IndexProbe(EqualityProbe):
         assert data is not None
         default_ttl_s = self._collection.default_ttl_s
         found: list[Value] = []
-        entries = data.scan_fetch(self._collection.store, key, successor(key), None, most + 1)
-        if len(entries) > most:
+        entries, more = data.scan_fetch(self._collection.store, key, successor(key), None, most + 1, True, BATCH_BYTES)
+        if more or len(entries) > most:
             return None
         self._index.accesses += 1
         for _, _, document, ts_s, ttl_s in entries:

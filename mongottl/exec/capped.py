@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.errors import ErrorCode, WriteError
-from mongottl.exec.expiry import due_by_policy
+from mongottl.exec.expiry import PURGE_BYTES, due_by_policy
 from mongottl.exec.write_unit import WriteUnit
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL
@@ -46,7 +46,7 @@ def make_room(unit: WriteUnit) -> None:
             unit.delete(expired)
             unit.purged += len(expired)
             continue
-        oldest = _surplus(store.scan(0, _EVICTED_AT_ONCE), surplus_bytes, surplus_documents)
+        oldest = _surplus(store.scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)[0], surplus_bytes, surplus_documents)
         unit.delete(oldest)
         last = oldest[-1][0]
     if last:
@@ -56,7 +56,7 @@ def make_room(unit: WriteUnit) -> None:
 def empty(op: "OperationContext", collection: Collection) -> "Steps[None]":
     """Deletes all documents, a batch at a time."""
     while not collection.dropped:
-        records = collection.store.scan(0, _EVICTED_AT_ONCE)
+        records, _ = collection.store.scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)
         if not records:
             break
         unit = WriteUnit(op.service, collection)

@@ -16,6 +16,7 @@ from mongottl.errors import WriteError
 from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
 from mongottl.exec.stages import (
+    BATCH_BYTES,
     PlanNode,
     PlanStage,
     check_alive,
@@ -67,9 +68,11 @@ class ClusteredScan(PlanStage):
             collection.scans += 1
         size = self._size
         started_s = op.service.clock.monotonic_s()
-        rows = self._data.scan_fetch(collection.store, LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward)
+        rows, more = self._data.scan_fetch(
+            collection.store, LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward, BATCH_BYTES
+        )
         self.examined += len(rows)
-        if len(rows) < size:
+        if not more:
             self._ended = True
             if not rows:
                 return None

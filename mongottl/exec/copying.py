@@ -15,7 +15,9 @@ from mongottl.exec.liveness import living
 from mongottl.exec.writes import insert_copies
 from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
 
+# Records of one unit of work, and what their documents take together before the last one.
 _BATCH: Final = 256
+_BATCH_BYTES: Final = 2 << 20
 # Copies that are made while others write, before one that is made alone.
 _ATTEMPTS: Final = 3
 
@@ -37,11 +39,11 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
             writes = source.writes
             position = _first_to_copy(source, options)
             while not source.dropped:
-                records = source.store.scan(position, _BATCH)
+                records, more = source.store.scan(position, _BATCH, True, _BATCH_BYTES)
                 rows: list[NewRecord] = [record[1:] for record in living(source, records, op.now_s)]
                 if rows:
                     insert_copies(op, made, rows)
-                if len(records) < _BATCH:
+                if not more:
                     break
                 position = records[-1][0]
                 if attempt < _ATTEMPTS:
@@ -67,13 +69,13 @@ def _first_to_copy(source: Collection, options: CollectionOptions) -> int:
         return 0
     position = MAX_RECORD_ID
     while True:
-        records = store.scan(position, _BATCH, False)
+        records, more = store.scan(position, _BATCH, False, _BATCH_BYTES)
         for record in records:
             size += len(record[1])
             count += 1
             if size > options.capped_size_bytes or (most_documents and count > most_documents):
                 return record[0]
-        if len(records) < _BATCH:
+        if not more:
             return 0
         position = records[-1][0]
 

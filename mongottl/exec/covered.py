@@ -14,7 +14,7 @@ from mongottl.exec.access import IndexPath
 from mongottl.exec.bounds import IndexBounds
 from mongottl.exec.context import OperationContext
 from mongottl.exec.index_scan import IndexStage
-from mongottl.exec.stages import MAX_RANGES_PER_CALL, PlanNode
+from mongottl.exec.stages import BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import (
     AlwaysFalse,
@@ -77,23 +77,33 @@ class CoveredScan(IndexStage):
         found: list[Record] = []
         count = 0
         visits = 0
-        while self._place < len(self._ranges) and count < self._size and visits < MAX_RANGES_PER_CALL:
+        room_bytes = BATCH_BYTES
+        while (
+            self._place < len(self._ranges) and count < self._size and visits < MAX_RANGES_PER_CALL and room_bytes > 0
+        ):
             visits += 1
             low, high = self._ranges[self._place]
             room = self._size - count
             entries = self._data.scan(low, high, self._after, room, self._forward)
-            count += len(entries)
-            if len(entries) < room:
-                self._place += 1
-                self._after = None
-            else:
-                self._after = entries[-1]
+            more = len(entries) >= room
             if told:
                 document = self._reader.document
                 found.extend([(rid, document(key), self._now_s, NO_TTL) for key, rid in entries])
             else:
-                self._fetched += len(entries)
-                found.extend(self._collection.store.find_records([rid for _, rid in entries]))
+                records, taken = self._collection.store.find_records([rid for _, rid in entries], room_bytes)
+                if taken < len(entries):
+                    entries = entries[:taken]
+                    more = True
+                self._fetched += taken
+                found.extend(records)
+                for record in records:
+                    room_bytes -= len(record[1])
+            count += len(entries)
+            if more:
+                self._after = entries[-1]
+                break
+            self._place += 1
+            self._after = None
         self._seeks += visits
         self.examined += count
         match = self._residual if told else self._match

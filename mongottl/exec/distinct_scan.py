@@ -14,7 +14,7 @@ from mongottl.document.types import Value
 from mongottl.exec.access import IndexPath
 from mongottl.exec.bounds import IndexBounds, components_of
 from mongottl.exec.index_scan import IndexStage
-from mongottl.exec.stages import BATCH, MAX_RANGES_PER_CALL, PlanNode
+from mongottl.exec.stages import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysTrue
 from mongottl.storage.interface import FetchedEntry, Record
@@ -41,14 +41,16 @@ class DistinctScan(IndexStage):
         self._low: bytes | None = None  # where the range goes on behind a leap
         self._after: tuple[bytes, int] | None = None
         self._entries = _FIRST_ENTRIES
+        self._room_bytes = BATCH_BYTES  # what the documents of one call may still take
         self._given = b""  # the last value's key that a record was given for
 
     def read(self) -> list[Record] | None:
         if self._place >= len(self._ranges):
             return None
         found: list[Record] = []
+        self._room_bytes = BATCH_BYTES
         for _ in range(MAX_RANGES_PER_CALL):
-            if self._place >= len(self._ranges) or len(found) >= BATCH:
+            if self._place >= len(self._ranges) or len(found) >= BATCH or self._room_bytes <= 0:
                 break
             self._step(found)
         return found
@@ -58,15 +60,18 @@ class DistinctScan(IndexStage):
         low, high = self._ranges[self._place]
         if self._low is not None:
             low = self._low
-        rows = (
-            []
-            if low >= high
-            else self._data.scan_fetch(self._collection.store, low, high, self._after, self._entries, True)
-        )
+        rows: list[FetchedEntry] = []
+        more = False
+        if low < high:
+            rows, more = self._data.scan_fetch(
+                self._collection.store, low, high, self._after, self._entries, True, self._room_bytes
+            )
         self._seeks += 1
         self.examined += len(rows)
+        for row in rows:
+            self._room_bytes -= len(row[2])
         if self._index.arrays.found or self._collection.default_ttl_s != NO_TTL:
-            self._give_all(rows, found)
+            self._give_all(rows, more, found)
             return
         last = b""
         repeated = False
@@ -79,7 +84,7 @@ class DistinctScan(IndexStage):
             if values and key != self._given:
                 self._given = key
                 found.append(row[1:])
-        if len(rows) < self._entries:
+        if not more:
             self._place += 1
             self._low = None
             self._after = None
@@ -92,16 +97,16 @@ class DistinctScan(IndexStage):
             self._after = rows[-1][:2]
             self._entries = min(self._entries * 2, BATCH)
 
-    def _give_all(self, rows: list[FetchedEntry], found: list[Record]) -> None:
+    def _give_all(self, rows: list[FetchedEntry], more: bool, found: list[Record]) -> None:
         match = self._residual
         records: list[Record] = [row[1:] for row in rows if match is None or match.matches(row[2])]
         found.extend(records if self._seen is None else self.unseen(records, self._seen))
-        if len(rows) < self._entries:
+        if more:
+            self._after = rows[-1][:2]
+        else:
             self._place += 1
             self._low = None
             self._after = None
-        else:
-            self._after = rows[-1][:2]
         self._entries = BATCH
 
     def node(self) -> PlanNode:

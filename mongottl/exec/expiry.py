@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from mongottl.exec.context import ServiceContext, Steps
 
 PURGE_BATCH: Final = 256
+# What the documents of one batch take together; the last one may exceed it. Deleting them takes a few milliseconds.
+PURGE_BYTES: Final = 2 << 20
 REFILL_BATCH: Final = 1000
+REFILL_BYTES: Final = 4 << 20
 _MS_PER_S: Final = 1000
 _PURGE_POLL_S: Final = 0.001
 
@@ -128,10 +131,10 @@ def due_by_policy(collection: Collection, now_s: int) -> list[Record]:
     records: list[Record] = []
     cutoff_s = default_cutoff_s(default, now_s)
     if cutoff_s != NO_CUTOFF_S:
-        records = collection.store.due_by_default(cutoff_s, PURGE_BATCH)
+        records = collection.store.due_by_default(cutoff_s, PURGE_BATCH, PURGE_BYTES)
     own_s = own_cutoff_s(default, now_s)
     if not records and own_s != NO_CUTOFF_S:
-        records = collection.store.due_by_own(own_s, PURGE_BATCH)
+        records = collection.store.due_by_own(own_s, PURGE_BATCH, PURGE_BYTES)
     # The policy has the last word: the indexes only say where to look.
     return [record for record in records if is_expired(record[2], record[3], default, now_s)]
 
@@ -145,9 +148,8 @@ def _due_by_date(collection: Collection, index: IndexEntry, now_ms: int) -> list
     newest = encode_value(Date(now_ms - expire_after_s * _MS_PER_S), descending)
     low, high = (newest, successor(oldest)) if descending else (oldest, successor(newest))
     found: dict[int, Record] = {}
-    for _, rid, document, ts_s, ttl_s in index.data.scan_fetch(
-        collection.store, low, high, None, PURGE_BATCH, not descending
-    ):
+    rows, _ = index.data.scan_fetch(collection.store, low, high, None, PURGE_BATCH, not descending, PURGE_BYTES)
+    for _, rid, document, ts_s, ttl_s in rows:
         found[rid] = (rid, document, ts_s, ttl_s)
     return list(found.values())
 
@@ -207,10 +209,12 @@ def _rearm_dates(service: "ServiceContext", number: int) -> "Steps[None]":
         position: tuple[bytes, int] | None = None
         bracket_low, bracket_high = bracket_range(BRACKET_DATE, index.descriptor.descending[0])
         while index.ready and not collection.dropped and index.data is not None:
-            batch = index.data.scan_fetch(collection.store, bracket_low, bracket_high, position, REFILL_BATCH)
+            batch, more = index.data.scan_fetch(
+                collection.store, bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES
+            )
             for _, _, document, _, _ in batch:
                 arm_date(service, collection, index, document)
-            if len(batch) < REFILL_BATCH:
+            if not more:
                 break
             position = (batch[-1][0], batch[-1][1])
             yield None

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # Records of one batch: a millisecond or two for one index.
 BUILD_BATCH: Final = 256
+# What the documents of one batch take together; the last one may exceed it.
+BUILD_BYTES: Final = 4 << 20
 # Conflicts with other writes after which a batch is given up.
 MAX_CONFLICTS: Final = 100
 
@@ -87,7 +89,7 @@ def _discard(op: "OperationContext", collection: Collection, started: list[Index
 
 
 def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEntry], batch: int) -> "Steps[None]":
-    last = collection.store.scan(MAX_RECORD_ID, 1, False)
+    last, _ = collection.store.scan(MAX_RECORD_ID, 1, False)
     build_end = last[0][0] if last else 0
     for index in indexes:
         index.build_end = build_end
@@ -98,7 +100,7 @@ def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEnt
     size = min(batch, FIRST_BATCH) if costly else batch
     while built_through < build_end:
         started_s = op.service.clock.monotonic_s()
-        records = collection.store.scan(built_through, size)
+        records, _ = collection.store.scan(built_through, size, True, BUILD_BYTES)
         if not records:
             return  # what was left of them has been deleted
         try:

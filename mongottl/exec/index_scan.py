@@ -17,6 +17,7 @@ from mongottl.exec.bounds_text import describe_bounds
 from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
 from mongottl.exec.stages import (
+    BATCH_BYTES,
     MAX_RANGES_PER_CALL,
     PlanNode,
     PlanStage,
@@ -213,21 +214,24 @@ class IndexScan(IndexStage):
         size = self._size
         found: list[FetchedEntry] = []
         visits = 0
-        while place < last and len(found) < size and visits < MAX_RANGES_PER_CALL:
+        room_bytes = BATCH_BYTES
+        while place < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
             low, high = ranges[place]
-            room = size - len(found)
-            rows = self._data.scan_fetch(store, low, high, self._after, room, forward)
+            rows, more = self._data.scan_fetch(store, low, high, self._after, size - len(found), forward, room_bytes)
             visits += 1
-            if len(rows) < room:
-                place += 1
-                self._after = None
-            else:
-                entry = rows[-1]
-                self._after = (entry[0], entry[1])
             if found:
                 found.extend(rows)
             else:
                 found = rows
+            if more:
+                entry = rows[-1]
+                self._after = (entry[0], entry[1])
+                break
+            place += 1
+            self._after = None
+            if place < last:
+                for row in rows:
+                    room_bytes -= len(row[2])
         self._place = place
         self._seeks += visits
         self.examined += len(found)
@@ -286,11 +290,14 @@ class PointLookup(IndexStage):
             self._seeks += 1
             part = keys
         else:
-            size = self._size
-            part = keys[place : place + size]
+            part = keys[place : place + self._size]
+            entries = self._data.find_exact(part)
+            records, taken = store.find_records([rid for _, rid in entries], BATCH_BYTES)
+            if taken < len(entries):
+                # Go on with the key of the first entry whose record was not read.
+                part = part[: part.index(entries[taken][0])]
             self._place = place + len(part)
             self._seeks += len(part)
-            records = store.find_records([rid for _, rid in self._data.find_exact(part)])
         self.examined += len(records)
         if self.keyed:
             of_rid = {rid: key for key, rid in self._data.find_exact(part)}

@@ -11,10 +11,15 @@ Judging costs nothing as long as neither the second nor the collection's indexes
 read, and no look into storage unless the collection was written as well.
 """
 
+from typing import Final
+
 from mongottl.catalog.collection import Collection
 from mongottl.exec.context import OperationContext
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL, is_expired
+
+# What the documents take that are looked up at once, before the last one.
+_BYTES_AT_ONCE: Final = 4 << 20
 
 
 def living(collection: Collection, records: list[Record], now_s: int) -> list[Record]:
@@ -69,6 +74,10 @@ class ReadMark:
 
 def living_ids(collection: Collection, record_ids: list[int], now_s: int) -> set[int]:
     """Of these record ids those under which a living record is stored now."""
-    if collection.dropped:
-        return set()
-    return {record[0] for record in living(collection, collection.store.find_records(record_ids), now_s)}
+    alive: set[int] = set()
+    place = 0
+    while place < len(record_ids) and not collection.dropped:
+        records, taken = collection.store.find_records(record_ids[place:], _BYTES_AT_ONCE)
+        place += taken
+        alive.update([record[0] for record in living(collection, records, now_s)])
+    return alive

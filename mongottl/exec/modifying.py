@@ -25,7 +25,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchDetails, MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.update import UpdateDriver, new_document_for_upsert
-from mongottl.storage.interface import Record, WriteConflict
+from mongottl.storage.interface import NO_BYTE_LIMIT, Record, WriteConflict
 
 _MAX_CONFLICTS = 100
 
@@ -99,7 +99,9 @@ class Selection:
         matches = self.match.matches
         records: list[Record] = []
         given = {record[0]: record[1] for record in batch}
-        for record in living_now(op.service, collection, collection.store.find_records(list(given))):
+        # As many bytes as the plan has given, which are in memory already.
+        stored, _ = collection.store.find_records(list(given), NO_BYTE_LIMIT)
+        for record in living_now(op.service, collection, stored):
             if matches(record[1]):
                 records.append((record[0], carried(given[record[0]], record[1]), record[2], record[3]))
         return records

@@ -23,6 +23,7 @@ from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
 from mongottl.exec.stages import (
     BATCH,
+    BATCH_BYTES,
     FIRST_BATCH,
     MAX_RANGES_PER_CALL,
     PlanNode,
@@ -166,11 +167,14 @@ class NearStage(PlanStage):
         """The living records that were found, in their order, but for those that are no longer what was measured."""
         collection = self._collection
         stored: dict[int, Record] = {}
-        for record in living(collection, collection.store.find_records([found[1] for found in part]), op.now_s):
+        read, taken = collection.store.find_records([found[1] for found in part], BATCH_BYTES)
+        for found in part[taken:]:  # documents that have grown since
+            heappush(self._waiting, found)
+        for record in living(collection, read, op.now_s):
             stored[record[0]] = record
         match = self._match
         records: list[Record] = []
-        for found in part:
+        for found in part[:taken]:
             again = stored.get(found[1])
             if again is None:
                 continue
@@ -245,19 +249,22 @@ class NearStage(PlanStage):
     def _read_some(self, op: OperationContext) -> None:
         store = self._collection.store
         room = self._size
+        room_bytes = BATCH_BYTES
         visits = 0
         started_s = op.service.clock.monotonic_s()
-        while self._place < len(self._ranges) and room > 0 and visits < MAX_RANGES_PER_CALL:
+        while self._place < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
             low, high = self._ranges[self._place]
-            rows = self._data.scan_fetch(store, low, high, self._after, room, True)
+            rows, more = self._data.scan_fetch(store, low, high, self._after, room, True, room_bytes)
             visits += 1
             self.examined += len(rows)
-            if len(rows) < room:
+            if more:
+                self._after = (rows[-1][0], rows[-1][1])
+            else:
                 self._place += 1
                 self._after = None
-            else:
-                self._after = (rows[-1][0], rows[-1][1])
             room -= len(rows)
+            for row in rows:
+                room_bytes -= len(row[2])
             self._take(op, rows)
         self._size = next_batch_size(op, self._size, started_s)
 

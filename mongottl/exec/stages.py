@@ -34,6 +34,9 @@ from mongottl.ttl.policy import NO_TTL
 
 # Records (or index entries) that one call examines at most: a fraction of a millisecond's work.
 BATCH: Final = 256
+# What the documents of one call take together, before the last one: what one client's cursor makes an engine read and
+# the server hold at once. No page of results is larger.
+BATCH_BYTES: Final = 16 << 20
 # A batch that takes longer than this is too large for its filter.
 SLOW_BATCH_S: Final = 0.002
 # Where the first page is small and a filter may reject records, scans begin with this many and double from there.
@@ -286,12 +289,11 @@ class CollectionScan(PlanStage):
             check_position(collection, self._position)
         size = self._size
         started_s = op.service.clock.monotonic_s()
-        records = collection.store.scan(self._position, size, self._forward)
-        count = len(records)
-        self.examined += count
-        if count < size:
+        records, more = collection.store.scan(self._position, size, self._forward, BATCH_BYTES)
+        self.examined += len(records)
+        if not more:
             self._ended = True
-            if count == 0:
+            if not records:
                 return None
         self._position = records[-1][0]
         match = self._match

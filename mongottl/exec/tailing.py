@@ -15,6 +15,7 @@ from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.liveness import living
 from mongottl.exec.signal import Signal
 from mongottl.exec.stages import (
+    BATCH_BYTES,
     PlanNode,
     PlanStage,
     check_alive,
@@ -55,7 +56,7 @@ class TailableScan(PlanStage):
             check_position(collection, self._position)
         size = self._size
         started_s = op.service.clock.monotonic_s()
-        records = collection.store.scan(self._position, size, self._forward)
+        records, _ = collection.store.scan(self._position, size, self._forward, BATCH_BYTES)
         if not records:
             return None
         if not self._begun:

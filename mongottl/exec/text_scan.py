@@ -18,7 +18,15 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
-from mongottl.exec.stages import BATCH, PlanNode, PlanStage, StageCounters, check_alive, next_batch_size
+from mongottl.exec.stages import (
+    BATCH,
+    BATCH_BYTES,
+    PlanNode,
+    PlanStage,
+    StageCounters,
+    check_alive,
+    next_batch_size,
+)
 from mongottl.query.fulltext.search import TextSearch
 from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import TEXT_SCORE
@@ -95,8 +103,10 @@ class TextStage(PlanStage):
         if self._term >= len(self._prefixes):
             return None
         low = self._prefixes[self._term]
-        rows = self._data.scan_fetch(self._collection.store, low, successor(low), self._after, self._size, True)
-        self._note(len(rows), self._size, None if not rows else (rows[-1][0], rows[-1][1]))
+        rows, more = self._data.scan_fetch(
+            self._collection.store, low, successor(low), self._after, self._size, True, BATCH_BYTES
+        )
+        self._note(len(rows), more, None if not rows else (rows[-1][0], rows[-1][1]))
         records: list[Record] = []
         for row in rows:
             if row[1] not in self._seen:
@@ -112,18 +122,18 @@ class TextStage(PlanStage):
         low = self._prefixes[self._term]
         at = len(low)
         rows = self._data.scan(low, successor(low), self._after, POSTINGS)
-        self._note(len(rows), POSTINGS, None if not rows else rows[-1])
+        self._note(len(rows), len(rows) >= POSTINGS, None if not rows else rows[-1])
         scores = self._scores
         for key, record_id in rows:
             score = float(struct.unpack(">d", key[at : at + SCORE_BYTES])[0])
             scores[record_id] = scores.get(record_id, 0.0) + score
 
-    def _note(self, count: int, wanted: int, last: tuple[bytes, int] | None) -> None:
+    def _note(self, count: int, more: bool, last: tuple[bytes, int] | None) -> None:
         """Where the reading of a term's postings has come to."""
         self.examined += count
         self._keys_of_term[self._term] += count
         self._after = last
-        if count < wanted:
+        if not more:
             self._term += 1
             self._after = None
 
@@ -132,11 +142,12 @@ class TextStage(PlanStage):
         if ranked is None or self._place >= len(ranked):
             return None
         part = ranked[self._place : self._place + self._size]
-        self._place += len(part)
+        records, taken = self._collection.store.find_records(part, BATCH_BYTES)
+        self._place += taken
         scores = self._scores
         return [
             (record_id, annotated(document, TEXT_SCORE, scores[record_id]), ts_s, ttl_s)
-            for record_id, document, ts_s, ttl_s in self._collection.store.find_records(part)
+            for record_id, document, ts_s, ttl_s in records
         ]
 
     def _passing(self, records: list[Record]) -> list[Record]:

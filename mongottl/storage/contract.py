@@ -14,6 +14,7 @@ from types import TracebackType
 
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
+    NO_BYTE_LIMIT,
     DuplicateKey,
     EngineUnavailable,
     FetchedEntry,
@@ -100,7 +101,8 @@ class ContractEngine(StorageEngine):
         assert ident not in self.inner.idents(), f"create_record_store: {ident} exists"
         with _Allowed("create_record_store"):
             inner = self.inner.create_record_store(ident)
-        assert inner.ident == ident and inner.count() == 0 and inner.size_bytes() == 0 and not inner.scan(0, 1)
+        assert inner.ident == ident and inner.count() == 0 and inner.size_bytes() == 0
+        assert inner.scan(0, 1) == ([], False)
         assert self.inner.record_store(ident) is inner, "record_store: another object than was created"
         store = self.record_store(ident)
         assert self.unit is not None and isinstance(store, ContractRecordStore)
@@ -266,7 +268,7 @@ class ContractRecordStore(RecordStore):
         self.inner = inner
         self.engine = engine
         self.dropped = False
-        last = inner.scan(MAX_RECORD_ID, 1, False)
+        last, _ = inner.scan(MAX_RECORD_ID, 1, False)
         self._highest_id = last[0][0] if last else 0
 
     def _require(self, method: str, writes: bool) -> None:
@@ -289,7 +291,7 @@ class ContractRecordStore(RecordStore):
             self._highest_id = record_id
         assert self.inner.count() == count + len(records)
         assert self.inner.size_bytes() == size + sum([len(record[0]) for record in records])
-        stored = self.inner.find_records(ids)
+        stored, _ = self.inner.find_records(ids)
         assert [record[1:] for record in stored] == [tuple(record) for record in records]
         return ids
 
@@ -317,7 +319,7 @@ class ContractRecordStore(RecordStore):
         """Whether all records are stored as given; where they are not, the engine must raise WriteConflict."""
         ids = [record[0] for record in old]
         assert len(set(ids)) == len(ids), f"{method}: a record is there twice"
-        return self.inner.find_records(ids) == old
+        return self.inner.find_records(ids)[0] == old
 
     def update_records(self, old: list[Record], new: list[Record]) -> None:
         current = self._check_update("update_records", old, new)
@@ -327,7 +329,7 @@ class ContractRecordStore(RecordStore):
         assert current, "update_records: no WriteConflict for a record that is not stored as given"
         growth = sum([len(record[1]) for record in new]) - sum([len(record[1]) for record in old])
         assert (self.inner.count(), self.inner.size_bytes()) == (count, size + growth)
-        assert self.inner.find_records([record[0] for record in new]) == new
+        assert self.inner.find_records([record[0] for record in new])[0] == new
 
     def update_record(self, old: Record, new: Record) -> None:
         current = self._check_update("update_record", [old], [new])
@@ -347,7 +349,7 @@ class ContractRecordStore(RecordStore):
         assert current, "delete_records: no WriteConflict for a record that is not stored as given"
         assert self.inner.count() == count - len(records)
         assert self.inner.size_bytes() == size - sum([len(record[1]) for record in records])
-        assert not self.inner.find_records([record[0] for record in records])
+        assert not self.inner.find_records([record[0] for record in records])[0]
 
     def delete_record(self, record: Record) -> None:
         self._require("delete_record", True)
@@ -368,10 +370,13 @@ class ContractRecordStore(RecordStore):
             assert record[0] == record_id
         return record
 
-    def find_records(self, record_ids: list[int]) -> list[Record]:
+    def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
         self._require("find_records", False)
+        assert max_bytes > 0
         with _Allowed("find_records"):
-            records = self.inner.find_records(record_ids)
+            records, taken = self.inner.find_records(record_ids, max_bytes)
+        reached = _check_bytes("find_records", [record[1] for record in records], max_bytes)
+        assert taken == len(record_ids) or (reached and taken < len(record_ids)), "find_records: ids are left out"
         place = 0
         for record in records:
             _check_record(record)
@@ -379,20 +384,26 @@ class ContractRecordStore(RecordStore):
                 place += 1
             assert place < len(record_ids), "find_records: not the order of the ids"
             place += 1
-        return records
+        assert place == taken if reached else place <= taken
+        return records, taken
 
-    def scan(self, after: int, limit: int, forward: bool = True) -> list[Record]:
+    def scan(
+        self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[Record], bool]:
         self._require("scan", False)
-        assert 0 <= after <= MAX_RECORD_ID and limit > 0
+        assert 0 <= after <= MAX_RECORD_ID and limit > 0 and max_bytes > 0
         with _Allowed("scan"):
-            records = self.inner.scan(after, limit, forward)
+            records, more = self.inner.scan(after, limit, forward, max_bytes)
         assert len(records) <= limit
+        reached = _check_bytes("scan", [record[1] for record in records], max_bytes)
+        assert more or not self.inner.scan(records[-1][0] if records else after, 1, forward)[0], "scan: not the end"
+        assert not more or (records and (reached or len(records) == limit)), "scan: no limit was reached"
         last = after
         for record in records:
             _check_record(record)
             assert record[0] > last if forward else record[0] < last, "scan: out of order"
             last = record[0]
-        return records
+        return records, more
 
     def count(self) -> int:
         self._require("count", False)
@@ -406,12 +417,14 @@ class ContractRecordStore(RecordStore):
         assert found >= 0
         return found
 
-    def due_by_default(self, max_ts: int, limit: int) -> list[Record]:
+    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
         self._require("due_by_default", False)
-        assert limit > 0
+        assert limit > 0 and max_bytes > 0
         with _Allowed("due_by_default"):
-            records = self.inner.due_by_default(max_ts, limit)
+            records = self.inner.due_by_default(max_ts, limit, max_bytes)
         assert len(records) <= limit
+        _check_bytes("due_by_default", [record[1] for record in records], max_bytes)
+        assert records or self.inner.count_due_by_default(max_ts) == 0, "due_by_default: records are left out"
         for record in records:
             _check_record(record)
             assert record[3] == 0 and record[2] <= max_ts, "due_by_default: a record is not due"
@@ -419,12 +432,14 @@ class ContractRecordStore(RecordStore):
         assert order == sorted(set(order)), "due_by_default: out of order"
         return records
 
-    def due_by_own(self, now_s: int, limit: int) -> list[Record]:
+    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
         self._require("due_by_own", False)
-        assert limit > 0
+        assert limit > 0 and max_bytes > 0
         with _Allowed("due_by_own"):
-            records = self.inner.due_by_own(now_s, limit)
+            records = self.inner.due_by_own(now_s, limit, max_bytes)
         assert len(records) <= limit
+        _check_bytes("due_by_own", [record[1] for record in records], max_bytes)
+        assert records or self.inner.count_due_by_own(now_s) == 0, "due_by_own: records are left out"
         for record in records:
             _check_record(record)
             assert record[3] > 0 and record[2] + record[3] <= now_s, "due_by_own: a record is not due"
@@ -574,19 +589,31 @@ class ContractSortedData(SortedDataInterface):
         self._check_unique(entries)
 
     def scan_fetch(
-        self, records: RecordStore, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
-    ) -> list[FetchedEntry]:
+        self,
+        records: RecordStore,
+        low: bytes,
+        high: bytes,
+        after: IndexEntry | None,
+        limit: int,
+        forward: bool = True,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], bool]:
         self._require("scan_fetch", False)
         _check_range("scan_fetch", low, high, after, limit)
+        assert max_bytes > 0
         store = self._own_store("scan_fetch", records)
         with _Allowed("scan_fetch"):
-            fetched = self.inner.scan_fetch(store, low, high, after, limit, forward)
+            fetched, more = self.inner.scan_fetch(store, low, high, after, limit, forward, max_bytes)
         entries = [(key, record_id) for key, record_id, _, _, _ in fetched]
         self._check_scan("scan_fetch", entries, low, high, after, limit, forward)
-        assert entries == self.inner.scan(low, high, after, limit, forward), "scan_fetch: an entry has no record"
+        reached = _check_bytes("scan_fetch", [row[2] for row in fetched], max_bytes)
+        assert fetched or not more, "scan_fetch: no record, but more to come"
+        assert not more or reached or len(fetched) == limit, "scan_fetch: no limit was reached"
+        expected = self.inner.scan(low, high, after, len(entries) + (0 if more else 1), forward)
+        assert entries == expected, "scan_fetch: an entry has no record, or the end was not reached"
         for _, record_id, document, ts, ttl in fetched:
             assert store.find_record(record_id) == (record_id, document, ts, ttl)
-        return fetched
+        return fetched, more
 
     def _own_store(self, method: str, records: RecordStore) -> RecordStore:
         assert isinstance(records, ContractRecordStore), f"{method}: a record store of another engine"
@@ -655,6 +682,13 @@ def _check_record(record: Record) -> None:
     record_id, document, ts, ttl = record
     assert type(record_id) is int and record_id > 0
     _check_facts(document, ts, ttl)
+
+
+def _check_bytes(method: str, documents: list[bytes], max_bytes: int) -> bool:
+    """Whether the documents reach `max_bytes`; the last one alone may do so."""
+    size = sum([len(document) for document in documents])
+    assert not documents or size - len(documents[-1]) < max_bytes, f"{method}: beyond max_bytes"
+    return size >= max_bytes
 
 
 def _check_entry(key: bytes, record_id: int) -> None:

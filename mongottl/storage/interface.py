@@ -11,6 +11,12 @@ unsigned bytes, an instant is a whole number of seconds that the caller computed
 
 Every call takes and gives whole batches, so that an engine behind a network can answer it in one round trip, and none
 keeps a statement open: a scan is continued by giving it the last position it returned, whatever was written meanwhile.
+
+What returns records takes two limits: `limit`, how many, and `max_bytes`, how long their documents may be together. The
+record that reaches `max_bytes` is the last one, so at least one record is returned if there is any, and a batch exceeds
+`max_bytes` by less than one document. Scans return a pair: the batch, and whether there may be more behind it. False
+says that the end was reached; True comes with at least one record. The length of a batch says nothing about the end.
+
 All calls but `flush` and `maintain` belong to one thread. All writes happen inside a unit of work, reads also outside;
 a read inside the unit sees the unit's own writes. `contract.ContractEngine` asserts what this page promises.
 
@@ -44,6 +50,8 @@ FetchedEntry = tuple[bytes, int, bytes, int, int]
 
 # Where a backward scan by record id starts: above every record id.
 MAX_RECORD_ID: Final = (1 << 63) - 1
+# `max_bytes` of reads that only their number of records limits.
+NO_BYTE_LIMIT: Final = (1 << 62) - 1
 
 
 class StorageError(MongottlError):
@@ -174,16 +182,22 @@ class RecordStore(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def find_records(self, record_ids: list[int]) -> list[Record]:
-        """The records of these ids in the order given; ids without a record are left out."""
+    def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
+        """The records of the first of these ids, in the order given, and to how many of the ids they are the answer.
+
+        Ids without a record are left out. The second number is `len(record_ids)` unless `max_bytes` was reached before
+        the last id.
+        """
         raise NotImplementedError
 
     @abstractmethod
-    def scan(self, after: int, limit: int, forward: bool = True) -> list[Record]:
-        """Up to `limit` records with an id above `after`, ascending; with `forward=False` below `after`, descending.
+    def scan(
+        self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[Record], bool]:
+        """The first records with an id above `after`, ascending; with `forward=False` below `after`, descending.
 
-        after: the last id of the batch before; 0 begins, MAX_RECORD_ID begins a backward scan. Fewer than `limit`
-        records mean that the end was reached.
+        after: the last id of the batch before; 0 begins, MAX_RECORD_ID begins a backward scan. The second value says
+        whether there may be more records behind these.
         """
         raise NotImplementedError
 
@@ -198,13 +212,14 @@ class RecordStore(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def due_by_default(self, max_ts: int, limit: int) -> list[Record]:
-        """Up to `limit` records with ttl = 0 and `_ts` <= max_ts, by `_ts`, then id."""
+    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        """The first records with ttl = 0 and `_ts` <= max_ts, by `_ts`, then id; empty only if there are none."""
         raise NotImplementedError
 
     @abstractmethod
-    def due_by_own(self, now_s: int, limit: int) -> list[Record]:
-        """Up to `limit` records with ttl > 0 and `_ts` + ttl <= now_s, by that sum, then id."""
+    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        """The first records with ttl > 0 and `_ts` + ttl <= now_s, by that sum, then id; empty only if there are
+        none."""
         raise NotImplementedError
 
     @abstractmethod
@@ -278,11 +293,19 @@ class SortedDataInterface(ABC):
 
     @abstractmethod
     def scan_fetch(
-        self, records: RecordStore, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
-    ) -> list[FetchedEntry]:
-        """`scan` together with the record of each entry, from `records` of the same engine, in one round trip.
+        self,
+        records: RecordStore,
+        low: bytes,
+        high: bytes,
+        after: IndexEntry | None,
+        limit: int,
+        forward: bool = True,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], bool]:
+        """The entries that `scan` gives with the record of each, from `records` of the same engine, in one round trip.
 
-        Every entry in the range must have its record in `records`.
+        Every entry in the range must have its record in `records`; one without, as only damage can leave it, is left
+        out, and the scan goes on behind it. The second value says whether there may be more entries behind these.
         """
         raise NotImplementedError
 

@@ -71,8 +71,8 @@ def test_distinct_seconds_of_many_records(engine: StorageEngine) -> None:
 def test_updates_and_deletions_move_records_between_the_indexes(engine: StorageEngine) -> None:
     store = filled(engine)
     with engine.unit_of_work() as unit:
-        store.update_records(store.find_records([1, 2, 5]), [(1, b"1", 100, 7), (2, b"2", 95, 0), (5, b"5", 11, 0)])
-        store.delete_records(store.find_records([3, 8]))
+        store.update_records(store.find_records([1, 2, 5])[0], [(1, b"1", 100, 7), (2, b"2", 95, 0), (5, b"5", 11, 0)])
+        store.delete_records(store.find_records([3, 8])[0])
         unit.commit()
     assert ids(store.due_by_default(1000, 10)) == [5, 2, 6]
     assert ids(store.due_by_own(1000, 10)) == [1, 7, 4]

@@ -26,7 +26,7 @@ def fill(engine: StorageEngine) -> None:
 def check(engine: StorageEngine) -> None:
     assert sorted(engine.idents()) == ["by id", "plain", "records"]
     store = engine.record_store("records")
-    assert store.scan(0, 10) == [(1, b"aa", 10, 0), (2, b"bbb", 11, 5), (3, b"c", 12, -1)]
+    assert store.scan(0, 10)[0] == [(1, b"aa", 10, 0), (2, b"bbb", 11, 5), (3, b"c", 12, -1)]
     assert (store.count(), store.size_bytes()) == (3, 6)
     assert store.own_seconds(0, 5) == [16]
     assert engine.sorted_data("by id", True).fetch_exact(store, b"2") == (2, b"bbb", 11, 5)
@@ -50,7 +50,7 @@ def test_ids_are_not_given_twice_over_a_restart(persistent: Opener) -> None:
     fill(engine)
     store = engine.record_store("records")
     with engine.unit_of_work() as unit:
-        store.delete_records(store.scan(0, 10))
+        store.delete_records(store.scan(0, 10)[0])
         unit.commit()
     engine.close()
     engine = persistent()
@@ -93,14 +93,14 @@ def test_counters_are_exact_after_every_crash(persistent: Opener, tmp_path: Path
         with engine.unit_of_work() as unit:
             store.insert_records([(b"x" * step, step, 0), (b"yy", step, 0)])
             if step % 2:
-                store.delete_records(store.scan(0, 1))
+                store.delete_records(store.scan(0, 1)[0])
             if step != 3:
                 unit.commit()
         crashed = tmp_path / f"crashed {step}"
         shutil.copytree(tmp_path / "data", crashed)
         after = open_storage_engine("sqlite", str(crashed))
-        records = after.record_store("records").scan(0, 100)
-        assert records == store.scan(0, 100)
+        records = after.record_store("records").scan(0, 100)[0]
+        assert records == store.scan(0, 100)[0]
         assert after.record_store("records").count() == len(records) == store.count()
         assert after.record_store("records").size_bytes() == sum(len(r[1]) for r in records) == store.size_bytes()
         after.close()
@@ -124,7 +124,7 @@ def test_what_was_dropped_is_given_back_after_a_restart(persistent: Opener) -> N
         unit.commit()
     while engine.drop_some(500):
         pass
-    assert engine.record_store("records").scan(0, 5) == [(1, b"new", 1, 0)]
+    assert engine.record_store("records").scan(0, 5)[0] == [(1, b"new", 1, 0)]
     assert engine.statistics()["dropped_idents"] == 0
     engine.close()
 
@@ -171,7 +171,7 @@ def test_flush_and_maintain_run_beside_the_writer(persistent: Opener) -> None:
             with engine.unit_of_work() as unit:
                 store.insert_records([(document, 1, 0)] * 10)
                 unit.commit()
-            assert store.scan(0, 1)[0][1] == document
+            assert store.scan(0, 1)[0][0][1] == document
     finally:
         stop.set()
         thread.join()
@@ -189,5 +189,5 @@ def test_flush_and_maintain_run_beside_the_writer(persistent: Opener) -> None:
     engine.close()
     engine = persistent()
     assert engine.record_store("records").count() == 401
-    assert len(engine.record_store("records").scan(0, 1000)) == 401
+    assert len(engine.record_store("records").scan(0, 1000)[0]) == 401
     engine.close()

@@ -26,13 +26,19 @@ def test_insert_gives_ascending_ids_from_one(engine: StorageEngine) -> None:
         assert store.insert_records([(b"e", 5, 0)]) == [5]
         assert store.insert_records([]) == []
         unit.commit()
-    assert store.scan(0, 10) == [(1, b"a", 1, 0), (2, b"b", 2, 5), (3, b"c", 3, -1), (4, b"d", 4, 0), (5, b"e", 5, 0)]
+    assert store.scan(0, 10)[0] == [
+        (1, b"a", 1, 0),
+        (2, b"b", 2, 5),
+        (3, b"c", 3, -1),
+        (4, b"d", 4, 0),
+        (5, b"e", 5, 0),
+    ]
 
 
 def test_ids_are_not_given_twice(engine: StorageEngine) -> None:
     store = new_store(engine, numbered(3))
     with engine.unit_of_work() as unit:
-        store.delete_records(store.scan(0, 10))
+        store.delete_records(store.scan(0, 10)[0])
         unit.commit()
     with engine.unit_of_work() as unit:
         first = store.insert_record(b"x", 1, 0)
@@ -52,37 +58,37 @@ def test_find_one_and_none(engine: StorageEngine) -> None:
 def test_find_many_keeps_the_order_given_and_leaves_out_what_is_absent(engine: StorageEngine, count: int) -> None:
     store = new_store(engine, numbered(150))
     wanted = [(n * 37) % 211 + 1 for n in range(count)]
-    assert [record[0] for record in store.find_records(wanted)] == [n for n in wanted if n <= 150]
+    assert [record[0] for record in store.find_records(wanted)[0]] == [n for n in wanted if n <= 150]
 
 
 def test_find_many_gives_a_record_twice_when_asked_twice(engine: StorageEngine) -> None:
     store = new_store(engine, numbered(5))
-    assert [record[0] for record in store.find_records([2, 2, 1, 5, 2])] == [2, 2, 1, 5, 2]
+    assert [record[0] for record in store.find_records([2, 2, 1, 5, 2])[0]] == [2, 2, 1, 5, 2]
 
 
 def test_scan_goes_on_behind_a_position_both_ways(engine: StorageEngine) -> None:
     store = new_store(engine, numbered(10))
-    assert [record[0] for record in store.scan(0, 4)] == [1, 2, 3, 4]
-    assert [record[0] for record in store.scan(4, 4)] == [5, 6, 7, 8]
-    assert [record[0] for record in store.scan(8, 4)] == [9, 10]
-    assert store.scan(10, 4) == []
-    assert [record[0] for record in store.scan(MAX_RECORD_ID, 3, False)] == [10, 9, 8]
-    assert [record[0] for record in store.scan(8, 3, False)] == [7, 6, 5]
-    assert [record[0] for record in store.scan(3, 3, False)] == [2, 1]
-    assert store.scan(1, 3, False) == []
+    assert [record[0] for record in store.scan(0, 4)[0]] == [1, 2, 3, 4]
+    assert [record[0] for record in store.scan(4, 4)[0]] == [5, 6, 7, 8]
+    assert [record[0] for record in store.scan(8, 4)[0]] == [9, 10]
+    assert store.scan(10, 4)[0] == []
+    assert [record[0] for record in store.scan(MAX_RECORD_ID, 3, False)[0]] == [10, 9, 8]
+    assert [record[0] for record in store.scan(8, 3, False)[0]] == [7, 6, 5]
+    assert [record[0] for record in store.scan(3, 3, False)[0]] == [2, 1]
+    assert store.scan(1, 3, False)[0] == []
 
 
 def test_scan_survives_what_is_deleted_and_inserted_meanwhile(engine: StorageEngine) -> None:
     store = new_store(engine, numbered(9))
     seen: list[int] = []
     after = 0
-    while batch := store.scan(after, 3):
+    while batch := store.scan(after, 3)[0]:
         seen.extend(record[0] for record in batch)
         after = batch[-1][0]
         with engine.unit_of_work() as unit:
             store.delete_records(batch)  # the position itself goes too
             if after == 6:
-                store.delete_records(store.find_records([7]))
+                store.delete_records(store.find_records([7])[0])
                 store.insert_record(b"late", 1, 0)
             unit.commit()
     assert seen == [1, 2, 3, 4, 5, 6, 8, 9, 10]
@@ -91,13 +97,13 @@ def test_scan_survives_what_is_deleted_and_inserted_meanwhile(engine: StorageEng
 
 def test_update_replaces_document_and_facts(engine: StorageEngine) -> None:
     store = new_store(engine, numbered(100))
-    old = store.find_records([7, 3, 50])
+    old = store.find_records([7, 3, 50])[0]
     new: list[Record] = [(7, b"seven", 9, 4), (3, b"", 8, -1), (50, b"x" * 5000, 7, 0)]
     with engine.unit_of_work() as unit:
         store.update_records(old, new)
         store.update_records([], [])
         unit.commit()
-    assert store.find_records([7, 3, 50]) == new
+    assert store.find_records([7, 3, 50])[0] == new
     assert store.find_record(8) == (8, b"document 8", 1008, 0)
     with engine.unit_of_work() as unit:
         store.update_record(new[0], (7, b"again", 10, 0))
@@ -126,13 +132,13 @@ def test_count_and_size_follow_every_write(engine: StorageEngine) -> None:
 def test_documents_are_any_bytes(engine: StorageEngine) -> None:
     documents = [b"", b"\x00", bytes(range(256)), b"\xff" * 3000, b"SELECT '", b"\x00" * (1 << 20)]
     store = new_store(engine, [(document, 0, 0) for document in documents])
-    assert [record[1] for record in store.scan(0, 10)] == documents
+    assert [record[1] for record in store.scan(0, 10)[0]] == documents
 
 
 def test_facts_at_the_ends_of_their_ranges(engine: StorageEngine) -> None:
     records: list[NewRecord] = [(b"", 0, 2**31 - 1), (b"", 2**40, 2**31 - 1), (b"", -5, 0), (b"", 2**40, -1)]
     store = new_store(engine, records)
-    assert [record[1:] for record in store.scan(0, 10)] == records
+    assert [record[1:] for record in store.scan(0, 10)[0]] == records
     assert store.own_seconds(-(2**62), 10) == [2**31 - 1, 2**40 + 2**31 - 1]
 
 
@@ -140,7 +146,7 @@ def test_what_is_gone_conflicts_and_the_rollback_mends_the_counters(engine: Stor
     store = new_store(engine, numbered(3))
     count, size = store.count(), store.size_bytes()
     gone = (9, b"gone", 1, 0)
-    one = store.scan(0, 1)[0]
+    one = store.scan(0, 1)[0][0]
     for attempt in range(4):
         with pytest.raises(WriteConflict), engine.unit_of_work() as unit:
             if attempt == 0:
@@ -153,7 +159,7 @@ def test_what_is_gone_conflicts_and_the_rollback_mends_the_counters(engine: Stor
                 store.delete_record(gone)
             unit.commit()
         assert (store.count(), store.size_bytes()) == (count, size)
-        assert store.scan(0, 1) == [one]
+        assert store.scan(0, 1)[0] == [one]
 
 
 STALE = (
@@ -168,7 +174,7 @@ STALE = (
 @pytest.mark.parametrize("stale", STALE)
 def test_what_was_changed_since_it_was_read_conflicts(engine: StorageEngine, stale: Record) -> None:
     store = new_store(engine, numbered(3))
-    first, second, third = before = store.scan(0, 10)
+    first, second, third = before = store.scan(0, 10)[0]
     count, size = store.count(), store.size_bytes()
     changed: Record = (2, b"lost update", 2000, 0)
     for attempt in range(4):
@@ -183,7 +189,7 @@ def test_what_was_changed_since_it_was_read_conflicts(engine: StorageEngine, sta
                 store.delete_records([first, stale, third])
             unit.commit()
         assert (store.count(), store.size_bytes()) == (count, size)
-        assert store.scan(0, 10) == before
+        assert store.scan(0, 10)[0] == before
         assert store.count_due_by_default(10_000) == 3
     with engine.unit_of_work() as unit:
         store.update_record(second, changed)
@@ -193,7 +199,7 @@ def test_what_was_changed_since_it_was_read_conflicts(engine: StorageEngine, sta
 
 def test_records_equal_to_those_stored_are_accepted_whatever_objects_they_are(engine: StorageEngine) -> None:
     store = new_store(engine, [(b"x" * 100_000, 1000, 60), (b"y", 2**40, -1)])
-    for record in store.scan(0, 10):
+    for record in store.scan(0, 10)[0]:
         record_id, document, ts, ttl = record
         again: Record = (int(str(record_id)), bytes(bytearray(document)), int(str(ts)), int(str(ttl)))
         with engine.unit_of_work() as unit:
@@ -229,5 +235,5 @@ def test_a_write_outside_a_unit_of_work_is_refused(engine: StorageEngine) -> Non
             elif write == 1:
                 store.insert_records([(b"x", 1, 0), (b"y", 1, 0)])
             else:
-                store.delete_records(store.scan(0, 1))
-    assert [record[0] for record in store.scan(0, 10)] == [1]
+                store.delete_records(store.scan(0, 1)[0])
+    assert [record[0] for record in store.scan(0, 10)[0]] == [1]

@@ -200,13 +200,13 @@ def test_scan_fetch_is_scan_with_records(engine: StorageEngine, unique: bool, fo
     after: IndexEntry | None = None
     count = 0
     while entries := data.scan(b"03", b"15", after, 5, forward):
-        fetched = data.scan_fetch(store, b"03", b"15", after, 5, forward)
+        fetched = data.scan_fetch(store, b"03", b"15", after, 5, forward)[0]
         assert [(key, record_id) for key, record_id, _, _, _ in fetched] == entries
-        assert [row[1:] for row in fetched] == store.find_records([record_id for _, record_id in entries])
+        assert [row[1:] for row in fetched] == store.find_records([record_id for _, record_id in entries])[0]
         after = entries[-1]
         count += len(entries)
     assert count == 12
-    assert data.scan_fetch(store, b"03", b"15", after, 5, forward) == []
+    assert data.scan_fetch(store, b"03", b"15", after, 5, forward)[0] == []
 
 
 def test_fetch_exact_finds_one_record_or_none(engine: StorageEngine) -> None:
@@ -225,8 +225,8 @@ def test_joined_reads_follow_the_record_store_given(engine: StorageEngine) -> No
     for _ in range(2):
         assert data.fetch_exact(store, b"07") == (2, b"document 1", 1, 0)
         assert data.fetch_exact(other, b"07") == (2, b"other 1", 1, 5)
-        assert data.scan_fetch(other, b"07", b"08", None, 3) == [(b"07", 2, b"other 1", 1, 5)]
-        assert data.scan_fetch(store, b"07", b"08", None, 3) == [(b"07", 2, b"document 1", 1, 0)]
+        assert data.scan_fetch(other, b"07", b"08", None, 3)[0] == [(b"07", 2, b"other 1", 1, 5)]
+        assert data.scan_fetch(store, b"07", b"08", None, 3)[0] == [(b"07", 2, b"document 1", 1, 0)]
 
 
 def test_reads_within_a_unit_see_its_writes(engine: StorageEngine) -> None:

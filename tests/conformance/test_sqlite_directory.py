@@ -121,7 +121,7 @@ def test_a_killed_process_leaves_a_directory_that_opens(filled: Path) -> None:
     engine = open_directory(filled)
     store = engine.record_store("records")
     assert (store.count(), store.size_bytes()) == (201, 200 * 500 + 4)
-    assert store.scan(200, 5) == [(201, b"last", 1, 0)]
+    assert store.scan(200, 5)[0] == [(201, b"last", 1, 0)]
     engine.close()
 
 
@@ -220,7 +220,7 @@ def test_a_full_disk_makes_the_engine_unavailable_and_changes_nothing(filled: Pa
         with pytest.raises(EngineUnavailable, match="has failed"):
             unit.commit()
     assert (store.count(), store.size_bytes()) == (200, 100_000)
-    assert len(store.scan(0, 1000)) == 200
+    assert len(store.scan(0, 1000)[0]) == 200
     raw.execute("PRAGMA max_page_count = 100000")
     with engine.unit_of_work() as unit:
         store.insert_records([(b"x" * 4000, 1, 0)] * 100)
@@ -235,7 +235,7 @@ def test_damage_found_while_running_makes_the_engine_unavailable(filled: Path) -
     (filled / DATABASE).write_bytes(content)
     engine = open_directory(filled)
     with pytest.raises(EngineUnavailable, match="malformed"):
-        engine.record_store("records").scan(0, 1000)
+        engine.record_store("records").scan(0, 1000)[0]
     engine.close()
 
 
@@ -244,7 +244,7 @@ def test_a_closed_engine_is_unavailable(filled: Path) -> None:
     store = engine.record_store("records")
     engine.close()
     with pytest.raises(EngineUnavailable, match="closed"):
-        store.scan(0, 1)
+        store.scan(0, 1)[0]
     with pytest.raises(EngineUnavailable, match="closed"), engine.unit_of_work():
         pass
     engine.flush()
@@ -303,7 +303,7 @@ def test_a_log_that_never_rests_is_ended_by_holding_writers_back(tmp_path: Path)
         store.insert_record(b"last", 1, 0)
         unit.commit()
     assert engine.statistics()["log_bytes"] < longest
-    assert len(store.scan(0, store.count() + 1)) == store.count()
+    assert len(store.scan(0, store.count() + 1)[0]) == store.count()
     engine.close()
     again = open_directory(tmp_path)
     assert again.record_store("records").count() == store.count()
@@ -321,10 +321,15 @@ def test_every_index_query_uses_its_index(filled: Path) -> None:
     statements: list[str] = []
     raw.set_trace_callback(statements.append)
     store.due_by_default(5, 5), store.due_by_own(5, 5), store.default_seconds(0, 5), store.own_seconds(0, 5)
-    store.count_due_by_default(5), store.count_due_by_own(5), store.find_records([1, 2, 3, 4, 5]), store.scan(3, 5)
+    (
+        store.count_due_by_default(5),
+        store.count_due_by_own(5),
+        store.find_records([1, 2, 3, 4, 5])[0],
+        store.scan(3, 5)[0],
+    )
     for data in (unique, plain):
         for forward in (True, False):
-            data.scan(b"a", b"b", None, 5, forward), data.scan_fetch(store, b"a", b"b", None, 5, forward)
+            data.scan(b"a", b"b", None, 5, forward), data.scan_fetch(store, b"a", b"b", None, 5, forward)[0]
         data.fetch_exact(store, b"a"), data.find_exact([b"a"]), data.find_exact([b"a", b"b", b"c", b"d", b"e"])
         data.count_range(b"a", b"b")
     raw.set_trace_callback(None)

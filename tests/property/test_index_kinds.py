@@ -20,7 +20,7 @@ def assert_exact(bench: Bench, index: IndexEntry) -> None:
     assert index.data is not None
     stored = index.data.scan(LOWEST_KEY, HIGHEST_KEY, None, 100_000)
     expected: list[tuple[bytes, int]] = []
-    for record in bench.collection.store.scan(0, 100_000):
+    for record in bench.collection.store.scan(0, 100_000)[0]:
         expected.extend((key, record[0]) for key in index.keys_of(record[1]))
         assert index.arrays.holds(index.keys.array_paths)
     assert stored == sorted(expected)
@@ -35,7 +35,7 @@ def check_sample(seed: int, arrays: bool, writes: int) -> None:
     hashed = samples.hashed(samples.pattern())
     bench.index(hashed)
     for number in range(writes):
-        records = bench.collection.store.scan(0, 1000)
+        records = bench.collection.store.scan(0, 1000)[0]
         victim = samples.random.choice(records) if records else None
         choice = samples.random.random()
         try:

@@ -156,7 +156,7 @@ def test_scan_gives_what_stays_once_whatever_happens_to_the_rest(seed: int, arra
     while (batch := stage.next_batch(bench.op)) is not None:
         given_ids.extend(get_value(record[1], "_id") for record in batch)
         try:
-            records = bench.collection.store.scan(0, 1000)
+            records = bench.collection.store.scan(0, 1000)[0]
             mine = [record for record in records if get_value(record[1], "_id") not in untouched]
             victim = samples.random.choice(mine)
             choice = samples.random.randint(0, 2)

@@ -237,7 +237,7 @@ class World:
         armed = self.engine.armed
         self.engine.armed = False
         for collection in self.service.catalog.all_collections():
-            records = collection.store.scan(0, 1_000_000)
+            records = collection.store.scan(0, 1_000_000)[0]
             assert collection.store.count() == len(records)
             assert collection.store.size_bytes() == sum(len(record[1]) for record in records)
             for index in collection.writable_indexes:

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from mypy_extensions import i64
 
-from mongottl.storage.interface import NewRecord, Record, RecordStore
+from mongottl.storage.interface import NO_BYTE_LIMIT, NewRecord, Record, RecordStore
 from mongottl.storage.memory.blocks import SortedBlocks
 from mongottl.storage.memory.due import END, DueEntries, key_behind, second_of
 from mongottl.storage.memory.record_block import MASK, SHIFT, SIZE, RecordBlock, id_of
@@ -32,6 +32,8 @@ class MemoryRecordStore(RecordStore):
         self._units = units
         self._count: int = 0
         self._size_bytes: int = 0
+        # No document was ever longer.
+        self._longest: i64 = 0
         self._next_id: int = 1
         self._blocks: dict[int, RecordBlock] = {}
         # The numbers of the blocks, ascending.
@@ -56,14 +58,19 @@ class MemoryRecordStore(RecordStore):
         made: list[object] = []
         due = DueEntries()
         size: i64 = 0
+        longest = self._longest
         place: i64 = 0
         for row in cast("list[tuple[object, ...]]", records):
             document = cast(bytes, row[0])
             ts = cast(int, row[1])
-            size += len(document)
+            length: i64 = len(document)
+            size += length
+            if length > longest:
+                longest = length
             made.append((id_objects[place], document, self._shared_second(ts, row[1]), row[2]))
             due.add(ids[place], ts, cast(int, row[2]))
             place += 1
+        self._longest = longest
         self._put_due(due)
         self._append(first, made)
         self._units.note_ids(first, id_objects)
@@ -76,6 +83,7 @@ class MemoryRecordStore(RecordStore):
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
         self._units.require_unit()
         record_id = self._next_id
+        self._longest = max(self._longest, len(document))
         id_object: object = record_id
         made: tuple[object, bytes, object, int] = (id_object, document, self._shared_second(ts, ts), ttl)
         due = DueEntries()
@@ -144,20 +152,33 @@ class MemoryRecordStore(RecordStore):
         self._units.require_open()
         return cast("Record | None", self.get(record_id))
 
-    def find_records(self, record_ids: list[int]) -> list[Record]:
+    def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
         self._units.require_open()
         found: list[object] = []
+        left: i64 = max_bytes
+        taken: int = 0
         for record_id in record_ids:
+            taken += 1
             record = self.get(record_id)
             if record is not None:
                 found.append(record)
-        return cast("list[Record]", found)
+                left -= document_length(record)
+                if left <= 0:
+                    break
+        return cast("list[Record]", found), taken
 
-    def scan(self, after: int, limit: int, forward: bool = True) -> list[Record]:
+    def scan(
+        self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[Record], bool]:
         self._units.require_open()
-        if forward:
-            return cast("list[Record]", self._scan_up(after, limit))
-        return cast("list[Record]", self._scan_down(after, limit))
+        found = self._scan_up(after, limit) if forward else self._scan_down(after, limit)
+        more = len(found) >= limit
+        if not self.fits(len(found), max_bytes):
+            count = _count_within(found, max_bytes)
+            if count < len(found):
+                del found[count:]
+                more = True
+        return cast("list[Record]", found), more
 
     def count(self) -> int:
         self._units.require_open()
@@ -167,11 +188,11 @@ class MemoryRecordStore(RecordStore):
         self._units.require_open()
         return self._size_bytes
 
-    def due_by_default(self, max_ts: int, limit: int) -> list[Record]:
-        return self._due(self._default, max_ts, limit)
+    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        return self._due(self._default, max_ts, limit, max_bytes)
 
-    def due_by_own(self, now_s: int, limit: int) -> list[Record]:
-        return self._due(self._own, now_s, limit)
+    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        return self._due(self._own, now_s, limit, max_bytes)
 
     def count_due_by_default(self, max_ts: int) -> int:
         self._units.require_open()
@@ -200,6 +221,10 @@ class MemoryRecordStore(RecordStore):
         self._near = block
         self._near_number = number
         return block.get((record_id - 1) & MASK)
+
+    def fits(self, count: i64, max_bytes: int) -> bool:
+        """Whether so many records cannot reach `max_bytes`, whichever they are; False says nothing."""
+        return self._size_bytes < max_bytes or count * self._longest < max_bytes
 
     def estimated_bytes(self) -> int:
         return self._size_bytes + _RECORD_BYTES * self._count
@@ -300,10 +325,10 @@ class MemoryRecordStore(RecordStore):
             end = SIZE
         return found
 
-    def _due(self, index: SortedBlocks, last: int, limit: int) -> list[Record]:
+    def _due(self, index: SortedBlocks, last: int, limit: int, max_bytes: int) -> list[Record]:
         self._units.require_open()
         _, ids = index.slice(b"", key_behind(last), None, limit, True)
-        return self.find_records(ids)
+        return self.find_records(ids, max_bytes)[0]
 
     def _block(self, record_id: i64) -> RecordBlock:
         """The block of a record id; one without records if there is none."""
@@ -399,7 +424,10 @@ class MemoryRecordStore(RecordStore):
             old = cast("tuple[object, ...]", record)
             new = cast("tuple[object, ...]", after[place])
             place += 1
-            growth += len(cast(bytes, new[1])) - len(cast(bytes, old[1]))
+            length: i64 = len(cast(bytes, new[1]))
+            if length > self._longest:
+                self._longest = length
+            growth += length - len(cast(bytes, old[1]))
             old_ts = cast(int, old[2])
             old_ttl = cast(int, old[3])
             new_ts = cast(int, new[2])
@@ -412,6 +440,22 @@ class MemoryRecordStore(RecordStore):
         self._take_due(gone)
         self._put_due(fresh)
         self._size_bytes += growth
+
+
+def document_length(record: object) -> i64:
+    return len(cast(bytes, cast("tuple[object, ...]", record)[1]))
+
+
+def _count_within(records: list[object], max_bytes: i64) -> i64:
+    """How many of the records are returned: up to the one whose document reaches `max_bytes`."""
+    count: i64 = 0
+    left = max_bytes
+    for record in records:
+        count += 1
+        left -= document_length(record)
+        if left <= 0:
+            break
+    return count
 
 
 def _same_record(held: object, given: object) -> bool:

@@ -9,9 +9,17 @@ from typing import Final, cast
 
 from mypy_extensions import i64
 
-from mongottl.storage.interface import DuplicateKey, FetchedEntry, IndexEntry, Record, RecordStore, SortedDataInterface
+from mongottl.storage.interface import (
+    NO_BYTE_LIMIT,
+    DuplicateKey,
+    FetchedEntry,
+    IndexEntry,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+)
 from mongottl.storage.memory.blocks import SortedBlocks
-from mongottl.storage.memory.records import MemoryRecordStore
+from mongottl.storage.memory.records import MemoryRecordStore, document_length
 from mongottl.storage.memory.units import MemoryUnits, Undo
 
 # Keys in the map from which on it is spread, and over how many dicts: a power of two.
@@ -141,20 +149,39 @@ class MemorySortedData(SortedDataInterface):
         return list(zip(keys, rids, strict=True))
 
     def scan_fetch(
-        self, records: RecordStore, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
-    ) -> list[FetchedEntry]:
+        self,
+        records: RecordStore,
+        low: bytes,
+        high: bytes,
+        after: IndexEntry | None,
+        limit: int,
+        forward: bool = True,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], bool]:
         self._units.require_open()
         assert isinstance(records, MemoryRecordStore)
-        keys, rids = self._blocks.slice(low, high, after, limit, forward)
         found: list[object] = []
-        place: i64 = 0
-        for rid in rids:
-            record = records.get(rid)
-            if record is not None:
-                row = cast("tuple[object, ...]", record)
-                found.append((keys[place], row[0], row[1], row[2], row[3]))
-            place += 1
-        return cast("list[FetchedEntry]", found)
+        left: i64 = max_bytes
+        fits = records.fits(limit, max_bytes)
+        more = True
+        while more and not found:
+            keys, rids = self._blocks.slice(low, high, after, limit, forward)
+            more = len(keys) >= limit
+            place: i64 = 0
+            for rid in rids:
+                record = records.get(rid)
+                if record is not None:
+                    row = cast("tuple[object, ...]", record)
+                    found.append((keys[place], row[0], row[1], row[2], row[3]))
+                    if not fits:
+                        left -= document_length(record)
+                        if left <= 0:
+                            more = more or place + 1 < len(rids)
+                            break
+                place += 1
+            if more and not found:
+                after = (keys[-1], rids[-1])
+        return cast("list[FetchedEntry]", found), more
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         self._units.require_open()

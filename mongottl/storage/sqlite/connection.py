@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
-from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
+from mongottl.storage.interface import MAX_RECORD_ID, EngineUnavailable, WriteConflict, WriteUnitOfWork
 
 _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, next_record_id = ? WHERE id = ?"
 
@@ -43,6 +43,16 @@ class StoreCounters:
         self.touched = False
         self.saved_count = 0
         self.saved_size = 0
+        # No document of a record up to `measured_through`, or written since the store was opened, is longer. What an
+        # earlier process wrote is measured by the first scan that comes to its end.
+        self.longest = 0
+        self.measured_through = 0 if record_count else MAX_RECORD_ID
+
+    def fits(self, count: int, max_bytes: int) -> bool:
+        """Whether so many records cannot reach `max_bytes`, whichever they are; False says nothing."""
+        return self.size_bytes < max_bytes or (
+            count * self.longest < max_bytes and self.measured_through == MAX_RECORD_ID
+        )
 
 
 class SqliteConnection:
@@ -72,6 +82,28 @@ class SqliteConnection:
             return self._cursor.execute(sql, parameters).fetchall()
         except sqlite3.Error as error:
             raise engine_error(error) from error
+
+    def read_within(
+        self, sql: str, parameters: tuple[object, ...], document_at: int, max_bytes: int
+    ) -> tuple[list[Any], int]:
+        """The first rows of a query, up to the one whose document reaches `max_bytes`, and what is left of these: 0 or
+        less where it was reached. document_at: the document's place in a row."""
+        rows: list[Any] = []
+        left = max_bytes
+        try:
+            # Not the common cursor: this one is closed before its end, so as not to keep the read open.
+            cursor = self.raw.execute(sql, parameters)
+            try:
+                for row in cursor:
+                    rows.append(row)
+                    left -= len(row[document_at])
+                    if left <= 0:
+                        break
+            finally:
+                cursor.close()
+        except sqlite3.Error as error:
+            raise engine_error(error) from error
+        return rows, left
 
     def read_row(self, sql: str, parameters: tuple[object, ...]) -> Any:
         """The only row of a query that has one row at most, or None. (A further row would keep the read open.)"""

@@ -8,7 +8,7 @@ names it: the planner keeps no statistics here and could only guess.
 from operator import add
 from typing import Final
 
-from mongottl.storage.interface import NewRecord, Record, RecordStore
+from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT, NewRecord, Record, RecordStore
 from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters
 
 # Parameters of the statement that looks up many ids at once. Below _FEW, single look-ups are faster.
@@ -82,12 +82,11 @@ class SqliteRecordStore(RecordStore):
         if count > 1:
             # SQLite gives the following rows the following ids, which spares building a tuple for each.
             connection.write_many(self._append, records[1:])
-        size = 0
-        for record in records:
-            size += len(record[0])
+        lengths = [len(record[0]) for record in records]
+        counters.longest = max(counters.longest, *lengths)
         counters.next_record_id = first + count
         counters.record_count += count
-        counters.size_bytes += size
+        counters.size_bytes += sum(lengths)
         return list(range(first, first + count))
 
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
@@ -98,7 +97,10 @@ class SqliteRecordStore(RecordStore):
         connection.write(self._insert, (record_id, document, ts, ttl))
         counters.next_record_id = record_id + 1
         counters.record_count += 1
-        counters.size_bytes += len(document)
+        length = len(document)
+        counters.size_bytes += length
+        if length > counters.longest:
+            counters.longest = length
         return record_id
 
     def update_records(self, old: list[Record], new: list[Record]) -> None:
@@ -108,9 +110,9 @@ class SqliteRecordStore(RecordStore):
         self._connection.touch(counters)
         if self._connection.write_many(self._update, list(map(add, new, old))) != len(new):
             raise self._connection.conflict(f"a record to update in {self.ident} was changed or deleted")
-        growth = 0
-        for record in new:
-            growth += len(record[1])
+        lengths = [len(record[1]) for record in new]
+        counters.longest = max(counters.longest, *lengths)
+        growth = sum(lengths)
         for record in old:
             growth -= len(record[1])
         counters.size_bytes += growth
@@ -120,7 +122,10 @@ class SqliteRecordStore(RecordStore):
         self._connection.touch(counters)
         if self._connection.write(self._update, new + old) != 1:
             raise self._connection.conflict(f"record {new[0]} of {self.ident} was changed or deleted")
-        counters.size_bytes += len(new[1]) - len(old[1])
+        length = len(new[1])
+        counters.size_bytes += length - len(old[1])
+        if length > counters.longest:
+            counters.longest = length
 
     def delete_records(self, records: list[Record]) -> None:
         if not records:
@@ -147,22 +152,50 @@ class SqliteRecordStore(RecordStore):
         row: Record | None = self._connection.read_row(self._find, (record_id,))
         return row
 
-    def find_records(self, record_ids: list[int]) -> list[Record]:
+    def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
         found: list[Record] = []
-        if len(record_ids) <= FEW:
-            for record_id in record_ids:
+        count = len(record_ids)
+        left = max_bytes
+        if count <= FEW:
+            for taken, record_id in enumerate(record_ids, 1):
                 row: Record | None = self._connection.read_row(self._find, (record_id,))
                 if row is not None:
                     found.append(row)
-            return found
-        for start in range(0, len(record_ids), LOOKUP_WIDTH):
+                    left -= len(row[1])
+                    if left <= 0:
+                        return found, taken
+            return found, count
+        fits = self.counters.fits(count, max_bytes)
+        for start in range(0, count, LOOKUP_WIDTH):
             part: list[object] = list(record_ids[start : start + LOOKUP_WIDTH])
-            found.extend(self._connection.read(self._find_many, padded(part)))
-        return found
+            if fits:
+                found.extend(self._connection.read(self._find_many, padded(part)))
+                continue
+            rows, left = self._connection.read_within(self._find_many, padded(part), 1, left)
+            found.extend(rows)
+            if left <= 0:
+                taken = 0
+                for row in rows:
+                    taken = part.index(row[0], taken) + 1
+                return found, start + taken
+        return found, count
 
-    def scan(self, after: int, limit: int, forward: bool = True) -> list[Record]:
-        rows: list[Record] = self._connection.read(self._forward if forward else self._backward, (after, limit))
-        return rows
+    def scan(
+        self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[Record], bool]:
+        rows: list[Record]
+        sql = self._forward if forward else self._backward
+        counters = self.counters
+        if counters.fits(limit, max_bytes):
+            rows = self._connection.read(sql, (after, limit))
+            return rows, len(rows) >= limit
+        rows, left = self._connection.read_within(sql, (after, limit), 1, max_bytes)
+        more = len(rows) >= limit or left <= 0
+        if forward and after <= counters.measured_through < MAX_RECORD_ID:
+            if rows:
+                counters.longest = max(counters.longest, *[len(row[1]) for row in rows])
+            counters.measured_through = max(rows[-1][0], counters.measured_through) if more else MAX_RECORD_ID
+        return rows, more
 
     def count(self) -> int:
         return self.counters.record_count
@@ -170,12 +203,18 @@ class SqliteRecordStore(RecordStore):
     def size_bytes(self) -> int:
         return self.counters.size_bytes
 
-    def due_by_default(self, max_ts: int, limit: int) -> list[Record]:
-        rows: list[Record] = self._connection.read(self._due_by_default, (max_ts, limit))
-        return rows
+    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        return self._due(self._due_by_default, max_ts, limit, max_bytes)
 
-    def due_by_own(self, now_s: int, limit: int) -> list[Record]:
-        rows: list[Record] = self._connection.read(self._due_by_own, (now_s, limit))
+    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        return self._due(self._due_by_own, now_s, limit, max_bytes)
+
+    def _due(self, sql: str, last: int, limit: int, max_bytes: int) -> list[Record]:
+        rows: list[Record]
+        if self.counters.fits(limit, max_bytes):
+            rows = self._connection.read(sql, (last, limit))
+        else:
+            rows, _ = self._connection.read_within(sql, (last, limit), 1, max_bytes)
         return rows
 
     def count_due_by_default(self, max_ts: int) -> int:

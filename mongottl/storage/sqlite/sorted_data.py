@@ -5,7 +5,15 @@ A scan's position is the pair (key, rid) in both kinds, compared as a row value:
 batch and the following ones.
 """
 
-from mongottl.storage.interface import DuplicateKey, FetchedEntry, IndexEntry, Record, RecordStore, SortedDataInterface
+from mongottl.storage.interface import (
+    NO_BYTE_LIMIT,
+    DuplicateKey,
+    FetchedEntry,
+    IndexEntry,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+)
 from mongottl.storage.sqlite.connection import SqliteConnection
 from mongottl.storage.sqlite.records import FEW, LOOKUP_VALUES, LOOKUP_WIDTH, SqliteRecordStore, padded
 
@@ -100,19 +108,32 @@ class SqliteSortedData(SortedDataInterface):
         return rows
 
     def scan_fetch(
-        self, records: RecordStore, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
-    ) -> list[FetchedEntry]:
+        self,
+        records: RecordStore,
+        low: bytes,
+        high: bytes,
+        after: IndexEntry | None,
+        limit: int,
+        forward: bool = True,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], bool]:
         assert isinstance(records, SqliteRecordStore)
         if records.table != self._joined:
             self._join(records.table)
         rows: list[FetchedEntry]
         if forward:
             key, record_id = (low, 0) if after is None else after
-            rows = self._connection.read(self._fetch_forward, (key, record_id, high, limit))
+            sql = self._fetch_forward
+            end = high
         else:
             key, record_id = (high, 0) if after is None else after
-            rows = self._connection.read(self._fetch_backward, (key, record_id, low, limit))
-        return rows
+            sql = self._fetch_backward
+            end = low
+        if records.counters.fits(limit, max_bytes):
+            rows = self._connection.read(sql, (key, record_id, end, limit))
+            return rows, len(rows) >= limit
+        rows, left = self._connection.read_within(sql, (key, record_id, end, limit), 2, max_bytes)
+        return rows, len(rows) >= limit or left <= 0
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         assert isinstance(records, SqliteRecordStore)

@@ -56,7 +56,7 @@ def found_by_index(collection: Collection, word: str) -> list[bytes]:
     assert index is not None
     assert index.data is not None
     key = encode_value(word, False, index.descriptor.collation)
-    return [collection.store.find_records([record_id])[0][1] for _, record_id in index.data.find_exact([key])]
+    return [collection.store.find_records([record_id])[0][0][1] for _, record_id in index.data.find_exact([key])]
 
 
 def age(folder: Path) -> None:
@@ -101,7 +101,7 @@ def test_keys_that_are_equal_now(tmp_path: Path) -> None:
     collection = catalog.lookup("db", "c")
     assert collection is not None
     # To the ICU that made the keys these two were different.
-    old = collection.store.find_records([2])[0]
+    old = collection.store.find_records([2])[0][0]
     with engine.unit_of_work() as work:
         collection.store.update_record(old, (2, bson.encode({"_id": 2, "w": "A"}), *old[2:]))
         work.commit()

@@ -34,7 +34,7 @@ def expected_entries(collection: Collection, name: str) -> list[tuple[bytes, int
     index = collection.index_named(name)
     assert index is not None
     return sorted(
-        (key, record[0]) for record in collection.store.scan(0, 1_000_000) for key in index.keys_of(record[1])
+        (key, record[0]) for record in collection.store.scan(0, 1_000_000)[0] for key in index.keys_of(record[1])
     )
 
 
@@ -141,7 +141,7 @@ def test_expired_documents_give_way(running: Running) -> None:
     for name in ("b_1", "a_1", "c_1"):
         assert_exact(collection, name)
     # Those that were in the way are gone; the others stay, and are indexed, since TTL may be switched off again.
-    assert [record[0] for record in collection.store.scan(0, 100)] == [2, 3, 4, 7]
+    assert [record[0] for record in collection.store.scan(0, 100)[0]] == [2, 3, 4, 7]
     assert running.service.metrics.ttl_deleted_documents == 3
     running.run({"dropIndexes": "c", "index": "_ts_1"})
     assert running.ids(filter={"a": 2}) == [2]
@@ -349,6 +349,6 @@ def test_an_index_is_exact_whatever_is_written_meanwhile(
         built = running.collection().index_named("a_1")
         assert built is not None
         assert built.ready
-        assert built.multikey or all(len(built.keys_of(r[1])) <= 1 for r in running.collection().store.scan(0, 1000))
+        assert built.multikey or all(len(built.keys_of(r[1])) <= 1 for r in running.collection().store.scan(0, 1000)[0])
     finally:
         running.engine.close()

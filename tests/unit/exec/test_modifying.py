@@ -32,14 +32,14 @@ def delete(filter: Document, **options: Any) -> Document:
 
 def timestamps(server: Running, name: str = "c") -> dict[Value, int]:
     """Seconds since the start in which each document was written, by `_id`."""
-    records = server.collection(name).store.scan(0, 1_000_000)
+    records = server.collection(name).store.scan(0, 1_000_000)[0]
     return {get_value(record[1], "_id"): record[2] - START_S for record in records}
 
 
 def check_indexes(server: Running, name: str = "c") -> None:
     """Every index has exactly the keys of the records that it covers."""
     collection = server.collection(name)
-    records = collection.store.scan(0, 1_000_000)
+    records = collection.store.scan(0, 1_000_000)[0]
     for index in collection.writable_indexes:
         assert index.data is not None
         covered = [record for record in records if index.covers_record(record[0])]

@@ -49,7 +49,7 @@ def test_inserted_and_deleted_between_batches(bench: Bench) -> None:
     fill(bench)
     stage = bench.plan({}).open()
     seen = first(bench, stage)
-    delete_batch(bench.op, bench.collection, bench.collection.store.scan(200, 100))
+    delete_batch(bench.op, bench.collection, bench.collection.store.scan(200, 100)[0])
     bench.insert([{"_id": 1000}])
     seen += ids(bench.drain(stage))
     assert seen == [*range(BATCH), *range(300, 1001)]
@@ -60,7 +60,7 @@ def test_deleted_at_the_position_of_an_index_scan(bench: Bench) -> None:
     fill(bench)
     stage = bench.plan({"a": {"$gte": 10}}).open()
     seen = first(bench, stage)
-    delete_batch(bench.op, bench.collection, bench.collection.store.scan(0, 400))
+    delete_batch(bench.op, bench.collection, bench.collection.store.scan(0, 400)[0])
     assert seen + ids(bench.drain(stage)) == [*range(10, 10 + BATCH), *range(400, 1000)]
 
 
