@@ -246,7 +246,7 @@ class RequestParser:
             self._expect(cursor, type_code == STRING, "string")
             generic.database = read_string(body, cursor.value)
         elif which == 2:
-            if type_code == NULL:
+            if type_code == NULL or type_code == UNDEFINED:
                 return
             self._expect(cursor, type_code == DOCUMENT, "object")
             generic.lsid = read_embedded(body, cursor.value)
@@ -322,7 +322,9 @@ class RequestParser:
         if kind == ONE_KIND:
             return cursor.decoded()
         if kind == IGNORED_KIND or ((type_code == NULL or type_code == UNDEFINED) and kind < _FIRST_WITHOUT_NULL):
-            return cursor.decoded() if kind == ANY_KIND else MISSING
+            return None if kind == ANY_KIND else MISSING
+        if type_code == UNDEFINED and kind == GIVEN_BOOL_KIND:
+            return MISSING
         if kind == DOCUMENT_KIND and type_code == DOCUMENT:
             return read_embedded(body, cursor.value)
         if kind == WHOLE_KIND or kind == INTEGER_KIND:

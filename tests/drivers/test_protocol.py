@@ -574,3 +574,28 @@ def test_unknown_names_do_not_grow_the_server(raw: Raw) -> None:
     commands = raw.run({"serverStatus": 1, "$db": "admin"})["metrics"]["commands"]
     assert not any(name.startswith("nonsense") for name in commands)
     assert commands["<UNKNOWN>"] >= 20
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        ({"collStats": "things"}, "scale"),
+        ({"dbStats": 1}, "scale"),
+        ({"dbStats": 1}, "freeStorage"),
+        ({"aggregate": "things", "pipeline": [], "cursor": {}}, "allowDiskUse"),
+        ({"find": "things"}, "allowDiskUse"),
+        ({"listCollections": 1}, "authorizedCollections"),
+        ({"listCollections": 1}, "nameOnly"),
+        ({"validate": "things"}, "full"),
+        ({"count": "things"}, "collation"),
+        ({"dropIndexes": "things", "index": "*"}, "collectionUUID"),
+        ({"createIndexes": "things", "indexes": [{"key": {"a": 1}, "name": "a"}]}, "commitQuorum"),
+        ({"find": "things"}, "lsid"),
+    ],
+)
+def test_an_undefined_option_counts_as_absent(
+    bystander: Raw, database: Database[dict[str, Any]], command: dict[str, Any], field: str
+) -> None:
+    body = bson.encode({**command, "$db": database.name})[4:-1] + b"\x06" + field.encode() + b"\0\0"
+    bystander.send(message(struct.pack("<IB", 0, 0) + struct.pack("<i", len(body) + 4) + body))
+    assert bystander.reply()["ok"] == 1.0
