@@ -25,7 +25,6 @@ from mongottl.commands.request import (
 )
 from mongottl.commands.view_reads import (
     aggregate_on_view,
-    is_about_itself,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
@@ -36,6 +35,7 @@ from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.plan_cache import QueryShape
 from mongottl.exec.reading import first_reply
+from mongottl.exec.views import begins_with_coll_stats
 from mongottl.query.pipeline import optimise, parse_pipeline, traits_of
 
 
@@ -89,7 +89,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     check_uuid_of(op, "aggregate", request.collection_uuid, name)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
-        if not is_about_itself(request.pipeline):
+        if not begins_with_coll_stats(request.pipeline):
             if request.explain:
                 from mongottl.commands.explain import explain_on_view
 

@@ -27,10 +27,10 @@ from mongottl.commands.write_batch import (
     check_batch,
     check_statement_ids,
     collection_if_any,
-    parsed_statements,
     refused_by_uuid,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
@@ -46,7 +46,7 @@ from mongottl.storage.interface import WriteConflict
 
 class DeleteStatement(NamedTuple):
     query: Annotated[bytes, Field("q", DOCUMENT_FIELD)]
-    limit: Annotated[Value, Field("limit", NUMBER)]
+    limit: Annotated[Value, Field("limit", NUMBER)]  # 0: all documents that match, 1: one of them
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
     collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
 
@@ -63,7 +63,18 @@ class DeleteRequest(NamedTuple):
     collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
-DELETE_STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
+_STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
+
+
+def parse_delete_statement(document: bytes) -> DeleteStatement:
+    """`{q, limit, …}`. FailedToParse (9) for a limit other than 0 and 1, which refuses the whole command."""
+    statement: DeleteStatement = DeleteStatement._make(_STATEMENT.parse(document, [], None))
+    limit = to_double(statement.limit)
+    if limit != 0 and limit != 1:
+        raise CommandError(
+            ErrorCode.FailedToParse, f"The limit field in delete objects must be 0 or 1. Got {statement.limit}"
+        )
+    return statement if isinstance(statement.limit, int) else statement._replace(limit=int(limit))
 
 
 @command(
@@ -82,7 +93,7 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
     """`n` counts deleted documents."""
     check_batch(op, len(request.deletes))
     check_statement_ids(request.statement_ids, len(request.deletes))
-    statements: list[DeleteStatement] = parsed_statements(DELETE_STATEMENT, DeleteStatement, request.deletes)
+    statements = [parse_delete_statement(document) for document in request.deletes]
     refused = refused_by_uuid(
         op, "delete", request.collection_uuid, request.collection, len(statements), request.ordered
     )
@@ -131,10 +142,6 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
 def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> Steps[int]:
     """One statement of `delete`: how many documents it deleted."""
     context = context_of(op, name, let, statement.collation)
-    if statement.limit not in (0, 1):
-        raise CommandError(
-            ErrorCode.FailedToParse, f"The limit field in delete objects must be 0 or 1. Got {statement.limit}"
-        )
     if statement.limit == 0 and op.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
     match = parse_match(statement.query, context, near=True)

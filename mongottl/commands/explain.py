@@ -44,6 +44,7 @@ from mongottl.exec.measured import MeasuredPipeline
 from mongottl.exec.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.planner import plan_query
 from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
+from mongottl.exec.views import begins_with_coll_stats
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import StageSpec
 from mongottl.query.pipeline.near import GeoNearFieldsSpec
@@ -229,7 +230,7 @@ def _explain_aggregate_command(
     name = aggregate.collection_of(op, request.collection)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
-        if not view_reads.is_about_itself(request.pipeline):
+        if not begins_with_coll_stats(request.pipeline):
             return (yield from explain_on_view(op, collection, request, verbosity, explained))
         collection = None
     context = context_of(op, name, request.let, request.collation)
@@ -387,7 +388,7 @@ def _update_query(op: OperationContext, request: update.UpdateRequest) -> Explai
 
 def _delete_query(op: OperationContext, request: delete.DeleteRequest) -> Explained:
     _check_single(request.deletes)
-    statement = delete.DeleteStatement._make(delete.DELETE_STATEMENT.parse(request.deletes[0], [], None))
+    statement = delete.parse_delete_statement(request.deletes[0])
     return Explained(
         request.collection,
         statement.query,

@@ -12,13 +12,13 @@ from mongottl.commands.registry import Reply
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.collation import same_collation
 from mongottl.document.types import MISSING, Int64, Value
-from mongottl.document.walk import fields, find_field_at, first_field_name, is_empty
+from mongottl.document.walk import fields, find_field_at, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor
 from mongottl.exec.reading import Pull, first_reply
-from mongottl.exec.views import ResolvedView, resolve_view, view_collation
+from mongottl.exec.views import ResolvedView, collection_below, resolve_view, view_collation
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline
@@ -63,7 +63,7 @@ def query_view(
     resolved = resolve_view(op.catalog, view)
     context = ParseContext(op.now_ms, let, resolved.namespace, collation=rules)
     specs = parse_pipeline(resolved.pipeline + stages, context)
-    collection = op.catalog.lookup(resolved.database, resolved.collection, time_series=True)
+    collection = collection_below(op.catalog, resolved)
     return ViewQuery(view, resolved, collection, optimise(specs, context))
 
 
@@ -115,11 +115,6 @@ def plan_find(op: OperationContext, view: View, request: "FindRequest") -> tuple
     if natural:
         hint = encode({"$natural": natural})
     return query_view(op, view, stages, let, request.collation), hint
-
-
-def is_about_itself(stages: list[Value]) -> bool:
-    """Whether a pipeline asks what the view is, by `$collStats`, and not what is in it: then it is not resolved."""
-    return bool(stages) and isinstance(stages[0], bytes) and first_field_name(stages[0]) == "$collStats"
 
 
 def aggregate_on_view(

@@ -24,7 +24,7 @@ from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.sizes import collection_size, describe_size, parse_scale
 from mongottl.exec.stages import BATCH_BYTES
 from mongottl.exec.usage import Latency
-from mongottl.exec.views import resolve_view, view_collation
+from mongottl.exec.views import collection_below, resolve_view, view_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
@@ -131,7 +131,7 @@ class OperationRun(RunContext):
         context = ParseContext(op.now_ms, outer.let, resolved.namespace, collation=self._collation)
         narrowing: list[Value] = [] if match is None else [encode({"$match": match})]
         specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
-        underlying = op.catalog.lookup(resolved.database, resolved.collection, time_series=True)
+        underlying = collection_below(op.catalog, resolved)
         plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use, collation=self._collation)
         rationed = self._handed_on and _all_stream(plan.rest) and not _any_multiplies(plan.rest)
         tracked = self._handed_on and _are_handed_on(plan.rest)

@@ -9,6 +9,7 @@ below it, so each read resolves it anew. Source: MongoDB's "Views" pages.
 from typing import Final
 
 from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS, View
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
@@ -29,7 +30,10 @@ MAX_PIPELINE_BYTES: Final = 16 * 1024 * 1024
 
 
 class ResolvedView:
-    """The collection at the bottom of a view, there or not, and all stages between the two, as written."""
+    """The collection at the bottom of a view, there or not, and all stages between the two, as written.
+
+    collection: its name; that of a view where the stages ask for the statistics of one.
+    """
 
     def __init__(self, database: str, collection: str, pipeline: list[Value], collation: bytes | None) -> None:
         self.database = database
@@ -44,8 +48,15 @@ def view_collation(view: View) -> Collation | None:
     return None if view.collation is None else parse_collation(view.collation)
 
 
+def begins_with_coll_stats(stages: list[Value]) -> bool:
+    """Whether a pipeline asks for statistics of the collection or view itself, so that a view is not resolved."""
+    return bool(stages) and isinstance(stages[0], bytes) and first_field_name(stages[0]) == "$collStats"
+
+
 def resolve_view(catalog: Catalog, view: View) -> ResolvedView:
-    """ViewDepthLimitExceeded (165) where more views stand on one another than may, or in a circle.
+    """What reading the view comes down to. A view that begins with `$collStats` may come down to the view below it.
+
+    ViewDepthLimitExceeded (165) where more views stand on one another than may, or in a circle.
 
     Neither can be created, but both can be written into `system.views`.
     """
@@ -53,7 +64,7 @@ def resolve_view(catalog: Catalog, view: View) -> ResolvedView:
     below = catalog.find(view.database, view.view_on)
     name = view.view_on
     depth = 1
-    while isinstance(below, View):
+    while isinstance(below, View) and not begins_with_coll_stats(pipeline):
         depth += 1
         if depth > MAX_VIEW_DEPTH:
             raise CommandError(
@@ -64,6 +75,14 @@ def resolve_view(catalog: Catalog, view: View) -> ResolvedView:
         name = below.view_on
         below = catalog.find(below.database, below.view_on)
     return ResolvedView(view.database, name, pipeline, view.collation)
+
+
+def collection_below(catalog: Catalog, resolved: ResolvedView) -> Collection | None:
+    """The collection that a resolved view reads; None if there is none, or if its stages read none."""
+    if begins_with_coll_stats(resolved.pipeline):
+        found = catalog.find(resolved.database, resolved.collection)
+        return found if isinstance(found, Collection) else None
+    return catalog.lookup(resolved.database, resolved.collection, time_series=True)
 
 
 def check_view(op: OperationContext, view: View) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64
 from pymongo.database import Database
+from pymongo.errors import OperationFailure
 
 from tests.drivers.refusals import refusal
 
@@ -27,6 +28,7 @@ def ten(database: Database[Documents]) -> Database[Documents]:
         ({"q": {"_id": 33}, "limit": 1}, 10),
         ({"q": {"_id": Decimal128("3")}, "limit": Int64(1)}, 9),
         ({"q": {"a": 1}, "limit": 1.0}, 9),
+        ({"q": {"a": 1}, "limit": Decimal128("1")}, 9),
         ({"q": {"a": 1}, "limit": 0}, 7),
         ({"q": {"a": 1}, "limit": 0, "hint": "a_1"}, 7),
         ({"q": {"a": 1}, "limit": 0, "hint": {"_id": 1}}, 7),
@@ -91,11 +93,21 @@ def test_failures_in_a_batch(ten: Database[Documents], ordered: bool, n: int, fa
         {"q": {"_id": 0}, "limit": 1},
         {"q": {"$nothing": 0}, "limit": 1},
         {"q": {"a": 1}, "limit": 0},
-        {"q": {"_id": 2}, "limit": 3},
+        {"q": {"_id": 2}, "hint": "none", "limit": 1},
     ]
     reply = ten.command({"delete": "c", "deletes": deletes, "ordered": ordered})
     assert reply["n"] == n
     assert [entry["index"] for entry in reply["writeErrors"]] == failed
+
+
+@pytest.mark.parametrize("limit", [2, -1, 0.5, Int64(2**40), Decimal128("0.1"), Decimal128("NaN"), float("inf")])
+def test_another_limit_refuses_the_whole_command(ten: Database[Documents], limit: Any) -> None:
+    """Also where the statement would not be reached."""
+    deletes = [{"q": {"_id": 0}, "limit": 1}, {"q": {"$nothing": 0}, "limit": 1}, {"q": {"_id": 1}, "limit": limit}]
+    with pytest.raises(OperationFailure) as refused:
+        ten.command({"delete": "c", "deletes": deletes})
+    assert refused.value.code == 9
+    assert ten.c.count_documents({}) == 10
 
 
 def test_no_such_collection(database: Database[Documents]) -> None:

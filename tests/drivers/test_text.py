@@ -363,9 +363,26 @@ def test_one_text_index_is_all_there_can_be(articles: Collection[Documents]) -> 
     assert refusal(lambda: ids(articles, text("coffee"))) == 27
 
 
-def test_wildcards_below_a_path_and_earlier_versions(database: Database[Documents]) -> None:
-    database.c.create_index([("a.$**", "text")], textIndexVersion=2, default_language="none")
-    database.c.insert_many([{"_id": 1, "a": {"b": {"c": "café"}}, "d": "tea"}, {"_id": 2, "a": [{"x": "tea"}, "tea"]}])
+@pytest.mark.parametrize(
+    "index",
+    [
+        {"key": {"a.$**": "text"}},
+        {"key": {"x": 1, "a.b.$**": "text"}},
+        {"key": {"r.$id": "text"}},
+        {"key": {"$x": "text"}},
+        {"key": {"a": "text"}, "weights": {"b.$**": 2}},
+        {"key": {"a": "text"}, "weights": {"r.$id": 2}},
+        {"key": {"a.$**": "text"}, "textIndexVersion": 2},
+    ],
+)
+def test_wildcards_below_a_path_are_refused(database: Database[Documents], index: Documents) -> None:
+    command = {"createIndexes": "c", "indexes": [{"name": "t", **index}]}
+    assert refusal(lambda: database.command(command)) == 67
+
+
+def test_earlier_versions(database: Database[Documents]) -> None:
+    database.c.create_index([("$**", "text")], textIndexVersion=2, default_language="none")
+    database.c.insert_many([{"_id": 1, "a": {"b": {"c": "café"}}}, {"_id": 2, "a": [{"x": "tea"}, "tea"]}])
     assert ids(database.c, text("tea")) == [2]
     assert ids(database.c, text("café")) == [1]
     assert ids(database.c, text("cafe")) == []

@@ -91,3 +91,25 @@ def test_sections_that_are_null_are_left_out(database: Database[Documents]) -> N
     assert set(stats(database, count=None, latencyStats=None, storageStats={"unknown": 1})) == {
         "ns", "host", "localTime", "storageStats",
     }  # fmt: skip
+
+
+def test_views_over_views_that_begin_with_coll_stats(database: Database[Documents]) -> None:
+    """Such a view is not resolved any further: it tells of the view that it stands on."""
+    database.c.insert_one({"_id": 1})
+    database.create_collection("below", viewOn="c", pipeline=[{"$match": {"a": 1}}])
+    database.create_collection("use", viewOn="below", pipeline=[{"$collStats": {"latencyStats": {}}}])
+    database.create_collection("above", viewOn="use", pipeline=[{"$project": {"ns": 1}}])
+    namespace = f"{database.name}.below"
+    assert [found["ns"] for found in database.use.aggregate([])] == [namespace]
+    assert [found["ns"] for found in database.use.find({"latencyStats": {"$exists": True}})] == [namespace]
+    assert list(database.above.aggregate([])) == [{"ns": namespace}]
+    joined = database.c.aggregate([{"$lookup": {"from": "above", "pipeline": [], "as": "l"}}])
+    assert list(joined) == [{"_id": 1, "l": [{"ns": namespace}]}]
+    assert database.command("explain", {"find": "above", "filter": {}})["ok"] == 1
+    database.create_collection("counted", viewOn="c", pipeline=[{"$collStats": {"count": {}}}])
+    database.create_collection("number", viewOn="counted", pipeline=[{"$project": {"count": 1}}])
+    assert list(database.number.find()) == [{"count": 1}]
+    database.create_collection("miscounted", viewOn="below", pipeline=[{"$collStats": {"count": {}}}])
+    with pytest.raises(OperationFailure) as refused:
+        list(database.miscounted.find())
+    assert refused.value.code == 166

@@ -55,7 +55,7 @@ class TextKind(IndexKind):
         self.collates = False
 
     def takes_everything(self, path: str) -> bool:
-        return True
+        return path == WILDCARD
 
     def check_pattern(self, pattern: Pattern) -> None:
         blocks = 0
@@ -89,6 +89,7 @@ class TextKind(IndexKind):
                     shown.append((path, direction))
                 continue
             if path != TERM_FIELD:
+                _check_weighted_path(path)
                 weights.setdefault(path, 1)
             if not any(name == TERM_FIELD for name, _ in shown):
                 shown.extend([(TERM_FIELD, TEXT), (SCORE_FIELD, 1)])
@@ -143,8 +144,7 @@ def _checked_weights(value: Value) -> dict[str, int]:
 def _check_weighted_path(path: str) -> None:
     if path == WILDCARD:
         return
-    parts = path.removesuffix("." + WILDCARD).split(".")
-    for part in parts:
+    for part in path.split("."):
         if part == "":
             raise _refused("weight cannot have an empty path component")
         if part.startswith("$"):

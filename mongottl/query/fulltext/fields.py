@@ -1,6 +1,6 @@
 """Which strings of a document a text index covers, in which language and with which weight, and what they score.
 
-Strings stand at a path that has a weight, or anywhere with a wildcard ("$**", "a.$**"); each element of an array counts
+Strings stand at a path that has a weight, or anywhere with the wildcard "$**"; each element of an array counts
 for itself. A document or subdocument names its language in a field, by default `language`; those within inherit it.
 
 The score of a term in one string, of n terms, where it occurs k times:
@@ -33,7 +33,7 @@ class IndexedText(NamedTuple):
 
 
 class TextFields:
-    """The fields of a text index. weights: by path; "$**" for every field, "a.$**" for those below `a`."""
+    """The fields of a text index. weights: by path; "$**" for every field."""
 
     def __init__(self, weights: dict[str, int], default_language: Language, override: str, version: int) -> None:
         self.weights = weights
@@ -42,13 +42,9 @@ class TextFields:
         self._override = override
         self._override_name: bytes = override.encode("utf-8")
         self._everywhere = weights.get(WILDCARD, 0)
-        # Wildcards below a path, as prefixes of paths.
-        self._below: list[tuple[str, int]] = []
         # Paths that lead to weights, so that other subdocuments need not be looked at.
         self._leading: set[str] = set()
-        for path, weight in weights.items():
-            if path.endswith("." + WILDCARD):
-                self._below.append((path[: -len(WILDCARD)], weight))
+        for path in weights:
             parts = path.split(".")
             for depth in range(1, len(parts)):
                 self._leading.add(".".join(parts[:depth]))
@@ -113,15 +109,7 @@ class TextFields:
         return language
 
     def _weight(self, path: str) -> int:
-        weight = self.weights.get(path, 0)
-        if weight:
-            return weight
-        for prefix, below in self._below:
-            if path.startswith(prefix):
-                return below
-        return self._everywhere
+        return self.weights.get(path, 0) or self._everywhere
 
     def _leads_on(self, path: str) -> bool:
-        if self._everywhere or path in self._leading:
-            return True
-        return any(path.startswith(prefix) for prefix, _ in self._below)
+        return self._everywhere != 0 or path in self._leading
