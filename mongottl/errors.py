@@ -124,7 +124,39 @@ class ErrorCode(IntEnum):
     CannotIndexParallelArrays = 171
     DatabaseDifferCase = 13297
     SearchNotEnabled = 31082
+    NetworkTimeout = 89
+    ShutdownInProgress = 91
+    ReadConcernMajorityNotAvailableYet = 134
+    PrimarySteppedDown = 189
+    ExceededTimeLimit = 262
+    SocketException = 9001
+    NotWritablePrimary = 10107
+    InterruptedDueToReplStateChange = 11602
+    NotPrimaryNoSecondaryOk = 13435
+    NotPrimaryOrSecondary = 13436
 
+
+# Errors after which a driver sends a write with a `txnNumber` once more; the server labels them RetryableWriteError.
+# Source: the driver specifications' "Retryable Writes", and the retriable errors in MongoDB's list of error codes.
+RETRYABLE_WRITE_CODES: Final = frozenset(
+    int(code)
+    for code in (
+        ErrorCode.HostUnreachable,
+        ErrorCode.HostNotFound,
+        ErrorCode.NetworkTimeout,
+        ErrorCode.ShutdownInProgress,
+        ErrorCode.ReadConcernMajorityNotAvailableYet,
+        ErrorCode.PrimarySteppedDown,
+        ErrorCode.ExceededTimeLimit,
+        ErrorCode.SocketException,
+        ErrorCode.NotWritablePrimary,
+        ErrorCode.InterruptedAtShutdown,
+        ErrorCode.InterruptedDueToReplStateChange,
+        ErrorCode.NotPrimaryNoSecondaryOk,
+        ErrorCode.NotPrimaryOrSecondary,
+    )
+)
+RETRYABLE_WRITE_LABEL: Final = "RetryableWriteError"
 
 # Names of mongod that differ from `Location<n>` although the number is a location code.
 _NAMES: Final[dict[int, str]] = {int(code): code.name for code in ErrorCode}

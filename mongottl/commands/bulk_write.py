@@ -211,6 +211,7 @@ def _run(
             behind = _end_of_inserts(operations, place)
             uuid = uuids[operation.place]
             _insert(op, name, uuid, operations[place:behind], place, request.ordered, outcome)
+            op.statements_done += behind - place
             place = behind
         else:
             try:
@@ -219,6 +220,7 @@ def _run(
                     yield from _update(op, name, operation, place, request.let, outcome)
                 else:
                     yield from _delete(op, name, operation, place, request.let, outcome)
+                op.statements_done += 1
             except CommandError as error:
                 if error.code in WHOLE_COMMAND_ERRORS:
                     raise

@@ -5,6 +5,7 @@ Source: MongoDB's create and collMod references; the codes are those that MongoD
 
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.catalog.index import TS_FIELD
 from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.catalog.time_series import completed_options
 from mongottl.commands.request import BOOL_FIELD, DOCUMENT_FIELD, INTEGER, TEXT, Field, RequestParser, parser_for
@@ -111,6 +112,15 @@ def _check_field_name(option: str, name: str) -> None:
         raise CommandError(ErrorCode.BadValue, f"'{option}' cannot contain embedded null bytes")
     if "." in name:
         raise CommandError(ErrorCode.InvalidOptions, f"'{option}' must be a top-level field and not contain a '.'")
+
+
+def check_expiring_time_field(name: Value) -> None:
+    """CommandNotSupported (115) for a time field that the measurements of a time series collection cannot expire by."""
+    if name == TS_FIELD:
+        raise CommandError(
+            ErrorCode.CommandNotSupported,
+            f"measurements cannot expire by a field '{TS_FIELD}': it stands for the time of a document's last write",
+        )
 
 
 def checked_expiry_s(seconds: int, now_ms: int) -> int:

@@ -14,6 +14,7 @@ from mongottl.commands.collection_options import (
     VALIDATION_ACTIONS,
     VALIDATION_LEVELS,
     check_capped_size,
+    check_expiring_time_field,
     check_validator,
     check_view_source,
     check_word,
@@ -110,6 +111,8 @@ def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Rep
     if request.view_on is not None or request.pipeline is not None:
         raise CommandError(ErrorCode.InvalidOptions, "'viewOn' and 'pipeline' are only supported on views")
     _check_applicable(collection, request, options)
+    if collection.time_series is not None and isinstance(options.get("expireAfterSeconds"), int):
+        check_expiring_time_field(collection.time_series.time_field)
     _add_time_series(collection, request, options)
     if request.dry_run and (change is None or not change.only_unique or options):
         raise CommandError(ErrorCode.InvalidOptions, "The option 'dryRun' is only for converting to a unique index")

@@ -7,7 +7,6 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.engine_options import checked_storage_engine
-from mongottl.catalog.index import TS_FIELD
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.options import CollectionOptions, options_document
 from mongottl.catalog.view import View
@@ -15,6 +14,7 @@ from mongottl.commands.collection_options import (
     VALIDATION_ACTIONS,
     VALIDATION_LEVELS,
     check_capped_size,
+    check_expiring_time_field,
     check_validator,
     check_view_source,
     check_word,
@@ -262,11 +262,8 @@ def _add_expiry(op: OperationContext, request: CreateRequest, options: dict[str,
     if refusal is not None:
         raise CommandError(ErrorCode.BadValue, refusal)
     options["expireAfterSeconds"] = Int64(checked_expiry_s(request.expire_after_seconds, op.now_ms))
-    if "timeseries" in options and get_value(request.time_series or EMPTY_DOCUMENT, "timeField") == TS_FIELD:
-        raise CommandError(
-            ErrorCode.CommandNotSupported,
-            f"measurements cannot expire by a field '{TS_FIELD}': it stands for the time of a document's last write",
-        )
+    if request.time_series is not None:
+        check_expiring_time_field(get_value(request.time_series, "timeField"))
 
 
 def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:

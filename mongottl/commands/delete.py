@@ -129,6 +129,7 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
     for place, statement in enumerate(statements):
         try:
             deleted += yield from run_delete(op, request.collection, statement, request.let)
+            op.statements_done += 1
         except CommandError as error:
             if error.code in WHOLE_COMMAND_ERRORS:
                 raise

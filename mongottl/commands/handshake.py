@@ -13,6 +13,7 @@ from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps, Wait
 from mongottl.exec.sessions import SESSION_TIMEOUT_MINUTES
+from mongottl.query.timestamps import timestamp_seconds
 from mongottl.wire.compression import negotiate_compression
 
 MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
@@ -138,9 +139,9 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
             "me": me,
             "electionId": ObjectId("7fffffff0000000000000001"),
             "lastWrite": {
-                "opTime": {"ts": Timestamp(now_ms // 1000 & 0xFFFFFFFF, 1), "t": Int64(1)},
+                "opTime": {"ts": Timestamp(timestamp_seconds(now_ms), 1), "t": Int64(1)},
                 "lastWriteDate": Date(now_ms // 1000 * 1000),
-                "majorityOpTime": {"ts": Timestamp(now_ms // 1000 & 0xFFFFFFFF, 1), "t": Int64(1)},
+                "majorityOpTime": {"ts": Timestamp(timestamp_seconds(now_ms), 1), "t": Int64(1)},
                 "majorityWriteDate": Date(now_ms // 1000 * 1000),
             },
             "maxBsonObjectSize": MAX_BSON_OBJECT_SIZE,

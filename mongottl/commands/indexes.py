@@ -121,11 +121,11 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
             check_time_series_index(descriptor)
     if collection is None:
         op.catalog.check_new_name(op.database, name)
-        _new_indexes(f"{op.database}.{name}", None, wanted)  # refuses what clashes before anything is made
+        _new_indexes(op, f"{op.database}.{name}", None, wanted)  # refuses what clashes before anything is made
         collection = op.catalog.create_collection(op.database, name)
         op.service.note_write()
     while True:
-        new, building = _new_indexes(collection.namespace, collection, wanted)
+        new, building = _new_indexes(op, collection.namespace, collection, wanted)
         if not building:
             break
         yield Wait(_BUILD_POLL_S)
@@ -158,7 +158,7 @@ def _has_ttl(descriptor: IndexDescriptor) -> bool:
 
 
 def _new_indexes(
-    namespace: str, collection: Collection | None, wanted: list[IndexDescriptor]
+    op: OperationContext, namespace: str, collection: Collection | None, wanted: list[IndexDescriptor]
 ) -> tuple[list[IndexDescriptor], bool]:
     """Those of `wanted` that are not there yet, and whether one of the others is still being built.
 
@@ -172,9 +172,9 @@ def _new_indexes(
     for descriptor in wanted:
         if descriptor.is_id:
             continue
-        same = _identical(descriptor, known)
+        same = _identical(op, descriptor, known)
         if same is None:
-            if _identical(descriptor, new) is not None:
+            if _identical(op, descriptor, new) is not None:
                 raise CommandError(ErrorCode.IndexAlreadyExists, f"Identical index already exists: {descriptor.name}")
             new.append(descriptor)
         elif same.name in unfinished:
@@ -188,7 +188,9 @@ def _new_indexes(
     return new, building
 
 
-def _identical(descriptor: IndexDescriptor, known: list[IndexDescriptor]) -> IndexDescriptor | None:
+def _identical(
+    op: OperationContext, descriptor: IndexDescriptor, known: list[IndexDescriptor]
+) -> IndexDescriptor | None:
     """The one of `known` that this index is, or None if it is none and clashes with none."""
     for other in known:
         if other.name == descriptor.name:
@@ -202,10 +204,8 @@ def _identical(descriptor: IndexDescriptor, known: list[IndexDescriptor]) -> Ind
                     " they are auto generated and can cause conflicts. Please refer to our documentation."
                     f" {_both(descriptor, other)}",
                 )
-            raise CommandError(
-                ErrorCode.IndexOptionsConflict,
-                "An equivalent index already exists with the same name but different options."
-                f" {_both(descriptor, other)}",
+            raise _options_conflict(
+                op, descriptor, other, "An equivalent index already exists with the same name but different options."
             )
     for other in known:
         compared = descriptor.compared_with(other)
@@ -214,9 +214,8 @@ def _identical(descriptor: IndexDescriptor, known: list[IndexDescriptor]) -> Ind
                 ErrorCode.IndexOptionsConflict, f"Index already exists with a different name: {other.name}"
             )
         if compared != DIFFERENT:
-            raise CommandError(
-                ErrorCode.IndexOptionsConflict,
-                f"An equivalent index already exists with a different name and options. {_both(descriptor, other)}",
+            raise _options_conflict(
+                op, descriptor, other, "An equivalent index already exists with a different name and options."
             )
         if descriptor.kind.at_most_one and other.kind is descriptor.kind:
             raise CommandError(
@@ -225,12 +224,22 @@ def _identical(descriptor: IndexDescriptor, known: list[IndexDescriptor]) -> Ind
                 f' index "{other.name}"',
             )
         if descriptor.is_ttl_setting and other.is_ttl_setting:
-            raise CommandError(
-                ErrorCode.IndexOptionsConflict,
-                f"The default TTL of a collection is set once, and index {other.name} sets it."
-                f" {_both(descriptor, other)}",
+            raise _options_conflict(
+                op,
+                descriptor,
+                other,
+                f"The default TTL of a collection is set once, and index {other.name} sets it.",
             )
     return None
+
+
+def _options_conflict(
+    op: OperationContext, requested: IndexDescriptor, existing: IndexDescriptor, message: str
+) -> CommandError:
+    """IndexOptionsConflict (85), in the words of the dialect if it has some."""
+    words = op.service.dialect.index_conflict
+    text = words.format(name=existing.name) if words else f"{message} {_both(requested, existing)}"
+    return CommandError(ErrorCode.IndexOptionsConflict, text)
 
 
 def _both(requested: IndexDescriptor, existing: IndexDescriptor) -> str:

@@ -88,6 +88,7 @@ def _insert_many(op: OperationContext, collection: Collection, request: InsertRe
         chunk = next_chunk(documents, start)
         inserted += insert_chunk(op, collection, chunk, start, request.ordered, errors)
         start += len(chunk)
+        op.statements_done = inserted
         if errors.entries and request.ordered:
             break
         op.check_interrupt()

@@ -16,6 +16,7 @@ from mongottl.document.types import Date, Timestamp, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
+from mongottl.query.timestamps import timestamp_seconds
 
 _IMPLICIT_READ: Final = encode({"level": "local"})
 _IMPLICIT_WRITE: Final = encode({"w": "majority", "wtimeout": 0})
@@ -115,7 +116,7 @@ def _described(op: OperationContext) -> dict[str, Value]:
         "defaultWriteConcern": defaults.write or _IMPLICIT_WRITE,
     }
     if defaults.updated_ms:
-        reply["updateOpTime"] = Timestamp(defaults.updated_ms // 1000, 1)
+        reply["updateOpTime"] = Timestamp(timestamp_seconds(defaults.updated_ms), 1)
         reply["updateWallClockTime"] = Date(defaults.updated_ms)
     reply["defaultWriteConcernSource"] = "global" if defaults.write is not None else "implicit"
     reply["defaultReadConcernSource"] = "global" if defaults.read is not None else "implicit"

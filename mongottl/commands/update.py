@@ -149,6 +149,7 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
     for place, statement in enumerate(statements):
         try:
             result = yield from run_update(op, request.collection, statement, request.let)
+            op.statements_done += 1
         except CommandError as error:
             if error.code in WHOLE_COMMAND_ERRORS:
                 raise

@@ -28,6 +28,8 @@ RETRYABLE_WRITES_REFUSAL: Final = (
     "Retryable writes are not supported. Please disable retryable writes by specifying"
     ' "retrywrites=false" in the connection string or an equivalent driver specific config.'
 )
+# The text is from reports of users; the code with it, 85, is MongoDB's.
+INDEX_CONFLICT: Final = "Index with name {name} already exists with different options."
 URI_OPTIONS: Final = "retryWrites=false"
 
 DATE_TTL_REFUSAL: Final = "The 'expireAfterSeconds' option is supported on '_ts' field only."

@@ -12,6 +12,8 @@ class Dialect:
     reply_types: command to the `_t` that its replies begin with.
     date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
     retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
+    index_conflict: the text for an index that differs in its options from one of the same name or key; `{name}` stands
+        for that one. Empty for MongoDB's.
     uri_options: what a connection string needs for drivers to get along with this kind of server.
     """
 
@@ -25,6 +27,7 @@ class Dialect:
         max_write_batch_size: int = 100_000,
         retryable_writes_refusal: str | None = None,
         uri_options: str = "",
+        index_conflict: str = "",
     ) -> None:
         self.name = name
         self.refused_commands = refused_commands
@@ -34,6 +37,7 @@ class Dialect:
         self.max_write_batch_size = max_write_batch_size
         self.retryable_writes_refusal = retryable_writes_refusal
         self.uri_options = uri_options
+        self.index_conflict = index_conflict
 
     def check_command(self, name: str) -> None:
         """CommandNotSupported (115) for a command that this kind of server does not have."""
@@ -65,5 +69,6 @@ def dialect_named(name: str) -> Dialect:
             cosmos.MAX_WRITE_BATCH_SIZE,
             cosmos.RETRYABLE_WRITES_REFUSAL,
             cosmos.URI_OPTIONS,
+            cosmos.INDEX_CONFLICT,
         )
     return Dialect("mongodb")

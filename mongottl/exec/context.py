@@ -153,6 +153,8 @@ class OperationContext:
     now_ms: the instant that `$$NOW`, new ObjectIds and what the command reads go by. What it writes is dated by the
     instant of each unit of work (`exec.write_unit`).
     session_key: the bytes of the logical session's id, or None. txn_number: of a retryable write, or None.
+    retryable: whether the command is a write that its driver sends again after some errors, with a `txnNumber`.
+    statements_done: how many statements of a batch have succeeded. What has done some cannot be sent again as a whole.
     deadline_s: elapsed time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
     bypass_validation: whether documents may be written that the collection's validator refuses.
     has_max_time, has_write_concern: whether the command came with a `maxTimeMS` or `writeConcern` at all.
@@ -168,6 +170,8 @@ class OperationContext:
         self.now_s: int = self.now_ms // MS_PER_S
         self.session_key: bytes | None = None
         self.txn_number: int | None = None
+        self.retryable = False
+        self.statements_done = 0
         self.deadline_s = 0.0
         self.has_max_time = False
         self.has_write_concern = False

@@ -38,7 +38,7 @@ class Mode:
 
 
 class FailCommand:
-    """An active `failCommand`."""
+    """An active `failCommand`. labels: the reply's `errorLabels`; None for those that a server gives by itself."""
 
     def __init__(self, data: bytes, mode: Mode) -> None:
         self.mode = mode
@@ -84,7 +84,7 @@ class FailCommand:
         if self.close_connection:
             raise ProtocolError("failCommand: closeConnection")
         if self.error_code is not None:
-            labels = _default_labels(self.error_code) if self.labels is None else tuple(self.labels)
+            labels = () if self.labels is None else tuple(self.labels)
             raise CommandError(self.error_code, "Failing command via 'failCommand' failpoint", labels=labels)
 
     def reply_additions(self) -> dict[str, Value]:
@@ -95,12 +95,6 @@ class FailCommand:
         if self.labels:
             added["errorLabels"] = list(self.labels)
         return added
-
-
-def _default_labels(code: int) -> tuple[str, ...]:
-    """The label that a server adds by itself to errors after which a write may be retried."""
-    retryable = (6, 7, 63, 89, 91, 134, 150, 189, 234, 262, 358, 384, 9001, 10107, 11600, 11602, 13435, 13436)
-    return ("RetryableWriteError",) if code in retryable else ()
 
 
 class FailPoints:

@@ -22,8 +22,14 @@ from mongottl.commands.time_series import check_raw_data
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MISSING, Value
 from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
-from mongottl.document.walk import fields, find_field_at, first_field_name
-from mongottl.errors import CommandError, ErrorCode, ProtocolError
+from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
+from mongottl.errors import (
+    RETRYABLE_WRITE_CODES,
+    RETRYABLE_WRITE_LABEL,
+    CommandError,
+    ErrorCode,
+    ProtocolError,
+)
 from mongottl.exec.client import ClientInfo
 from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps, Wait
 from mongottl.exec.failpoints import FailCommand
@@ -57,6 +63,7 @@ class Dispatcher:
         """
         self.service.metrics.requests += 1
         name = ""
+        op: OperationContext | None = None
         try:
             body = message.body if isinstance(message, OpMsg) else _query_body(message)
             sequences = message.sequences if isinstance(message, OpMsg) else []
@@ -77,9 +84,10 @@ class Dispatcher:
             for _, documents in sequences:
                 for document in documents:
                     validate_document(document)
-            return self._run(spec, values, generic, client, body)
+            op = OperationContext(self.service, client, generic.database)
+            return self._run(spec, values, generic, op, body)
         except Exception as error:
-            return self._failed(name, error)
+            return self._failed(name, error, op)
 
     def has_more(self, message: OpMsg, reply: bytes) -> bool:
         """Whether a request that allows several replies gets another after `reply`.
@@ -128,7 +136,7 @@ class Dispatcher:
         raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
 
     def _run(
-        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, client: ClientInfo, body: bytes
+        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext, body: bytes
     ) -> bytes | Steps[bytes]:
         service = self.service
         metrics = service.metrics
@@ -141,7 +149,8 @@ class Dispatcher:
             check_api_strict(spec, body)
         if spec.admin_only and generic.database != "admin":
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
-        op = OperationContext(service, client, generic.database)
+        if generic.txn_number is not None:
+            op.retryable = spec.retryable and generic.lsid is not None and generic.autocommit is None
         op.extra_fields = generic.extra_fields
         op.raw_data = generic.raw_data
         op.comment = generic.comment if generic.comment is not MISSING else None
@@ -163,7 +172,7 @@ class Dispatcher:
             op.uses(request.collection)
             if generic.raw_data:
                 check_raw_data(op, op.database, request.collection)
-        fail_point = service.fail_points.triggered(spec.name, client)
+        fail_point = service.fail_points.triggered(spec.name, op.client)
         if fail_point is not None:
             return self._failing(fail_point, spec, request, generic, op, concern, body)
         return self._carry_out(spec, request, generic, op, concern, body)
@@ -179,6 +188,8 @@ class Dispatcher:
         body: bytes,
     ) -> Steps[bytes]:
         """A command under a fail point, of which its session knows nothing: a retry is a command of its own."""
+        if fail_point.labels is not None:
+            op.retryable = False  # its labels are those that the fail point names, and no others
         try:
             if fail_point.block_s > 0:
                 running = self.service.operations.begin(op, body, spec.counter)
@@ -193,10 +204,15 @@ class Dispatcher:
             outcome = self._carry_out(spec, request, generic, op, concern, body)
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
         except Exception as error:
-            return self._failed(spec.name, error)
+            return self._failed(spec.name, error, op)
         additions = fail_point.reply_additions()
         if not additions or _is_error(reply):
             return reply
+        failed = additions.get("writeConcernError")
+        if isinstance(failed, bytes):
+            code = get_value(failed, "code")
+            if isinstance(code, int) and _is_retryable(op, code):
+                additions["errorLabels"] = [RETRYABLE_WRITE_LABEL]
         return encode_fields([*fields(reply), *additions.items()])
 
     def _carry_out(
@@ -288,7 +304,7 @@ class Dispatcher:
             outcome = self._carry_out(spec, request, generic, op, concern, body)
             return (yield from outcome) if isinstance(outcome, Generator) else outcome
         except Exception as error:
-            return self._failed(spec.name, error)
+            return self._failed(spec.name, error, op)
 
     def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> bytes | None:
         """Notes the session; the earlier reply if this is a retry of a write that was already carried out."""
@@ -324,7 +340,7 @@ class Dispatcher:
                 reply["writeConcernError"] = concern.error
             return self._reply(spec, op, reply)
         except Exception as error:
-            failed = self._failed(name, error)
+            failed = self._failed(name, error, op)
             if concern.error is None:
                 return failed
             # What made it fail may not be replicated either: mongod waits before it says no as well.
@@ -334,7 +350,7 @@ class Dispatcher:
         try:
             return self._reply(spec, op, (yield from steps))
         except Exception as error:
-            return self._failed(spec.name, error)
+            return self._failed(spec.name, error, op)
 
     def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
         if op.used_namespace:
@@ -357,7 +373,8 @@ class Dispatcher:
             attributes["durationMicros"] = op.used_micros
         self.log.info("command", "Command", f"conn{op.client.connection_id}", **attributes)
 
-    def _failed(self, name: str, error: Exception) -> bytes:
+    def _failed(self, name: str, error: Exception, op: OperationContext | None) -> bytes:
+        """The reply to a command that failed. op: None for one that was refused before it began."""
         if isinstance(error, ProtocolError):
             raise error
         metrics = self.service.metrics
@@ -374,6 +391,8 @@ class Dispatcher:
             error = CommandError(ErrorCode.InternalError, f"internal error: {type(error).__name__}: {error}")
         else:
             metrics.asserts_user += 1
+            if op is not None and not error.labels and _is_retryable(op, error.code):
+                error.labels = (RETRYABLE_WRITE_LABEL,)
         return encode(error_reply(error))
 
 
@@ -399,6 +418,14 @@ def _check_size(body: bytes) -> None:
             ErrorCode.BSONObjectTooLarge,
             f"BSONObj size: {size} ({size:#x}) is invalid. Size must be between 0 and {MAX_BODY_BYTES}(16MB)",
         )
+
+
+def _is_retryable(op: OperationContext, code: int) -> bool:
+    """Whether a driver may send a write that ended so once more.
+
+    Statements of a batch are not remembered one by one: a batch of which some have succeeded must not be sent again.
+    """
+    return op.retryable and op.statements_done == 0 and code in RETRYABLE_WRITE_CODES
 
 
 def _is_handshake(name: str) -> bool:

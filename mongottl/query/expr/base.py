@@ -22,6 +22,7 @@ from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.registry import Registry
+from mongottl.query.timestamps import timestamp_seconds
 
 
 class Unbound:
@@ -137,7 +138,7 @@ class Scope:
         if name == "NOW":
             return Date(self.ctx.now_ms)
         if name == "CLUSTER_TIME":
-            return Timestamp(self.ctx.now_ms // 1000, 1)
+            return Timestamp(timestamp_seconds(self.ctx.now_ms), 1)
         if name == "REMOVE":
             return MISSING
         if name == "USER_ROLES":

@@ -229,9 +229,12 @@ def _integer_in(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Did not consume whole string.")
-    if len(digits.lstrip("0")) > 19:
+    significant = digits.lstrip("0")
+    if len(significant) > 19:
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Overflow")
-    return int(text)
+    # Without the zeros in front: Python refuses to read a number of more than 4,300 digits.
+    number = int(significant or "0")
+    return -number if text[0] == "-" else number
 
 
 def _integer_of_binary(value: BinData, target: int, big_endian: bool) -> int:

@@ -28,6 +28,16 @@ def create(*specs: Spec, **options: Any) -> dict[str, Any]:
     return {"createIndexes": "c", "indexes": list(specs), **options}
 
 
+@pytest.mark.parametrize("name", ["_ts_1", "x"])
+def test_options_that_differ_in_the_words_of_cosmos(name: str) -> None:
+    running = Running(dialect="cosmos")
+    running.index({"_ts": 1}, expireAfterSeconds=10)
+    refusal = running.refusal(
+        {"createIndexes": "c", "indexes": [{"key": {"_ts": 1}, "name": name, "expireAfterSeconds": 20}]}
+    )
+    assert (refusal.code, refusal.message) == (85, "Index with name _ts_1 already exists with different options.")
+
+
 # createIndexes
 
 

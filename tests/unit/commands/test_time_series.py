@@ -145,6 +145,7 @@ def test_no_update_without_a_meta_field() -> None:
         ({"create": "c"}, 48),
         ({"create": "c", "timeseries": {"timeField": "at"}}, 48),
         ({"create": "d", "timeseries": {"timeField": "_ts"}, "expireAfterSeconds": 1}, 115),
+        ({"collMod": "by_ts", "expireAfterSeconds": 1}, 115),
         ({"collMod": "c", "validator": {"a": 1}}, 72),
         ({"collMod": "c", "validationLevel": "off"}, 72),
         ({"collMod": "c", "timeseries": {"bucketMaxSpanSeconds": 3600}}, 72),
@@ -155,6 +156,7 @@ def test_no_update_without_a_meta_field() -> None:
     ],
 )
 def test_what_is_refused(running: Running, command: Document, code: int) -> None:
+    running.run({"create": "by_ts", "timeseries": {"timeField": "_ts"}})
     database = "admin" if "renameCollection" in command else "test"
     assert running.code(command, database) == code
 

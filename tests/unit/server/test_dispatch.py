@@ -12,7 +12,7 @@ from mongottl.clock import VirtualClock
 from mongottl.commands import COMMANDS
 from mongottl.config import ServerConfig
 from mongottl.document.types import Value
-from mongottl.errors import CommandError, ProtocolError
+from mongottl.errors import RETRYABLE_WRITE_CODES, CommandError, ProtocolError
 from mongottl.exec.client import ClientInfo
 from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps, Wait, run_to_end
 from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
@@ -97,6 +97,76 @@ def test_what_writes_goes_on_without_its_client(setup: Setup) -> None:
         ({"nonsense": 1}, False),
     ):
         assert setup.dispatcher.may_abandon(setup.message(command)) is expected
+
+
+LSID = {"id": Binary(bytes(16), 4)}
+RETRYABLE = {"lsid": LSID, "txnNumber": Int64(1)}
+LABEL = ["RetryableWriteError"]
+
+
+@pytest.mark.parametrize("code", sorted(RETRYABLE_WRITE_CODES))
+@pytest.mark.parametrize("arguments", [{}, {"writeConcern": {"w": 2}}])
+def test_errors_after_which_a_write_may_be_sent_again(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, code: int, arguments: dict[str, Any]
+) -> None:
+    def fails(op: OperationContext, request: tuple[Value, ...]) -> Any:
+        raise CommandError(code, "no more")
+
+    monkeypatch.setattr(COMMANDS["insert"], "function", fails)
+    insert = {"insert": "c", "documents": [{"_id": 1}], **arguments}
+    assert setup.run({**insert, **RETRYABLE})["errorLabels"] == LABEL
+    assert "errorLabels" not in setup.run(insert)
+    assert "errorLabels" not in setup.run({**insert, "lsid": LSID})
+
+
+def test_other_errors_and_commands_have_no_label(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert = {"insert": "c", "documents": [{"_id": 1}], **RETRYABLE}
+    assert "errorLabels" not in setup.run({**insert, "documents": []})
+    answer_with(monkeypatch, CommandError(11600, "no more"))
+    assert "errorLabels" not in setup.run({"ping": 1, **RETRYABLE})
+
+
+def test_a_write_that_the_server_interrupts_when_it_stops(setup: Setup) -> None:
+    setup.run({"insert": "c", "documents": [{"n": n} for n in range(1000)]})
+    setup.service.stopping = True
+    reply = setup.run({"update": "c", "updates": [{"q": {"n": -1}, "u": {"$inc": {"n": 1}}}], **RETRYABLE})
+    assert (reply["code"], reply["errorLabels"]) == (11600, LABEL)
+
+
+def test_a_batch_of_which_some_is_done_is_not_to_be_sent_again(setup: Setup) -> None:
+    """Its statements would be carried out twice: they are not remembered one by one."""
+    setup.run({"insert": "c", "documents": [{"_id": n, "n": n} for n in range(1000)]})
+    statements = [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}, {"q": {"n": -1}, "u": {"$inc": {"n": 1}}}]
+    outcome = setup.dispatcher.handle(setup.message({"update": "c", "updates": statements, **RETRYABLE}), setup.client)
+    assert not isinstance(outcome, bytes)
+    next(outcome)
+    setup.service.stopping = True
+    reply = bson.decode(run_to_end(outcome))
+    assert reply["code"] == 11600
+    assert "errorLabels" not in reply
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "labels"),
+    [
+        ({"errorCode": 11600}, RETRYABLE, LABEL),
+        ({"errorCode": 11600}, {}, None),
+        ({"errorCode": 11600, "errorLabels": []}, RETRYABLE, None),
+        ({"errorCode": 2}, RETRYABLE, None),
+        ({"errorCode": 2, "errorLabels": ["Other"]}, RETRYABLE, ["Other"]),
+        ({"writeConcernError": {"code": 91, "errmsg": "x"}}, RETRYABLE, LABEL),
+        ({"writeConcernError": {"code": 91, "errmsg": "x"}}, {}, None),
+        ({"writeConcernError": {"code": 91, "errmsg": "x"}, "errorLabels": []}, RETRYABLE, None),
+        ({"writeConcernError": {"code": 100, "errmsg": "x"}}, RETRYABLE, None),
+    ],
+)
+def test_labels_under_a_fail_point(
+    setup: Setup, data: dict[str, Any], arguments: dict[str, Any], labels: list[str] | None
+) -> None:
+    given = bson.encode({"failCommands": ["insert"], **data})
+    setup.service.fail_points.configure("failCommand", "alwaysOn", given)
+    reply = setup.run({"insert": "c", "documents": [{}], **arguments})
+    assert reply.get("errorLabels") == labels
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:

@@ -87,6 +87,10 @@ def test_shorthands(check: Check, operator: str, value: object, expected: object
     [
         ({"input": "12", "to": "int"}, 12),
         ({"input": "12", "to": 18}, Int64(12)),
+        ({"input": "0" * 5000 + "12", "to": "int"}, 12),
+        ({"input": "-" + "0" * 5000 + "12", "to": "long"}, Int64(-12)),
+        ({"input": "+" + "0" * 5000, "to": "int"}, 0),
+        ({"input": "9" * 5000, "to": "int", "onError": "too large"}, "too large"),
         ({"input": "x", "to": "int", "onError": "no number"}, "no number"),
         ({"input": None, "to": "int", "onNull": -1}, -1),
         ({"input": "$nothing", "to": "int"}, None),
