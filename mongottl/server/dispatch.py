@@ -34,7 +34,6 @@ from mongottl.exec.client import ClientInfo
 from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps, Wait
 from mongottl.exec.failpoints import FailCommand
 from mongottl.exec.metrics import UNKNOWN_COMMAND
-from mongottl.exec.sessions import retried_reply
 from mongottl.exec.signal import Signal
 from mongottl.query.interrupt import clear_check, set_check
 from mongottl.server.log import Log
@@ -322,7 +321,7 @@ class Dispatcher:
             raise CommandError(50768, "txnNumber may only be provided for retryable write commands")
         self.dialect.check_retryable_write()
         op.txn_number = generic.txn_number
-        return retried_reply(session, generic.txn_number, spec.name)
+        return self.service.sessions.retried_reply(session, generic.txn_number, spec.name)
 
     def _with_concern(
         self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...], concern: WriteConcern
@@ -364,7 +363,7 @@ class Dispatcher:
         if op.txn_number is not None and op.session_key is not None:
             session = self.service.sessions.find(op.session_key)
             if session is not None and session.txn_number == op.txn_number:
-                session.reply = reply
+                self.service.sessions.remember(session, reply)
         return reply
 
     def _log_command(self, spec: CommandSpec, op: OperationContext) -> None:
