@@ -167,11 +167,12 @@ def _check_no_duplicates(op: OperationContext, collection: Collection, index: In
     key = b""
     group: list[Value] = []
     while True:
+        now_s = op.service.now_s()
         entries, more = data.scan_fetch(
             collection.store, _LOWEST_KEY, HIGHEST_KEY, after, _SCAN_BATCH, True, BATCH_BYTES
         )
         for entry_key, _, document, ts_s, ttl_s in entries:
-            if collection.default_ttl_s != NO_TTL and is_expired(ts_s, ttl_s, collection.default_ttl_s, op.now_s):
+            if collection.default_ttl_s != NO_TTL and is_expired(ts_s, ttl_s, collection.default_ttl_s, now_s):
                 continue
             if entry_key != key:
                 _add_violation(group, violations)

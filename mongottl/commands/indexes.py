@@ -23,7 +23,7 @@ from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps, Wait
-from mongottl.exec.expiry import rearm_collection
+from mongottl.exec.expiry import count_expired, rearm_collection
 from mongottl.exec.index_build import build_indexes
 
 # Members that a replica set may have.
@@ -134,7 +134,7 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
             raise CommandError(ErrorCode.IndexBuildAborted, f"Index build failed: {collection.namespace} was dropped")
     before = _ready(collection)
     if new:
-        if collection.store.count():
+        if collection.store.count() > count_expired(collection, op.service.now_s()):
             check_quorum_can_be_met(quorum)
         yield from build_indexes(op, collection, new)
         if any(_has_ttl(descriptor) for descriptor in new):

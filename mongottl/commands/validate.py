@@ -31,6 +31,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.query.pipeline import is_stable
 from mongottl.storage.interface import Record, SortedDataInterface
+from mongottl.ttl.policy import is_expired
 
 # Records or index entries that are read at once.
 _BATCH: Final = 256
@@ -86,7 +87,10 @@ class _EntrySums:
 
 
 class _Findings:
-    """What validate has found so far. Ids are those of records."""
+    """What validate has found so far. Ids are those of records.
+
+    records, keys: how many records live, and the entries that these have in each index, with those that belong to none.
+    """
 
     def __init__(self) -> None:
         self.records = 0
@@ -182,14 +186,16 @@ def _check_records(op: OperationContext, collection: Collection, found: _Finding
 
 
 def _check_record(op: OperationContext, collection: Collection, record: Record, found: _Findings) -> Steps[None]:
-    rid, document, _, _ = record
-    found.records += 1
+    rid, document, ts_s, ttl_s = record
+    alive = not is_expired(ts_s, ttl_s, collection.default_ttl_s, op.service.now_s())
+    if alive:
+        found.records += 1
     try:
         validate_document(document)
     except CommandError:
         found.corrupt.append(Int64(rid))
         return
-    if collection.validator is not None and not collection.validator.accepts(document, op.now_ms):
+    if alive and collection.validator is not None and not collection.validator.accepts(document, op.now_ms):
         found.non_compliant += 1
     for index in list(collection.indexes):
         if index.data is None or not index.ready:
@@ -208,6 +214,8 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
                 if index in collection.indexes and collection.store.find_record(rid) == record:
                     found.note_broken(index, rid, found.missing)
                 break
+            if alive:
+                found.keys[index.name] = found.keys.get(index.name, 0) + 1
 
 
 def _is_held(data: SortedDataInterface, key: bytes, rid: int) -> bool:
@@ -217,16 +225,14 @@ def _is_held(data: SortedDataInterface, key: bytes, rid: int) -> bool:
 
 
 def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> Steps[None]:
-    """Whether an index has entries that no document asks for, and how many it has in all."""
+    """Whether an index has entries that no document asks for."""
     data = index.data
-    found.keys[index.name] = 0
     if data is None:
         return
     sums = found.sums.setdefault(index.name, _EntrySums())
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
         entries = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH)
-        found.keys[index.name] += len(entries)
         for key, rid in entries:
             sums.subtract(key, rid)
         if len(entries) < _BATCH:
@@ -262,6 +268,7 @@ def _find_extra(
                 wanted[rid] = set() if record is None else set(index.keys_of(record[1]))
             if key not in wanted[rid]:
                 found.note_broken(index, rid, found.extra)
+                found.keys[index.name] = found.keys.get(index.name, 0) + 1
             if size >= _STEP_BYTES:
                 break
         else:

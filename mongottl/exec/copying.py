@@ -25,6 +25,8 @@ _ATTEMPTS: Final = 3
 def copy_as_capped(op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> Steps[None]:
     """Makes a capped collection with the newest documents of another that fit, which keep their age.
 
+    Documents that have expired are not copied, and take no room from others.
+
     name: of the copy; if the source has it, the copy takes its place. Indexes other than `_id`'s are not copied.
     """
     database = source.database
@@ -36,11 +38,11 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
         made = op.catalog.create_collection(database, temporary, options)
         published = False
         try:
-            writes = source.writes
-            position = _first_to_copy(source, options)
+            writes, default_ttl_s = source.writes, source.default_ttl_s
+            position = _first_to_copy(source, options, op.service.now_s())
             while not source.dropped:
                 records, more = source.store.scan(position, _BATCH, True, _BATCH_BYTES)
-                rows: list[NewRecord] = [record[1:] for record in living(source, records, op.now_s)]
+                rows: list[NewRecord] = [record[1:] for record in living(source, records, op.service.now_s())]
                 if rows:
                     insert_copies(op, made, rows)
                 if not more:
@@ -49,7 +51,8 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
                 if attempt < _ATTEMPTS:
                     op.check_interrupt()
                     yield None
-            published = _publish(op, source, made, name, writes)
+            unchanged = source.writes == writes and source.default_ttl_s == default_ttl_s
+            published = _publish(op, source, made, name, unchanged)
         finally:
             if not published and not made.dropped:
                 op.catalog.drop_collection(made)
@@ -59,8 +62,11 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
     raise CommandError(ErrorCode.WriteConflict, f"{source.namespace} kept changing; try again")
 
 
-def _first_to_copy(source: Collection, options: CollectionOptions) -> int:
-    """A record that all those that fit come behind: the older ones would have to go again at once."""
+def _first_to_copy(source: Collection, options: CollectionOptions, now_s: int) -> int:
+    """A record that all those that fit come behind: the older ones would have to go again at once.
+
+    now_s: the instant at which records count that live.
+    """
     store = source.store
     size = count = 0
     position = 0
@@ -70,7 +76,7 @@ def _first_to_copy(source: Collection, options: CollectionOptions) -> int:
     position = MAX_RECORD_ID
     while True:
         records, more = store.scan(position, _BATCH, False, _BATCH_BYTES)
-        for record in records:
+        for record in living(source, records, now_s):
             size += len(record[1])
             count += 1
             if size > options.capped_size_bytes or (most_documents and count > most_documents):
@@ -80,11 +86,14 @@ def _first_to_copy(source: Collection, options: CollectionOptions) -> int:
         position = records[-1][0]
 
 
-def _publish(op: OperationContext, source: Collection, made: Collection, name: str, writes: int) -> bool:
-    """Gives the copy its name, unless the source has been written to since. QueryPlanKilled (175) if it is gone."""
+def _publish(op: OperationContext, source: Collection, made: Collection, name: str, unchanged: bool) -> bool:
+    """Gives the copy its name. False if the source, or what lives in it, has changed since it was copied.
+
+    QueryPlanKilled (175) if one of them is gone.
+    """
     if source.dropped or made.dropped:
         raise CommandError(ErrorCode.QueryPlanKilled, f"collection dropped: {source.namespace}")
-    if source.writes != writes:
+    if not unchanged:
         return False
     database = source.database
     target = op.catalog.lookup(database, name)

@@ -43,6 +43,7 @@ class WriteUnit:
         self._ts_s: int = 0
         self._ttl_s: int = 0
         self._rows: list[NewRecord] | None = None
+        self._deleted = False
 
     def is_expired(self, record: Record) -> bool:
         """Whether a record is dead at the instant of this unit."""
@@ -75,13 +76,13 @@ class WriteUnit:
                 entries = [(key, record[0]) for record in covered for key in index.keys_of(record[1])]
             data.remove(entries)
         collection.store.delete_records(records)
+        self._deleted = True
 
     def commit(self) -> None:
         """Commits, and does what follows. WriteConflict: nothing of the unit remains."""
         self.work.commit()
         service = self.service
         collection = self.collection
-        collection.writes += 1
         service.note_write()
         document = self._document
         if document is not None:
@@ -89,6 +90,8 @@ class WriteUnit:
         rows = self._rows
         if rows is not None:
             arm_records(service, collection, rows)
+        if document is not None or rows is not None or self._deleted:
+            collection.writes += 1
         if self.purged:
             service.metrics.ttl_deleted_documents += self.purged
         if self.inserted and collection.options.capped:

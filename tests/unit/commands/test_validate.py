@@ -29,6 +29,18 @@ def test_a_whole_collection(running: Running) -> None:
     assert (reply["errors"], reply["warnings"], reply["repairMode"]) == ([], [], "None")
 
 
+def test_expired_documents_do_not_count(running: Running) -> None:
+    running.run({"update": "c", "updates": [{"q": {"_id": {"$gte": 100}}, "u": {"$set": {"ttl": 5}}, "multi": True}]})
+    running.run({"collMod": "c", "validator": {"a": {"$lt": 9}}})
+    running.index({"_ts": 1}, expireAfterSeconds=-1)
+    running.advance(5)
+    reply = running.run({"validate": "c"})
+    assert reply["valid"]
+    assert reply["nrecords"] == 100
+    assert reply["keysPerIndex"] == {"_id_": 100, "a_1": 100, "b_1": 200, "_ts_1": 0}
+    assert reply["nNonCompliantDocuments"] == 10
+
+
 def test_missing_and_extra_entries(running: Running) -> None:
     index = running.collection().index_named("a_1")
     assert index is not None

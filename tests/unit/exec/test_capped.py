@@ -6,6 +6,7 @@ import bson
 import pytest
 
 from mongottl.exec.context import Wait, run_to_end
+from mongottl.exec.copying import copy_as_capped
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import open_storage_engine
 from tests.running import Document, Running
@@ -442,6 +443,42 @@ class TestConversion:
         assert found(server) == [2]
         server.advance(5)
         assert found(server) == []
+
+    @pytest.mark.parametrize("options", [{"size": 1050}, {"size": 1_000_000, "max": 10}])
+    def test_expired_documents_take_no_room(self, server: Running, options: Document) -> None:
+        server.index({"_ts": 1}, "t", expireAfterSeconds=-1)
+        for number in range(600):
+            document = document_of(number, 100)
+            server.insert(document if number % 20 == 0 else {**document, "ttl": 5})
+        server.advance(5)
+        if "max" in options:
+            server.run({"create": "d", "capped": True, **options})
+            source, target = server.collection(), server.collection("d")
+            steps = copy_as_capped(server.op(), source, "e", target.options)
+            run_to_end(steps)
+            assert server.ids("e") == list(range(400, 600, 20))
+            return
+        assert server.run({"cloneCollectionAsCapped": "c", "toCollection": "d", **options}) == {}
+        assert server.ids("d") == list(range(400, 600, 20))
+
+    def test_what_expires_during_the_copy_is_left_out(self, server: Running) -> None:
+        server.index({"_ts": 1}, "t", expireAfterSeconds=-1)
+        server.insert(*({"_id": number, "ttl": 5 if number > 300 else -1} for number in range(600)))
+        steps = server.steps({"cloneCollectionAsCapped": "c", "toCollection": "d", "size": 1_000_000})
+        next(steps)
+        server.advance(5)
+        run_to_end(steps)
+        assert server.ids("d") == list(range(301))
+
+    def test_what_lives_again_during_the_copy_is_not_left_out(self, server: Running) -> None:
+        server.index({"_ts": 1}, "t", expireAfterSeconds=5)
+        server.insert(*({"_id": number} for number in range(600)))
+        server.advance(5)
+        steps = server.steps({"convertToCapped": "c", "size": 1_000_000})
+        next(steps)
+        server.run({"collMod": "c", "index": {"name": "t", "expireAfterSeconds": 10}})
+        run_to_end(steps)
+        assert server.ids() == list(range(600))
 
     def test_writes_meanwhile_are_not_lost(self, server: Running) -> None:
         server.insert(*({"_id": number} for number in range(600)))

@@ -275,6 +275,111 @@ def test_it_does_not_outlive_the_collection(running: Running) -> None:
         assert caught.value.code == 276
 
 
+# Documents of which no keys can be made.
+
+# An index, a document that it refuses, and the code.
+REFUSED: list[tuple[Document, Document, int]] = [
+    ({"key": {"a": 1, "b": 1}, "name": "i"}, {"a": [1, 2], "b": [1, 2]}, 171),
+    ({"key": {"a": "hashed"}, "name": "i"}, {"a": [1, 2]}, 16766),
+    ({"key": {"a": "2dsphere"}, "name": "i"}, {"a": {"type": "Point", "coordinates": ["x"]}}, 16755),
+    ({"key": {"a": "text"}, "name": "i"}, {"a": "tea", "language": 7}, 17261),
+]
+
+
+@pytest.mark.parametrize(("spec", "document", "code"), REFUSED, ids=[str(code) for _, _, code in REFUSED])
+class TestRefusedDocuments:
+    def test_they_abort_the_build_while_they_live(
+        self, running: Running, spec: Document, document: Document, code: int
+    ) -> None:
+        running.insert({"_id": 1}, {"_id": 2, **document})
+        assert running.code(create(spec)) == code
+        assert_nothing_left(running)
+
+    def test_expired_ones_do_not(self, running: Running, spec: Document, document: Document, code: int) -> None:
+        running.index({"_ts": 1}, expireAfterSeconds=-1)
+        running.insert({"_id": 1}, {"_id": 2, "ttl": 5, **document}, {"_id": 3, "ttl": 5}, {"_id": 4})
+        running.advance(5)
+        running.run(create({"key": {"x": 1}, "name": "before"}, spec, {"key": {"y": 1}, "name": "behind"}))
+        for name in ("before", "i", "behind"):
+            assert_exact(running.collection(), name)
+        assert running.ids() == [1, 4]
+        # The other expired one is indexed, since it lives again if TTL is switched off.
+        running.run({"dropIndexes": "c", "index": "_ts_1"})
+        assert running.ids() == [1, 3, 4]
+
+    def test_they_can_be_deleted_before_the_build_comes_to_them(
+        self, running: Running, spec: Document, document: Document, code: int
+    ) -> None:
+        running.insert(*({"_id": i} for i in range(BUILD_BATCH)), {"_id": "x", **document}, {"_id": "y", **document})
+        steps = running.steps(create(spec))
+        next(steps)
+        assert running.run({"delete": "c", "deletes": [{"q": {"_id": "x"}, "limit": 1}]}) == {"n": 1}
+        assert running.run({"delete": "c", "deletes": [{"q": {"_id": {"$gt": ""}}, "limit": 0}]}) == {"n": 1}
+        list(steps)
+        assert_exact(running.collection(), "i")
+
+    def test_they_are_reaped_before_the_build_comes_to_them(
+        self, running: Running, spec: Document, document: Document, code: int
+    ) -> None:
+        running.index({"_ts": 1}, expireAfterSeconds=-1)
+        running.insert(*({"_id": i} for i in range(BUILD_BATCH)), {"_id": "x", "ttl": 5, **document})
+        steps = running.steps(create(spec))
+        next(steps)
+        running.advance(5)
+        assert running.reap() == 1
+        list(steps)
+        assert_exact(running.collection(), "i")
+
+    def test_they_make_room_in_a_capped_collection(
+        self, running: Running, spec: Document, document: Document, code: int
+    ) -> None:
+        running.run({"create": "c", "capped": True, "size": 1_000_000, "max": BUILD_BATCH + 10})
+        running.insert({"_id": "x", **document}, *({"_id": i} for i in range(BUILD_BATCH)))
+        # A build that has yet to read its first batch.
+        running.service.catalog.start_index(running.collection(), parse_index_spec(bson.encode(spec)))
+        running.collection().indexes[-1].build_end = BUILD_BATCH + 1
+        running.insert(*({"_id": 1000 + i} for i in range(20)))
+        assert "x" not in running.ids()
+        assert {rid for _, rid in entries_of(running.collection(), "i")} <= set(range(BUILD_BATCH + 2, 1000))
+
+
+def test_what_expires_during_a_build_gives_way(running: Running) -> None:
+    """Two documents with one unique key, of which the later one expires before the build comes to it."""
+    running.index({"_ts": 1}, expireAfterSeconds=-1)
+    running.insert({"_id": "kept", "a": 5000}, *({"_id": i, "a": i} for i in range(BUILD_BATCH)))
+    running.insert({"_id": "x", "a": 5000, "ttl": 5}, {"_id": "y", "a": 6000})
+    steps = running.steps(create(UNIQUE))
+    next(steps)
+    running.advance(5)
+    list(steps)
+    assert_exact(running.collection(), "a_1")
+    assert running.ids(filter={"_id": {"$type": "string"}}) == ["kept", "y"]
+
+
+def test_a_quorum_is_not_asked_for_where_all_documents_are_expired(running: Running) -> None:
+    running.index({"_ts": 1}, expireAfterSeconds=5)
+    running.insert({"_id": 1}, {"_id": 2})
+    command = {**create(A_1), "commitQuorum": 2}
+    assert running.code(command) == 278
+    running.advance(5)
+    running.run(command)
+
+
+def test_documents_that_expire_are_no_violations_of_uniqueness(running: Running) -> None:
+    running.index({"_ts": 1}, expireAfterSeconds=-1)
+    running.index({"a": 1})
+    running.insert({"_id": "x", "a": 5000, "ttl": 5}, {"_id": "y", "a": 5000})
+    running.insert(*({"_id": i, "a": i} for i in range(2 * BUILD_BATCH)))
+    running.run({"collMod": "c", "index": {"name": "a_1", "prepareUnique": True}})
+    command = {"collMod": "c", "index": {"name": "a_1", "unique": True}}
+    assert running.code(command) == 359
+    steps = running.steps(command)
+    next(steps)
+    running.advance(5)
+    list(steps)
+    assert running.ids(filter={"a": 5000}) == ["y"]
+
+
 # Whatever is written between any two steps, the index is exact.
 
 VALUES = st.one_of(st.integers(0, 6), st.none(), st.lists(st.integers(0, 6), max_size=3))
