@@ -1,13 +1,16 @@
 """Random writes, changes of the default, clock steps, purges and restarts against a slow model of the TTL rules.
 
-The law: no document is visible at or after its instant, and none vanishes before.
+The law: no document is visible at or after its instant, and none vanishes before. Cursors stay open meanwhile, and each
+of their pages holds to it as well, whatever was read ahead.
 """
 
 import shutil
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -16,13 +19,62 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 import mongottl
 
-IDS = st.integers(0, 7)
+MOST_IDS = 8
+IDS = st.integers(0, MOST_IDS - 1)
+SECONDS = st.sampled_from([1, 1, 2, 3, 5, 20, 10**6])
 TTLS = st.one_of(
     st.none(),
     st.sampled_from([-1, 0, 1, 2, 3, 5, 8, 2.0, 2.5, -2, "3", True, 2147483647]),
 )
 DEFAULTS = st.sampled_from([-1, 1, 2, 3, 5, 10, 2147483647])
 OFF = 0
+
+# Ways to read the collection so that each document is given once. Documents have their `_id` as `k`, which is indexed,
+# and as `u`, which is not.
+FINDS: list[dict[str, Any]] = [
+    {},
+    {"filter": {"u": {"$gte": 0}}},
+    {"sort": {"k": 1}},
+    {"sort": {"k": -1}},
+    {"sort": {"u": 1}},
+    {"sort": {"u": -1}, "limit": 100},
+    {"filter": {"$or": [{"k": {"$lt": 5}}, {"_id": {"$gte": 3}}]}},
+    {"filter": {"$or": [{"k": {"$lt": 5}}, {"k": {"$gte": 3}, "u": {"$gte": 0}}]}, "sort": {"k": 1}},
+    {"projection": {"_id": 0, "k": 1}, "hint": "k_1"},
+]
+PIPELINES: list[list[dict[str, Any]]] = [
+    [],
+    [{"$match": {"u": {"$gte": 0}}}, {"$project": {"u": 1}}],
+    [{"$sort": {"u": 1}}, {"$skip": 0}],
+    [{"$addFields": {"x": 1}}],
+    [{"$addFields": {"x": "$u"}}, {"$sort": {"x": -1}}],
+    [{"$unwind": "$list"}, {"$match": {"list": 1}}],
+    [{"$unwind": "$list"}, {"$sort": {"u": 1, "list": 1}}, {"$match": {"list": 1}}],
+    [{"$redact": "$$KEEP"}],
+    [{"$match": {"_id": -1}}, {"$unionWith": "documents"}],
+    [{"$match": {"_id": -1}}, {"$unionWith": {"coll": "documents", "pipeline": [{"$set": {"x": 1}}]}}],
+    [{"$lookup": {"from": "documents", "localField": "u", "foreignField": "u", "as": "same"}}],
+    [{"$lookup": {"from": "documents", "localField": "k", "foreignField": "k", "as": "same"}}, {"$unwind": "$same"}],
+    [{"$setWindowFields": {"sortBy": {"u": 1}, "output": {"x": {"$documentNumber": {}}}}}],
+]
+WAYS: list[dict[str, Any]] = [
+    *({"find": "documents", "batchSize": 2, **find} for find in FINDS),
+    *({"aggregate": "documents", "pipeline": pipeline, "cursor": {"batchSize": 2}} for pipeline in PIPELINES),
+]
+
+
+@dataclass
+class Reading:
+    """An open cursor. lasting: the documents that have lived all the time since it was opened. given: what came.
+
+    judged: whether nothing was read while TTL was off, which pipelines do not judge again.
+    """
+
+    command: dict[str, Any]
+    cursor_id: int
+    lasting: set[int]
+    given: list[int] = field(default_factory=list)
+    judged: bool = True
 
 
 def lives_s(ttl: Any, default: int) -> int | None:
@@ -33,6 +85,13 @@ def lives_s(ttl: Any, default: int) -> int | None:
     if meaningful and (ttl == -1 or 1 <= ttl <= 2147483647):
         return None if ttl == -1 else int(ttl)
     return None if default == -1 else default
+
+
+@pytest.fixture(scope="module", autouse=True)
+def recursion_limit() -> None:
+    """The first server raises Python's; Hypothesis does not want that to happen while it runs a test."""
+    with mongottl.start_server():
+        pass
 
 
 class Model:
@@ -60,6 +119,7 @@ class TTLMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="mongottl-test-"))
         self.model = Model()
         self.held = False
+        self.readings: list[Reading] = []
         self.start()
 
     def start(self) -> None:
@@ -85,11 +145,13 @@ class TTLMachine(RuleBasedStateMachine):
 
     @staticmethod
     def document(key: int, ttl: Any) -> dict[str, Any]:
-        return {"_id": key} if ttl is None else {"_id": key, "ttl": ttl}
+        made = {"_id": key, "k": key, "u": key, "list": [0, 1]}
+        return made if ttl is None else {**made, "ttl": ttl}
 
     @initialize()
     def create(self) -> None:
         self.client["db"].create_collection("documents")
+        self.collection.create_index("k")
 
     @rule(key=IDS, ttl=TTLS)
     def insert(self, key: int, ttl: Any) -> None:
@@ -119,13 +181,21 @@ class TTLMachine(RuleBasedStateMachine):
         if self.model.alive(key) or upsert:
             self.wrote(key, ttl)
 
-    @rule(keys=st.lists(IDS, unique=True, min_size=1))
+    @rule(keys=st.lists(IDS, unique=True))
     def touch(self, keys: list[int]) -> None:
         living = [key for key in keys if self.model.alive(key)]
         result = self.collection.update_many({"_id": {"$in": keys}}, {"$inc": {"n": 1}})
         assert result.matched_count == len(living)
         for key in living:
             self.wrote(key, self.model.documents[key][0])
+
+    @rule(keys=st.lists(IDS, unique=True), ttl=TTLS)
+    def set_ttl(self, keys: list[int], ttl: Any) -> None:
+        living = [key for key in keys if self.model.alive(key)]
+        change = {"$unset": {"ttl": 1}} if ttl is None else {"$set": {"ttl": ttl}}
+        assert self.collection.update_many({"_id": {"$in": keys}}, change).matched_count == len(living)
+        for key in living:
+            self.wrote(key, ttl)
 
     @rule(key=IDS)
     def delete(self, key: int) -> None:
@@ -152,7 +222,7 @@ class TTLMachine(RuleBasedStateMachine):
         self.collection.drop_index("_ts_1")
         self.model.default = OFF
 
-    @rule(seconds=st.sampled_from([1, 1, 2, 3, 5, 20, 10**6]))
+    @rule(seconds=SECONDS)
     def advance(self, seconds: int) -> None:
         self.model.now_s += seconds
         self.server.clock.advance(seconds)
@@ -167,6 +237,63 @@ class TTLMachine(RuleBasedStateMachine):
             self.server.clock.advance(0)
             self.model.purge()
 
+    @rule(command=st.sampled_from(WAYS))
+    def open_cursor(self, command: dict[str, Any]) -> None:
+        living = {key for key in self.model.documents if self.model.alive(key)}
+        reply = self.client["db"].command(command)["cursor"]
+        reading = Reading(command, reply["id"], living)
+        self.readings.append(reading)
+        self.take(reading, reply["firstBatch"], reply["id"])
+
+    @precondition(lambda self: self.readings)
+    @rule(place=st.integers(0, 100), pages=st.integers(1, 3))
+    def read_on(self, place: int, pages: int) -> None:
+        reading = self.readings[place % len(self.readings)]
+        for _ in range(pages):
+            if reading in self.readings:
+                command = {"getMore": reading.cursor_id, "collection": "documents", "batchSize": 2}
+                reply = self.client["db"].command(command)["cursor"]
+                self.take(reading, reply["nextBatch"], reply["id"])
+
+    @rule(
+        command=st.sampled_from(WAYS),
+        before=SECONDS,
+        keys=st.lists(IDS, unique=True),
+        ttl=st.one_of(st.just("kept"), TTLS),
+        after=SECONDS,
+        again=st.booleans(),
+    )
+    def read_slowly(
+        self, command: dict[str, Any], before: int, keys: list[int], ttl: Any, after: int, again: bool
+    ) -> None:
+        """A cursor over all documents, some of which are written between two of its pages."""
+        missing = [key for key in range(MOST_IDS) if not self.model.alive(key)]
+        if missing:
+            self.collection.insert_many([self.document(key, None) for key in missing])
+        for key in missing:
+            self.wrote(key, None)
+        self.open_cursor(command)
+        self.advance(before)
+        self.same_documents()
+        if ttl == "kept":
+            self.touch(keys)
+        else:
+            self.set_ttl(keys, ttl)
+        self.advance(after)
+        self.same_documents()
+        while again and self.readings:
+            self.read_on(0, 1)
+
+    def take(self, reading: Reading, documents: list[dict[str, Any]], cursor_id: int) -> None:
+        keys = [document["_id"] if "_id" in document else document["k"] for document in documents]
+        reading.judged = reading.judged and (self.model.default != OFF or "find" in reading.command)
+        if reading.judged:
+            assert [key for key in keys if not self.model.alive(key)] == []
+        reading.given += keys
+        if cursor_id == 0:
+            self.readings.remove(reading)
+            assert sorted(key for key in reading.given if key in reading.lasting) == sorted(reading.lasting)
+
     @rule(crash=st.booleans())
     def restart(self, crash: bool) -> None:
         """After a crash the files are as they stood at that moment."""
@@ -178,12 +305,16 @@ class TTLMachine(RuleBasedStateMachine):
             (self.folder / "crashed").rename(self.folder / "data")
         self.start()
         self.held = False
+        self.readings = []
         self.server.clock.advance(0)
         self.model.purge()
 
     @invariant()
     def same_documents(self) -> None:
         alive = sorted(key for key in self.model.documents if self.model.alive(key))
+        for reading in self.readings:
+            reading.lasting.intersection_update(alive)
+            reading.judged = reading.judged and (self.model.default != OFF or "find" in reading.command)
         assert [document["_id"] for document in self.collection.find().sort("_id")] == alive
         assert self.collection.estimated_document_count() == len(alive)
         assert self.collection.count_documents({"_id": {"$gte": 0}}) == len(alive)
