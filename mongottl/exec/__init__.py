@@ -20,6 +20,7 @@ From a query to a plan:
 The stages of plans, each of which pulls batches of records:
     stages      those that read no index; index_scan, covered, distinct_scan, merging, near_scan, text_scan: that do
     liveness    whether a record that has waited since it was read still lives
+    record_ids  sets of record ids in little memory
     annotate    what `{$meta: …}` reads of a record
     counting    counts, without reading documents where that is exact
 

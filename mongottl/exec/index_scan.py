@@ -7,7 +7,6 @@ then tested on the documents after all, and from then on each record is given on
 from abc import abstractmethod
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.catalog.index_kinds import BTREE
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
@@ -16,6 +15,7 @@ from mongottl.exec.bounds import IndexBounds
 from mongottl.exec.bounds_text import describe_bounds
 from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
+from mongottl.exec.record_ids import RecordIdSet
 from mongottl.exec.stages import (
     BATCH_BYTES,
     MAX_RANGES_PER_CALL,
@@ -28,7 +28,6 @@ from mongottl.exec.stages import (
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.metadata import INDEX_KEY
-from mongottl.query.update import UpdateDriver
 from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -63,6 +62,8 @@ class IndexStage(PlanStage):
         self._generation = collection.generation
         self._size = first_batch_size(wanted, residual is not None)
         self._seen: set[int] | None = set() if bounds.multikey else None
+        # In place of `_seen` where records are not to be given twice even if they move within the index.
+        self._given_ids: RecordIdSet | None = None
         self._used = trial
         self._seeks = 0
         self._dropped_duplicates = 0
@@ -72,12 +73,10 @@ class IndexStage(PlanStage):
     def set_keyed(self) -> None:
         self.keyed = True
 
-    def set_updated_by(self, driver: UpdateDriver) -> None:
-        descriptor = self._index.descriptor
-        if descriptor.is_id or self._seen is not None:
-            return
-        if descriptor.kind is not BTREE or any(driver.may_touch(path.dotted) for path in descriptor.paths):
-            self._seen = set()
+    def set_each_once(self) -> None:
+        if not self._index.descriptor.is_id:
+            self._given_ids = RecordIdSet()
+            self._seen = None
 
     def with_key(self, document: bytes, key: bytes) -> bytes:
         """The document with its key as metadata."""
@@ -95,6 +94,8 @@ class IndexStage(PlanStage):
         started_s = op.service.clock.monotonic_s()
         records = self.read()
         self._size = next_batch_size(op, self._size, started_s)
+        if records is not None and self._given_ids is not None:
+            records = self._given_ids.unseen(records)
         if records is None or collection.default_ttl_s == NO_TTL:
             return records
         return living(collection, records, op.now_s)
@@ -112,7 +113,7 @@ class IndexStage(PlanStage):
             raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
         if self._index.arrays is not self._bounds.arrays:
             self._residual = self._match
-            if self._seen is None:
+            if self._seen is None and self._given_ids is None:
                 self._seen = set()
         self._generation = collection.generation
 
@@ -329,6 +330,7 @@ class OrStage(PlanStage):
         self._children = children
         self._place = 0
         self._seen: set[int] = set()
+        self._given_ids: RecordIdSet | None = None
         self._taken = 0
 
     def inputs(self) -> list[PlanStage]:
@@ -342,6 +344,8 @@ class OrStage(PlanStage):
             self._place += 1
             return [] if self._place < len(self._children) else None
         self._taken += len(batch)
+        if self._given_ids is not None:
+            return self._given_ids.unseen(batch)
         seen = self._seen
         fresh: list[Record] = []
         for record in batch:
@@ -349,6 +353,10 @@ class OrStage(PlanStage):
                 seen.add(record[0])
                 fresh.append(record)
         return fresh
+
+    def set_each_once(self) -> None:
+        self._given_ids = RecordIdSet()
+        super().set_each_once()
 
     def gives_current_records(self) -> bool:
         return all(child.gives_current_records() for child in self._children)

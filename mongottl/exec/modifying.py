@@ -1,7 +1,7 @@
 """Running updates and deletes: which records, in which batches, and what is reported of them.
 
 A multi-document update is not atomic: each batch is a unit of work of its own, and others run in between. A record is
-updated once, even if the update moves it ahead of the scan (the Halloween problem): see `PlanStage.set_updated_by`.
+updated once, even if the update moves it ahead of the scan (the Halloween problem): see `PlanStage.set_each_once`.
 
     stage.next_batch ──► Selection.current ──► a unit of work          others may run
          └───────────────── one step, nobody else runs ──────────┘  ──────── yield ────────► the next batch
@@ -188,7 +188,7 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
     if collection is None:
         return result
     stage = selection.open(op)
-    stage.set_updated_by(driver)
+    stage.set_each_once()
     while (batch := stage.next_batch(op)) is not None:
         records = selection.current(op, stage, batch)
         if selection.metadata:
@@ -300,6 +300,7 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
         return 0
     deleted = 0
     stage = selection.open(op)
+    stage.set_each_once()
     while (batch := stage.next_batch(op)) is not None:
         records = selection.current(op, stage, batch)
         if records:

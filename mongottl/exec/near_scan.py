@@ -21,6 +21,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import KeyRange
 from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
+from mongottl.exec.record_ids import RecordIdSet
 from mongottl.exec.stages import (
     BATCH,
     BATCH_BYTES,
@@ -113,7 +114,7 @@ class NearStage(PlanStage):
         self._ranges: list[KeyRange] = []
         self._place = 0
         self._after: tuple[bytes, int] | None = None
-        self._seen: set[int] = set()
+        self._seen = RecordIdSet()
         # `writes` of the collection when the first document was measured.
         self._writes: int = collection.writes
         self._waiting: list[_Found] = []  # a heap
@@ -271,8 +272,7 @@ class NearStage(PlanStage):
     def _take(self, op: OperationContext, rows: list[FetchedEntry]) -> None:
         fresh: list[Record] = []
         for row in rows:
-            if row[1] not in self._seen:
-                self._seen.add(row[1])
+            if self._seen.add(row[1]):
                 fresh.append(row[1:])
         self._measured_documents += len(fresh)
         match = self._match
@@ -322,7 +322,7 @@ class NearStage(PlanStage):
 
     def close(self) -> None:
         self._waiting = []
-        self._seen = set()
+        self._seen = RecordIdSet()
         self._ended = True
 
     def node(self) -> PlanNode:

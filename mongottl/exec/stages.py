@@ -28,7 +28,6 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
-from mongottl.query.update import UpdateDriver
 from mongottl.storage.interface import MAX_RECORD_ID, Record
 from mongottl.ttl.policy import NO_TTL
 
@@ -160,10 +159,14 @@ class PlanStage(ABC):
         """
         return False
 
-    def set_updated_by(self, driver: UpdateDriver) -> None:
-        """Has scans give each record once although the update may move it ahead of them in their index."""
+    def set_each_once(self) -> None:
+        """Has scans give each record once even if it moves ahead of them in their index, for updates and deletes.
+
+        Which records they gave they keep in little memory (`record_ids`), or not at all: a scan by record id or `_id`
+        meets none twice.
+        """
         for stage in self.inputs():
-            stage.set_updated_by(driver)
+            stage.set_each_once()
 
     def set_keyed(self) -> None:
         """Has scans of indexes give each document with the key under which they found it, as metadata."""

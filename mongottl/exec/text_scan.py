@@ -18,6 +18,7 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
+from mongottl.exec.record_ids import RecordIdSet
 from mongottl.exec.stages import (
     BATCH,
     BATCH_BYTES,
@@ -67,7 +68,7 @@ class TextStage(PlanStage):
         self._after: tuple[bytes, int] | None = None
         self._size = BATCH
         self._keys_of_term: list[int] = [0] * len(prefixes)
-        self._seen: set[int] = set()
+        self._seen = RecordIdSet()
         self._scores: dict[int, float] = {}
         self._ranked: list[int] | None = None
         self._place = 0
@@ -109,8 +110,7 @@ class TextStage(PlanStage):
         self._note(len(rows), more, None if not rows else (rows[-1][0], rows[-1][1]))
         records: list[Record] = []
         for row in rows:
-            if row[1] not in self._seen:
-                self._seen.add(row[1])
+            if self._seen.add(row[1]):
                 records.append(row[1:])
         return records
 
@@ -165,7 +165,7 @@ class TextStage(PlanStage):
 
     def close(self) -> None:
         self._scores = {}
-        self._seen = set()
+        self._seen = RecordIdSet()
 
     def node(self) -> PlanNode:
         scans = [self._scan_node(i) for i in range(len(self._prefixes))]

@@ -8,7 +8,7 @@ import pytest
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.exec.context import Steps, run_to_end
-from mongottl.storage.interface import MAX_RECORD_ID, open_storage_engine
+from mongottl.storage.interface import open_storage_engine
 from tests.running import START_MS, Document, Running
 
 START_S = START_MS // 1000
@@ -386,10 +386,27 @@ class TestClock:
         assert finish(steps) == {"n": 1000}
 
 
-def test_an_update_meets_a_record_once_though_its_index_moves_it(server: Running) -> None:
-    server.index({"n": 1})
-    server.insert(*({"_id": number, "n": number} for number in range(MANY)))
-    reply = server.run(update({"n": {"$gte": 0}}, {"$inc": {"n": 10_000}}, multi=True))
-    assert reply == {"n": MANY, "nModified": MANY}
-    assert server.collection().store.scan(MAX_RECORD_ID, 1, False)
-    check_indexes(server)
+@pytest.mark.parametrize("value", [1, [1, 2]])
+@pytest.mark.parametrize("filter", [{"n": {"$gte": 0}}, {"$or": [{"n": {"$gte": 0}}, {"m": 1}]}], ids=["index", "or"])
+class TestOnce:
+    """An update moves records ahead of the scan of the index that it changes, and meets each once all the same."""
+
+    def test_moved_by_the_update(self, server: Running, filter: Document, value: Any) -> None:
+        server.index({"n": 1})
+        server.index({"m": 1})
+        server.insert(*({"_id": number, "n": number if value == 1 else [number, number + 5]} for number in range(MANY)))
+        change = {"$inc": {"n": 10_000}} if value == 1 else {"$push": {"n": 10_000}}
+        assert server.run(update(filter, change, multi=True)) == {"n": MANY, "nModified": MANY}
+        check_indexes(server)
+
+    def test_moved_by_others(self, server: Running, filter: Document, value: Any) -> None:
+        server.index({"n": 1})
+        server.index({"m": 1})
+        server.insert(*({"_id": number, "n": number} for number in range(MANY)))
+        steps = server.steps(update(filter, {"$inc": {"k": 1}}, multi=True))
+        next(steps)
+        moved = update({"_id": {"$lt": 10}}, {"$set": {"n": [10_000] if value == 1 else [0, 20_000]}}, multi=True)
+        assert server.run(moved)["nModified"] == 10
+        finish(steps)
+        assert {document["k"] for document in server.listed({"find": "c"})} == {1}
+        check_indexes(server)
