@@ -104,7 +104,7 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
         elif option == "v":
             version = _checked_version(value)
         elif option in _BOOLEAN_OPTIONS:
-            if not isinstance(value, bool) and not is_number(value):
+            if not isinstance(value, bool) and (option == "hidden" or not is_number(value)):
                 raise _wrong_type(option, value, "bool")
             options.append((option, is_true(value)))
         elif option == "expireAfterSeconds":
@@ -380,30 +380,29 @@ def _checked_ttl(key: bytes, options: dict[str, Value], value: Value) -> Value:
                     f"The option '{option}' cannot be combined with 'expireAfterSeconds' on '{TS_FIELD}'",
                 )
         return parse_default_ttl(value)
-    return checked_date_ttl(value, ErrorCode.CannotCreateIndex)
+    return checked_date_ttl(value)
 
 
-def checked_date_ttl(value: Value, code: int) -> int:
-    """`expireAfterSeconds` of a date-field index: 0 to 2147483647 seconds, fractions cut off, NaN the longest.
+def checked_date_ttl(value: Value) -> int:
+    """`expireAfterSeconds` of a new date-field index: 0 to 2147483647 seconds, fractions cut off.
 
-    code: of the error for anything else; MongoDB's differ between createIndexes and collMod.
+    CannotCreateIndex (67) for anything else, NaN included.
     """
     if not is_number(value):
         raise CommandError(
-            code,
+            ErrorCode.CannotCreateIndex,
             "TTL index 'expireAfterSeconds' option must be numeric, but received a type of"
             f" {type_name(type_code_of(value))}",
         )
     if is_nan(value):
-        return MAX_EXPIRE_AFTER_SECONDS
+        raise CommandError(ErrorCode.CannotCreateIndex, "TTL index 'expireAfterSeconds' option cannot be NaN")
     if compare_numbers(value, 0) < 0:
-        raise CommandError(code, "TTL index 'expireAfterSeconds' option cannot be less than 0")
-    if compare_numbers(value, MAX_EXPIRE_AFTER_SECONDS) > 0:
+        raise CommandError(ErrorCode.CannotCreateIndex, "TTL index 'expireAfterSeconds' option cannot be less than 0")
+    seconds = truncated(value)
+    if seconds is None or compare_numbers(value, MAX_EXPIRE_AFTER_SECONDS) > 0:
         raise CommandError(
-            code,
+            ErrorCode.CannotCreateIndex,
             "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a value less than"
             f" {MAX_EXPIRE_AFTER_SECONDS}",
         )
-    seconds = truncated(value)
-    assert seconds is not None
     return seconds

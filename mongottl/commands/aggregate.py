@@ -27,7 +27,8 @@ from mongottl.commands.view_reads import (
     aggregate_on_view,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.types import MISSING, Value
+from mongottl.document.numbers import to_double
+from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
@@ -120,13 +121,19 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
 
 
 def collection_of(op: OperationContext, value: Value) -> str:
-    """The collection that `aggregate` names; `1` stands for none, and only some stages go with it."""
+    """The collection that `aggregate` names; `1` stands for none, and only some stages go with it.
+
+    BadValue (2) for other numbers, InvalidNamespace (73) for other types.
+    """
     if isinstance(value, str):
         check_collection_name(op.database, value)
         return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == 1:
-        return "$cmd.aggregate"
-    raise CommandError(
-        ErrorCode.FailedToParse,
-        "Invalid command format: the 'aggregate' field must specify a collection name or 1",
-    )
+    if not is_number(value):
+        raise CommandError(
+            ErrorCode.InvalidNamespace, f"collection name has invalid type {type_name(type_code_of(value))}"
+        )
+    if to_double(value) != 1.0:
+        raise CommandError(
+            ErrorCode.BadValue, "Invalid command format: the 'aggregate' field must specify a collection name or 1"
+        )
+    return "$cmd.aggregate"

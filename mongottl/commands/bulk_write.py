@@ -37,6 +37,7 @@ from mongottl.commands.write_batch import (
     check_statement_ids,
     collection_for_write,
 )
+from mongottl.document.bson_field import unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name
@@ -158,6 +159,8 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     """
     op.bypass_validation = request.bypass
     check_batch(op, len(request.operations))
+    if not request.namespaces:
+        raise CommandError(ErrorCode.BadValue, "bulkWrite needs at least one entry in nsInfo")
     check_batch(op, len(request.namespaces))
     check_statement_ids(request.statement_ids, len(request.operations))
     namespaces: list[tuple[str, str]] = []
@@ -180,10 +183,7 @@ def _parsed(op: OperationContext, place: int, operation: bytes, namespaces: list
     name = first_field_name(operation)
     known = _OPERATIONS.get(name)
     if known is None:
-        raise CommandError(
-            ErrorCode.FailedToParse,
-            f"BulkWriteOpEntry {place} must begin with 'insert', 'update' or 'delete', and begins with '{name}'",
-        )
+        raise unknown_field(f"bulkWrite.ops.{place}.{name}")
     kind, parser = known
     parsed: Operation = kind._make(parser.parse(operation, [], None))
     if parsed.place >= len(namespaces):

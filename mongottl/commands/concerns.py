@@ -36,7 +36,7 @@ def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
 
     Location4886600 where one of the other two fields stands without `apiVersion`.
     """
-    if not generic.api_version:
+    if generic.api_version is None:
         if generic.api_strict or generic.api_deprecation_errors:
             raise CommandError(4886600, "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion")
         return

@@ -12,6 +12,7 @@ from mongottl.commands.request import (
     COLLECTION,
     IGNORED,
     ONE,
+    TEXT,
     WHOLE,
     Field,
 )
@@ -28,7 +29,7 @@ _NOT_YOURS: Final = "Cannot run getMore on cursor"
 
 class GetMoreRequest(NamedTuple):
     cursor_id: Annotated[Value, Field("getMore", ONE)]
-    collection: Annotated[str, Field("collection", COLLECTION)]
+    collection: Annotated[str, Field("collection", TEXT)]
     batch_size: Annotated[int, Field("batchSize", WHOLE)] = 0
     last_known: Annotated[Value, Field("lastKnownCommittedOpTime", IGNORED)] = None
     term: Annotated[Value, Field("term", IGNORED)] = None

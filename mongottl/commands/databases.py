@@ -95,7 +95,7 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
 class DbStatsRequest(NamedTuple):
     command: Annotated[Value, Field("dbStats", ONE)]
     scale: Annotated[Value, Field("scale", ANY)] = None
-    free_storage: Annotated[Value, Field("freeStorage", ANY)] = None
+    free_storage: Annotated[bool, Field("freeStorage", BOOL_FIELD)] = False
 
 
 @command("dbStats", DbStatsRequest, help="Counts and sizes of a database.", aliases=("dbstats",))

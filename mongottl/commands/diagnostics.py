@@ -10,11 +10,14 @@ from mongottl.catalog.view import View
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import GIT_VERSION, SETTINGS, VERSION
-from mongottl.document.types import Date, Int64, Value
+from mongottl.document.bson_field import missing_field
+from mongottl.document.numbers import is_true
+from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.expiry import count_expired
 from mongottl.exec.metrics import UNKNOWN_COMMAND
+from mongottl.query.expr.base import is_nullish
 
 MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
 
@@ -114,6 +117,8 @@ class GetLogRequest(NamedTuple):
 
 @command("getLog", GetLogRequest, help="The latest log lines ('global'), or start-up warnings.", admin_only=True)
 def get_log(op: OperationContext, request: GetLogRequest) -> Reply:
+    if is_nullish(request.command):
+        raise missing_field("getLog.getLog")
     if request.command == "*":
         return {"names": ["global", "startupWarnings"]}
     if not isinstance(request.command, str):
@@ -130,7 +135,26 @@ class ServerStatusRequest(NamedTuple):
 
 @command("serverStatus", ServerStatusRequest, help="Counters and states of the server.", strict=False)
 def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
-    """mongod's groups where we have the figures, and `mongottl`: what runs, and the timing wheel."""
+    """mongod's groups where we have the figures, and `mongottl`: what runs, and the timing wheel.
+
+    Further fields name groups: one that is false leaves its group out, and a true `mirroredReads` asks for that one.
+    """
+    reply = _status_groups(op)
+    for name, asked in op.extra_fields.items():
+        if name not in _STATUS_ALWAYS and not is_true(asked):
+            reply.pop(name, None)
+    if is_true(op.extra_fields.get("mirroredReads", MISSING)):
+        reply["mirroredReads"] = {"seen": Int64(0), "sent": Int64(0)}
+    return reply
+
+
+# What serverStatus tells besides groups.
+_STATUS_ALWAYS: Final = (
+    *("host", "version", "process", "pid", "uptime", "uptimeMillis", "uptimeEstimate", "localTime"),
+)
+
+
+def _status_groups(op: OperationContext) -> dict[str, Value]:
     service = op.service
     metrics = service.metrics
     uptime_s = service.clock.monotonic_s() - service.started_monotonic_s
@@ -237,7 +261,9 @@ class ConnPoolStatsRequest(NamedTuple):
     command: Annotated[Value, Field("connPoolStats", ONE)]
 
 
-@command("connPoolStats", ConnPoolStatsRequest, help="The server's own connections to others: it has none.")
+@command(
+    "connPoolStats", ConnPoolStatsRequest, help="The server's own connections to others: it has none.", strict=False
+)
 def conn_pool_stats(op: OperationContext, request: ConnPoolStatsRequest) -> Reply:
     return {
         "numClientConnections": 0,

@@ -18,6 +18,7 @@ from mongottl.commands.request import (
     COLLECTION,
     COUNT_LIMIT,
     DOCUMENT_FIELD,
+    GIVEN_DOCUMENT,
     HINT,
     IGNORED,
     TEXT,
@@ -58,7 +59,7 @@ NUL_IN_KEY: Final = 31032
 
 class FindRequest(NamedTuple):
     collection: Annotated[str, Field("find", COLLECTION)]
-    filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    filter: Annotated[bytes, Field("filter", GIVEN_DOCUMENT)] = EMPTY_DOCUMENT
     sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     projection: Annotated[bytes, Field("projection", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     hint: Annotated[Value, Field("hint", HINT)] = MISSING
@@ -106,6 +107,8 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     """A first batch of at most 101 documents, or `batchSize`; the rest through getMore."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
+    if request.collection.startswith("$"):
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {request.collection}")
     check_uuid_of(op, "find", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):

@@ -128,7 +128,7 @@ class GenericArguments:
         self.read_concern: bytes | None = None
         self.write_concern: bytes | None = None
         self.read_preference: bytes | None = None
-        self.api_version = ""
+        self.api_version: str | None = None
         self.api_strict = False
         self.api_deprecation_errors = False
         self.raw_data = False

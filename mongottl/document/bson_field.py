@@ -78,9 +78,9 @@ STAGE_OPTIONS: Final[dict[str, tuple[OptionField, ...]]] = {
         OptionField("truncateOps", BOOL),
     ),
     "$listClusterCatalog": (
-        OptionField("shards", BOOL, null_is_absent=True),
-        OptionField("balancingConfiguration", BOOL, null_is_absent=True),
-        OptionField("tracked", BOOL, null_is_absent=True),
+        OptionField("shards", BOOL),
+        OptionField("balancingConfiguration", BOOL),
+        OptionField("tracked", BOOL),
     ),
     "$listLocalSessions": (
         OptionField("allUsers", BOOL, null_is_absent=True),

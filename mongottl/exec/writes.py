@@ -42,12 +42,12 @@ _TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
 def prepare_document(op: "OperationContext", document: bytes) -> bytes:
     """A document that a client inserts, as it will be stored: with an `_id`, which comes first.
 
-    Empty timestamps among its root fields become new ones of the operation's time. BadValue (2) beyond 16 MiB and for
-    an `_id` that cannot be one or that is there twice, Overflow (15) beyond 180 levels.
+    Empty timestamps among its root fields become new ones of the operation's time. BSONObjectTooLarge (10334) beyond
+    16 MiB, InvalidIdField (53) for an `_id` that cannot be one, BadValue (2) for two, Overflow (15) beyond 180 levels.
     """
     if len(document) > MAX_DOCUMENT_BYTES:
         raise WriteError(
-            ErrorCode.BadValue,
+            ErrorCode.BSONObjectTooLarge,
             f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}",
         )
     if len(document) > _TOO_SHORT_TO_BE_DEEP:
@@ -59,7 +59,7 @@ def prepare_document(op: "OperationContext", document: bytes) -> bytes:
         return with_new_id(op, document)
     if type_code != OBJECT_ID:
         if type_code in (ARRAY, REGEX, UNDEFINED):
-            raise WriteError(ErrorCode.BadValue, f"can't use a value of type {type_name(int(type_code))} for _id")
+            raise WriteError(ErrorCode.InvalidIdField, f"can't use a value of type {type_name(int(type_code))} for _id")
         check_id(document, int(type_code), int(pos))
     if document.count(b"_id\0") > 1 and _has_two_ids(document):
         raise WriteError(ErrorCode.BadValue, "can't have multiple _id fields in one document")

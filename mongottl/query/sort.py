@@ -25,10 +25,10 @@ from mongottl.document.annotated import metadata_of
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
-from mongottl.document.numbers import decimal_of
+from mongottl.document.numbers import clamp_to_long
 from mongottl.document.path import FieldPath, check_field_path, values_at
 from mongottl.document.render import render_value
-from mongottl.document.types import ARRAY, DOCUMENT, NULL, Decimal128, Undefined, Value, is_number
+from mongottl.document.types import ARRAY, DOCUMENT, NULL, Undefined, Value, is_number
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.metadata import SORTABLE
@@ -378,7 +378,7 @@ def parse_sort(specification: bytes, collation: Collation | None = None) -> Sort
         keywords.append("")
         if not is_number(direction):
             raise CommandError(15974, f"Illegal key in $sort specification: {name}: {render_value(direction)}")
-        order = _whole(direction)
+        order = clamp_to_long(direction)  # a fraction is cut off a double, and a decimal rounded
         if order not in (1, -1):
             raise CommandError(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
         check_field_path(name)
@@ -387,24 +387,11 @@ def parse_sort(specification: bytes, collation: Collation | None = None) -> Sort
         seen.add(name)
         paths.append(FieldPath(name))
         descending.append(order < 0)
-    if len(names) > MAX_SORT_FIELDS:
+    if len(paths) > MAX_SORT_FIELDS:
         raise CommandError(13103, "too many compound keys")
     if len(paths) < len(names):
         return MetaSortPattern(paths, descending, names, keywords, collation)
     return SortPattern(paths, descending, collation)
-
-
-def _whole(number: Value) -> int:
-    """A number without its fraction; 0, which is no direction, for NaN and infinities."""
-    if isinstance(number, int):
-        return int(number)
-    if isinstance(number, float):
-        return int(number) if abs(number) < 2.0 else 0
-    if isinstance(number, Decimal128):
-        decimal = decimal_of(number)
-        # A fraction is cut off a double, but not off a decimal.
-        return int(decimal) if decimal.is_finite() and abs(decimal) == 1 else 0
-    return 0
 
 
 def _meta_keyword(expression: bytes) -> str:

@@ -61,7 +61,10 @@ def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [FactsSpec("$indexStats", ctx.namespace, argument)]
 
 
-@stage("$currentOp", StageTraits(in_facet=False, stable=False, server_wide=True, read_levels=LOCAL_LEVEL))
+@stage(
+    "$currentOp",
+    StageTraits(in_facet=False, stable=False, server_wide=True, collectionless=True, read_levels=LOCAL_LEVEL),
+)
 def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, idleConnections, idleCursors, idleSessions, localOps, targetAllNodes, truncateOps}`, all booleans.
 
@@ -87,7 +90,10 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [FactsSpec("$currentOp", ctx.namespace, argument)]
 
 
-@stage("$listClusterCatalog", StageTraits(in_facet=False, parsed_before_facet=True))
+@stage(
+    "$listClusterCatalog",
+    StageTraits(in_facet=False, parsed_before_facet=True, collectionless=True, read_levels=LOCAL_LEVEL),
+)
 def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{shards, balancingConfiguration, tracked}`, all booleans; the last two concern sharded clusters.
 
@@ -132,7 +138,7 @@ def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec
     return [FactsSpec("$planCacheStats", ctx.namespace, argument)]
 
 
-@stage("$querySettings", StageTraits(in_facet=False))
+@stage("$querySettings", StageTraits(in_facet=False, collectionless=True))
 def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{showDebugQueryShape: bool}`. 7746800 for no document, InvalidNamespace (73) for a collection."""
     if not isinstance(argument, bytes):
@@ -185,7 +191,10 @@ def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [FactsSpec("$listSessions", ctx.namespace, _check_session_options("$listSessions", argument))]
 
 
-@stage("$listLocalSessions", StageTraits(in_facet=False, stable=False, server_wide=True, read_levels=LOCAL_LEVEL))
+@stage(
+    "$listLocalSessions",
+    StageTraits(in_facet=False, stable=False, server_wide=True, collectionless=True, read_levels=LOCAL_LEVEL),
+)
 def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """InvalidNamespace (73) where it is asked of a collection."""
     if not ctx.namespace.endswith(".$cmd.aggregate"):

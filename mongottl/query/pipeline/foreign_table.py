@@ -5,22 +5,17 @@ from typing import Final
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
-from mongottl.document.types import DOCUMENT, Date, ObjectId, Regex, Value
+from mongottl.document.types import Date, ObjectId, Regex, Value
 from mongottl.query.expr.base import is_nullish
-from mongottl.query.expr.path import value_at
 from mongottl.query.pipeline.source import DocumentSource
 
 HASH_JOIN_BYTES: Final = 100 << 20  # of foreign documents that an equality join keeps
 
 
 def local_values(doc: bytes, path: FieldPath) -> list[Value]:
-    """What the local field offers for comparison: the elements of arrays, and null where there is nothing."""
+    """What the local field offers for comparison: the elements of arrays; null where there is none, and no field."""
     values = values_at(doc, path)
-    if values:
-        return [None if is_nullish(value) else value for value in values]
-    if path.depth == 1 and isinstance(value_at(doc, DOCUMENT, 0, path.part_bytes, 0), list):
-        return []
-    return [None]
+    return [None if is_nullish(value) else value for value in values] if values else [None]
 
 
 def is_simple(value: Value) -> bool:

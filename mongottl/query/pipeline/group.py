@@ -13,8 +13,8 @@ from mypy_extensions import i64
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
-from mongottl.document.types import Int64, JavaScript, MaxKey, MinKey, Missing, Value
-from mongottl.document.walk import fields, find_field_at, skip_value
+from mongottl.document.types import Int64, JavaScript, MaxKey, MinKey, Missing, Value, is_number
+from mongottl.document.walk import fields, find_field_at, first_field_name, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Expression, parse_expression
@@ -413,6 +413,15 @@ def shown_result(accumulator: str, value: Value) -> Value:
     return value
 
 
+def _check_no_inclusion(key: Value) -> None:
+    """17390 for `{_id: {a: 1}}`: a number or boolean there looks like a projection's; `$literal` says it is none."""
+    if not isinstance(key, bytes) or first_field_name(key).startswith("$"):
+        return
+    for _, value in fields(key):
+        if isinstance(value, bool) or is_number(value):
+            raise CommandError(17390, "$group does not support inclusion-style expressions")
+
+
 @stage("$group", StageTraits(planned=True))
 def parse_group(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$group: {_id: <expression>, <field>: {<accumulator>: …}, …}}`. 15947, 15955 and the accumulators' errors."""
@@ -424,6 +433,7 @@ def parse_group(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         if name == "_id":
             if key is not None:
                 raise CommandError(15948, "a group's _id may only be specified once")
+            _check_no_inclusion(value)
             key = parse_expression(value, ctx)
         elif name == "$doingMerge":
             raise CommandError(17030, "$doingMerge should be true if present")

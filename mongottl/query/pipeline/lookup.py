@@ -9,7 +9,7 @@ filters in it can use indexes.
 from typing import Final
 
 from mongottl.document.annotated import carried
-from mongottl.document.bson_field import check_known, read_fields, wrong_type
+from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
@@ -20,7 +20,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import UNBOUND, Expression, parse_expression
 from mongottl.query.expr.base import is_nullish
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import check_user_name
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.foreign_table import ForeignTable, are_plain, is_simple, local_values
@@ -307,14 +307,14 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         )
     written = read_fields("$lookup", argument)
     for key in ("as", "localField", "foreignField"):
-        if key in written and not isinstance(written[key], str):
-            raise CommandError(
-                ErrorCode.FailedToParse,
-                f"$lookup argument '{key}: {show(written[key])}' must be a string, is type {type_of(written[key])}",
-            )
+        value = written.get(key, MISSING)
+        if is_nullish(value) or (value == "" and key != "as"):
+            written.pop(key, None)  # null is as good as absent, and so is a field without a name
+        elif not isinstance(value, str):
+            raise wrong_type(f"$lookup.{key}", value, "string")
     into = written.get("as", MISSING)
     if not isinstance(into, str):
-        raise CommandError(ErrorCode.FailedToParse, "must specify 'as' field for a $lookup")
+        raise missing_field("$lookup.as")
     pipeline = written.get("pipeline", MISSING)
     has_documents = brings_documents(pipeline)
     if "from" in written:

@@ -98,6 +98,7 @@ class StageTraits:
     has_pipeline: has a pipeline on that collection in its field `pipeline`.
     nested: may stand in the pipelines of views and of other stages.
     server_wide: is about the server, so that it cannot stand in a pipeline that another stage runs on a collection.
+    collectionless: may come first where no collection is named, `{aggregate: 1}`.
     in_facet: may stand in `$facet`. parsed_before_facet: errors of its argument come before the refusal there (40600).
     in_update: may stand in an update's pipeline, as it makes one document of one.
     read_levels: the levels of read concern that it can be read at; None for all.
@@ -117,6 +118,7 @@ class StageTraits:
         has_pipeline: bool = False,
         nested: bool = True,
         server_wide: bool = False,
+        collectionless: bool = False,
         in_facet: bool = True,
         parsed_before_facet: bool = False,
         in_update: bool = False,
@@ -135,6 +137,7 @@ class StageTraits:
         self.has_pipeline: Final = has_pipeline
         self.nested: Final = nested
         self.server_wide: Final = server_wide
+        self.collectionless: Final = collectionless
         self.in_facet: Final = in_facet
         self.parsed_before_facet: Final = parsed_before_facet
         self.in_update: Final = in_update
@@ -192,8 +195,8 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
     available: metadata of the documents that it reads, for a pipeline inside a stage; None where it reads a collection.
     Errors: TypeMismatch for a stage that is no object, 40323 for one with other than one field, 40324 for an unknown
     name, CommandNotSupported or SearchNotEnabled for a refused one, 40601 and 40602 for one in the wrong place,
-    7749501 for too many, 40218 for metadata that is not there, 17313 for a `$match` with `$text` that is not the first
-    stage.
+    InvalidNamespace (73) where the first needs a collection and none is named, 7749501 for too many, 40218 for metadata
+    that is not there, 17313 for a `$match` with `$text` that is not the first stage.
     """
     if len(stages) > MAX_STAGES:
         raise CommandError(7749501, f"Pipeline length must be no longer than {MAX_STAGES} stages")
@@ -217,8 +220,20 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
         whole.include(ctx.metadata)
         ctx.metadata = whole
         specs.extend(parsed)
+    if available is None and ctx.namespace.endswith(".$cmd.aggregate"):
+        _check_collectionless(specs)
     check_positions(specs)
     return specs
+
+
+def _check_collectionless(specs: list[StageSpec]) -> None:
+    """InvalidNamespace (73) for a pipeline without a collection that begins with a stage that needs one."""
+    first = specs[0].written if specs else ""
+    if not specs or not traits_of(first).collectionless:
+        what = f"'{first}'" if specs else "an empty pipeline"
+        raise CommandError(
+            ErrorCode.InvalidNamespace, f"{{aggregate: 1}} is not valid for {what}; a collection is required."
+        )
 
 
 def check_stage_names(stages: list[Value]) -> None:

@@ -216,6 +216,8 @@ def parse_unwind(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             15981, f"expected either a string or an object as specification for $unwind stage, got {type_of(argument)}"
         )
+    if path == "":
+        raise CommandError(28812, "no path specified to $unwind stage")
     if not isinstance(path, str) or not path.startswith("$"):
         raise CommandError(28818, f"path option to $unwind stage should be prefixed with a '$': {show(path)}")
     check_field_path(path[1:])

@@ -56,7 +56,7 @@ TAKEN: dict[int, tuple[set[str], int]] = {
     kinds.DOCUMENT_FIELD: ({"object"} | ABSENT, 14),
     kinds.BOOL_FIELD: ({"bool"} | NUMBERS | ABSENT, 14),
     kinds.STRICT_BOOL: ({"bool"} | ABSENT, 14),
-    kinds.GIVEN_BOOL: ({"bool"}, 14),
+    kinds.GIVEN_BOOL: ({"bool", "undefined"}, 14),
     kinds.GIVEN_DOCUMENT: ({"object"}, 14),
     kinds.BOOL_OR_UUID: ({"bool", "binData"}, 14),
     kinds.WHOLE: (NUMBERS | ABSENT, 14),
@@ -161,3 +161,71 @@ def _code_of(server: Running, stage: str, argument: bytes) -> int:
     except CommandError as error:
         return error.code
     return 0
+
+
+def pipeline(*stages: dict[str, Any], over: Any = "c") -> dict[str, Any]:
+    return {"aggregate": over, "pipeline": list(stages), "cursor": {}}
+
+
+def lookup(**changed: Any) -> dict[str, Any]:
+    return pipeline({"$lookup": {"from": "d", "localField": "a", "foreignField": "b", "as": "j", **changed}})
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (lookup(localField=1), 14),
+        (lookup(foreignField=True), 14),
+        (lookup(**{"as": []}), 14),
+        (lookup(**{"as": None}), 40414),
+        (lookup(localField=None), 9),
+        (lookup(localField="", foreignField=""), 9),
+        (lookup(localField=None, foreignField=None, pipeline=[]), 0),
+        (lookup(localField="", foreignField="", pipeline=[]), 0),
+        (pipeline({"$group": {"_id": {"a": 1}}}), 17390),
+        (pipeline({"$group": {"_id": {"a": False}}}), 17390),
+        (pipeline({"$group": {"_id": {"a": {"$literal": 1}, "b": "$x", "c": None}}}), 0),
+        (pipeline({"$group": {"_id": {"$literal": 1}}}), 0),
+        (pipeline({"$sort": {"a": Decimal128("0.51")}}), 0),
+        (pipeline({"$sort": {"a": Decimal128("-1.49")}}), 0),
+        (pipeline({"$sort": {"a": Decimal128("0.5")}}), 15975),
+        (pipeline({"$sort": {"a": Decimal128("1.5")}}), 15975),
+        (pipeline({"$sort": {"a": 1.999}}), 0),
+        (pipeline({"$sort": {"a": float("nan")}}), 15975),
+        (pipeline({"$unwind": ""}), 28812),
+        (pipeline({"$unwind": {"path": ""}}), 28812),
+        (pipeline(over=1), 73),
+        (pipeline({"$match": {}}, over=1), 73),
+        (pipeline({"$documents": [{}]}, over=1), 0),
+        (pipeline({"$documents": [{}]}, over=Decimal128("0.99999999999999999")), 0),
+        (pipeline({"$documents": [{}]}, over=2), 2),
+        (pipeline({"$documents": [{}]}, over=float("nan")), 2),
+        (pipeline({"$documents": [{}]}, over=None), 73),
+        (pipeline({"$documents": [{}]}, over=True), 73),
+        ({"find": "c", "filter": None}, 14),
+        ({"find": "$c"}, 73),
+        ({"dbStats": 1, "freeStorage": "x"}, 14),
+        ({"dbStats": 1, "freeStorage": Decimal128("0")}, 0),
+        ({"getLog": None}, 40414),
+        ({"connPoolStats": 1, "other": 1}, 0),
+        ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a", "hidden": 1}]}, 14),
+        ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a", "sparse": 1}]}, 0),
+    ],
+    ids=str,
+)
+def test_arguments_that_are_checked_one_by_one(command: dict[str, Any], code: int) -> None:
+    server = Running()
+    try:
+        server.run(command)
+    except CommandError as error:
+        assert error.code == code, error.message
+    else:
+        assert code == 0
+
+
+def test_groups_of_server_status_are_left_out_and_asked_for() -> None:
+    server = Running()
+    reply = server.run({"serverStatus": 1, "metrics": 0, "asserts": None, "host": 0, "mirroredReads": []})
+    assert {"metrics", "asserts"}.isdisjoint(reply)
+    assert {"host", "connections", "mirroredReads"} <= set(reply)
+    assert "mirroredReads" not in server.run({"serverStatus": 1})

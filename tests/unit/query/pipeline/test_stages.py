@@ -258,7 +258,7 @@ FOREIGN: Documents = [
         ({"l": None}, [3, 4]),
         ({}, [3, 4]),
         ({"l": "zz"}, []),
-        ({"l": []}, []),
+        ({"l": []}, [3, 4]),
     ],
 )
 def test_lookup_by_equality(local: dict[str, Any], joined: list[int], indexed: bool) -> None:
