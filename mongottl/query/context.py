@@ -18,6 +18,8 @@ class ParseContext:
     in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
     collation: how strings are compared, None for the simple way. Nodes take it over while they are parsed.
     timestamps: where `$currentDate` and replacements take timestamps from.
+    folding_fails: whether an operator that cannot take its constants is an error of parsing; otherwise it is one of
+    each evaluation, as in update pipelines, which MongoDB does not optimise.
     folding_error: what an operator said of its constants, kept back until the expression around it is parsed.
     """
 
@@ -37,6 +39,7 @@ class ParseContext:
         self.runtime_constants = runtime_constants
         self.collation = collation
         self.timestamps: TimestampClock = TimestampClock() if timestamps is None else timestamps
+        self.folding_fails = True
         self.folding_error: CommandError | None = None
 
     @property

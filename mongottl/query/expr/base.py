@@ -326,7 +326,8 @@ def fold(node: Expression, ctx: ParseContext) -> Expression:
     """A Constant instead of an operator on constants.
 
     An operator that cannot take its constants is an error, also where no document would ever reach it, but only once
-    the whole expression is parsed, since mongod's optimiser, which finds it, comes after its parser.
+    the whole expression is parsed, since mongod's optimiser, which finds it, comes after its parser. Where nothing is
+    optimised (`folding_fails` is false) such an operator stays as it is and fails when it is evaluated.
     """
     if not node.foldable():
         return node
@@ -339,7 +340,7 @@ def fold(node: Expression, ctx: ParseContext) -> Expression:
     try:
         return Constant(node.evaluate(_NO_DOCUMENT))
     except CommandError as error:
-        if ctx.folding_error is None:
+        if ctx.folding_fails and ctx.folding_error is None:
             ctx.folding_error = error
         return node
 

@@ -28,9 +28,11 @@ class UpdatePipeline:
             if isinstance(stage, bytes):
                 _check_allowed(first_field_name(stage))
         self._input = OneDocument()
-        self._output: DocumentSource = open_pipeline(
-            parse_pipeline(stages, ctx), self._input, RunContext(now_ms=ctx.now_ms)
-        )
+        # An expression that cannot be evaluated fails for the documents that are updated, not where there are none.
+        ctx.folding_fails = False
+        specs = parse_pipeline(stages, ctx)
+        ctx.folding_fails = True
+        self._output: DocumentSource = open_pipeline(specs, self._input, RunContext(now_ms=ctx.now_ms))
 
     def transform(self, doc: bytes) -> bytes:
         """What the stages make of a document."""
