@@ -23,6 +23,7 @@ from mongottl.query.expr.base import (
     is_nullish,
     unary_expression,
 )
+from mongottl.query.expr.decimals import common_logarithm, natural_exponential, natural_logarithm, power
 from mongottl.query.expr.numbers import (
     DECIMAL,
     DECIMAL_CONTEXT,
@@ -359,6 +360,8 @@ def decimal_remainder(a: decimal.Decimal, b: decimal.Decimal) -> decimal.Decimal
     return remainder.copy_sign(a)
 
 
+_DECIMAL_DIGITS: Final = 34
+_TWO_63: Final = 2.0**63
 _WIDE: Final = decimal.Context(prec=13000, Emin=-20000, Emax=20000, traps=[])
 
 
@@ -398,7 +401,11 @@ def _toward(name: str, value: Value, rounding: str) -> Value:
         whole_part = math.ceil(number) if rounding == decimal.ROUND_CEILING else math.floor(number)
         return math.copysign(float(whole_part), number) if whole_part == 0 else float(whole_part)
     if kind == DECIMAL:
-        return from_decimal(to_decimal(value).to_integral_value(rounding, DECIMAL_CONTEXT))
+        exact = to_decimal(value)
+        # As MongoDB's quantum of one has it: NaN for infinities and for what has no place for the ones in 34 digits.
+        if not exact.is_finite() or (exact and exact.adjusted() >= _DECIMAL_DIGITS):
+            return from_decimal(decimal.Decimal("NaN"))
+        return from_decimal(exact.quantize(decimal.Decimal(1), rounding, DECIMAL_CONTEXT))
     raise _not_numeric(name, value)
 
 
@@ -423,6 +430,8 @@ def _round_to(name: str, values: list[Value], rounding: str) -> Value:
         raise CommandError(51081, f"{name} only supports numeric types, not {type_of(number)}")
     if width(place) == 0:
         raise CommandError(16004, f"can't convert from BSON type {type_of(place)} to long")
+    if isinstance(place, float) and not -_TWO_63 <= place < _TWO_63:
+        raise CommandError(31109, f"Can't coerce out of range value {show(place)} to long")
     digits = whole(place)
     if digits is None:
         raise CommandError(51082, f"precision argument to  {name} must be a integral value")
@@ -475,8 +484,7 @@ def exp(value: Value) -> Value:
     if kind == 0:
         raise _not_numeric("$exp", value)
     if kind == DECIMAL:
-        power = DECIMAL_CONTEXT.exp(to_decimal(value))
-        return from_decimal(decimal.Decimal(1) if power == 1 else power)
+        return from_decimal(natural_exponential(to_decimal(value)))
     try:
         return math.exp(to_double(value))
     except OverflowError:
@@ -493,7 +501,7 @@ def ln(value: Value) -> Value:
     if not _positive_or_nan(value):
         raise CommandError(28766, f"$ln's argument must be a positive number, but is {show(value)}")
     if kind == DECIMAL and not is_nan(value):  # a NaN comes out as a double, in mongod too
-        return from_decimal(DECIMAL_CONTEXT.ln(to_decimal(value)))
+        return from_decimal(natural_logarithm(to_decimal(value)))
     return math.log(to_double(value))
 
 
@@ -515,7 +523,7 @@ def log10(value: Value) -> Value:
     if not _positive_or_nan(value):
         raise CommandError(28761, f"$log10's argument must be a positive number, but is {show(value)}")
     if kind == DECIMAL and not is_nan(value):
-        return from_decimal(DECIMAL_CONTEXT.log10(to_decimal(value)))
+        return from_decimal(common_logarithm(to_decimal(value)))
     return math.log10(to_double(value))
 
 
@@ -534,9 +542,11 @@ def log(values: list[Value]) -> Value:
         raise CommandError(28758, f"$log's argument must be a positive number, but is {show(number)}")
     if not _positive_or_nan(base) or to_double(base) == 1.0:
         raise CommandError(28759, f"$log's base must be a positive number not equal to 1, but is {show(base)}")
+    if is_nan(number) or is_nan(base):
+        return math.nan  # a double also of decimals
     if width(number) == DECIMAL or width(base) == DECIMAL:
         return from_decimal(
-            DECIMAL_CONTEXT.divide(DECIMAL_CONTEXT.ln(to_decimal(number)), DECIMAL_CONTEXT.ln(to_decimal(base)))
+            DECIMAL_CONTEXT.divide(natural_logarithm(to_decimal(number)), natural_logarithm(to_decimal(base)))
         )
     return math.log(to_double(number)) / math.log(to_double(base))
 
@@ -575,7 +585,7 @@ def pow_(values: list[Value]) -> Value:
     if not is_nan(base) and not is_nan(exponent) and to_decimal(base) == 0 and to_decimal(exponent) < 0:
         raise CommandError(28764, "$pow cannot take a base of 0 and a negative exponent")
     if x == DECIMAL or y == DECIMAL:
-        return from_decimal(_decimal_power(to_decimal(base), to_decimal(exponent)))
+        return from_decimal(power(to_decimal(base), to_decimal(exponent)))
     if x == FLOAT or y == FLOAT:
         return _double_power(to_double(base), to_double(exponent))
     return _integer_power(clamp_to_long(base), clamp_to_long(exponent), x == LONG or y == LONG)
@@ -583,16 +593,16 @@ def pow_(values: list[Value]) -> Value:
 
 def _integer_power(base: int, exponent: int, long: bool) -> Value:
     if base == 0 or base == 1:
-        power = 1 if exponent == 0 else base
+        result = 1 if exponent == 0 else base
     elif base == -1:
-        power = 1 if exponent % 2 == 0 else -1
+        result = 1 if exponent % 2 == 0 else -1
     elif exponent < 0 or exponent > 63:
         return _double_power(float(base), float(exponent))
     else:
-        power = int(base**exponent)
-        if not fits_long(power):
+        result = int(base**exponent)
+        if not fits_long(result):
             return _double_power(float(base), float(exponent))
-    return Int64(power) if long else narrow(power)
+    return Int64(result) if long else narrow(result)
 
 
 def _double_power(base: float, exponent: float) -> float:
@@ -602,12 +612,6 @@ def _double_power(base: float, exponent: float) -> float:
         return -math.inf if base < 0 and math.fmod(exponent, 2.0) != 0.0 else math.inf
     except ValueError:
         return math.nan
-
-
-def _decimal_power(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.Decimal:
-    if exponent == 0 or base == 1:
-        return decimal.Decimal(1)
-    return DECIMAL_CONTEXT.power(base, exponent)
 
 
 @expression_parser("$sigmoid")
@@ -624,12 +628,15 @@ def sigmoid(value: Value) -> Value:
     if kind == 0:
         raise CommandError(ErrorCode.TypeMismatch, f"$sigmoid only supports numeric types, not {type_of(value)}")
     if kind == DECIMAL:
-        power = DECIMAL_CONTEXT.exp(to_decimal(value).copy_negate())
-        return from_decimal(DECIMAL_CONTEXT.divide(decimal.Decimal(1), DECIMAL_CONTEXT.add(decimal.Decimal(1), power)))
+        exact = to_decimal(value)
+        if exact.is_nan():
+            return from_decimal(exact)
+        small = natural_exponential(exact.copy_negate())
+        return from_decimal(DECIMAL_CONTEXT.divide(decimal.Decimal(1), DECIMAL_CONTEXT.add(decimal.Decimal(1), small)))
     number = to_double(value)
     if number >= 0:
         return 1.0 / (1.0 + math.exp(-number))
     if number < -745.2:
         return 0.0
-    small = math.exp(number)
-    return small / (1.0 + small)
+    tail = math.exp(number)
+    return tail / (1.0 + tail)

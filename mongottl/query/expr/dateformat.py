@@ -95,7 +95,7 @@ def _specified(letter: str, time: LocalTime, offset: int) -> str:
         return "%"
     minutes = offset // MS_PER_MINUTE
     if letter == "Z":
-        return f"{minutes:+d}"
+        return str(minutes)
     sign = "-" if minutes < 0 else "+"
     return f"{sign}{abs(minutes) // 60:02d}{abs(minutes) % 60:02d}"
 

@@ -51,8 +51,8 @@ _REFERENCE_MS: Final = _REFERENCE_DAYS * MS_PER_DAY
 _REFERENCE_YEAR: Final = 2000
 
 
-def unit_of(name: str, value: Value, not_string: int) -> str:
-    """A time unit. FailedToParse for an unknown one."""
+def unit_of(name: str, value: Value, not_string: int = 5439013) -> str:
+    """A time unit. FailedToParse (9) for an unknown one. not_string: the code for a value of another type."""
     if not isinstance(value, str):
         raise CommandError(not_string, f"{name} requires 'unit' to be a string, but got {type_of(value)}")
     if value not in _MONTHS and value not in _DAYS and value not in _MILLISECONDS:
@@ -124,7 +124,7 @@ class DateAddExpression(NamedExpression):
             return None
         if not is_date(start):
             raise CommandError(5166403, f"{self.name} requires startDate to be convertible to a date")
-        unit_name = unit_of(self.name, unit, 5166404)
+        unit_name = unit_of(self.name, unit)
         count = whole(amount)
         if count is None:
             raise CommandError(5166405, f"{self.name} expects integer amount of time units")
@@ -185,7 +185,7 @@ class DateDiffExpression(NamedExpression):
             raise CommandError(5166307, f"$dateDiff requires 'startDate' to be a date, but got {type_of(start)}")
         if not is_date(end):
             raise CommandError(5166307, f"$dateDiff requires 'endDate' to be a date, but got {type_of(end)}")
-        unit_name = unit_of("$dateDiff", unit, 5439013)
+        unit_name = unit_of("$dateDiff", unit)
         first_day = _SUNDAY
         if unit_name == "week":
             if is_nullish(week_start):
@@ -246,7 +246,7 @@ class DateTruncExpression(NamedExpression):
         zone = zone_of(self.timezone, ev)
         if is_nullish(date) or is_nullish(unit) or is_nullish(bin_size) or zone is None:
             return None
-        unit_name = unit_of("$dateTrunc", unit, 5439013)
+        unit_name = unit_of("$dateTrunc", unit)
         first_day = _SUNDAY
         if is_nullish(week_start) and (unit_name == "week" or not isinstance(self.date, Constant)):
             return None  # for a constant date and another unit it does not count: mongod folds that elsewhere

@@ -1,4 +1,7 @@
-"""Trigonometric functions of decimals, to the 34 digits of Decimal128.
+"""Trigonometry, powers and logarithms of decimals, to the 34 digits of Decimal128.
+
+MongoDB computes powers and logarithms in binary floating point of 128 bits, so arguments and results pass through 113
+binary digits (`_to_binary`) here too: the last decimal digit, and the zeros behind an exact result, depend on it.
 
 Power series after the argument is brought near zero, computed with 80 digits (twice 34 and some, for what
 cancels near a zero of the function) and rounded once by who stores the result. No `-x` and no `abs(x)` here: they round
@@ -195,6 +198,89 @@ def inverse_hyperbolic_tangent(x: Decimal) -> Decimal:
         return x
     wide = decimal.Context(prec=100, Emin=-99999, Emax=99999, traps=[])
     return wide.divide(wide.ln(wide.divide(wide.add(_ONE, x), wide.subtract(_ONE, x))), _TWO)
+
+
+_BINARY_DIGITS: Final = 113
+_DIGITS: Final = 34
+_LEAST_EXPONENT: Final = -6176  # of a Decimal128
+_RESULT: Final = decimal.Context(
+    prec=_DIGITS, rounding=decimal.ROUND_HALF_EVEN, Emin=-6143, Emax=6144, clamp=1, traps=[]
+)
+
+
+def _to_binary(x: Decimal) -> Decimal:
+    """The nearest number with 113 binary digits, halves to the even one; its decimal digits as far as 80 go."""
+    if not x.is_finite() or not x:
+        return x
+    numerator, denominator = x.copy_abs().as_integer_ratio()
+    shift = _BINARY_DIGITS - (numerator.bit_length() - denominator.bit_length())
+    quotient, rest, divisor = _divided(numerator, denominator, shift)
+    if quotient.bit_length() > _BINARY_DIGITS:
+        shift -= 1
+        quotient, rest, divisor = _divided(numerator, denominator, shift)
+    if 2 * rest > divisor or (2 * rest == divisor and quotient & 1):
+        quotient += 1
+    if shift >= 0:
+        nearest = _CONTEXT.divide(Decimal(quotient), Decimal(1 << shift))
+    else:
+        nearest = _CONTEXT.create_decimal(quotient << -shift)
+    return nearest.copy_sign(x)
+
+
+def _divided(numerator: int, denominator: int, shift: int) -> tuple[int, int, int]:
+    """Quotient, rest and divisor of numerator * 2**shift / denominator, in integers."""
+    if shift >= 0:
+        numerator <<= shift
+    else:
+        denominator <<= -shift
+    return numerator // denominator, numerator % denominator, denominator
+
+
+def _to_all_digits(x: Decimal) -> Decimal:
+    """The result with all 34 digits, zeros at the end included; a zero has the least exponent, and no sign."""
+    rounded = _RESULT.plus(_to_binary(x))
+    if not rounded.is_finite():
+        return rounded
+    if not rounded:
+        return Decimal((0, (0,), _LEAST_EXPONENT))
+    return rounded.quantize(Decimal((0, (1,), max(rounded.adjusted() - _DIGITS + 1, _LEAST_EXPONENT))), None, _RESULT)
+
+
+def natural_exponential(x: Decimal) -> Decimal:
+    """e**x."""
+    if x.is_nan():
+        return _NAN
+    if not x:
+        return _ONE
+    if x.is_infinite():
+        return Decimal(0) if x.is_signed() else x
+    power = _to_all_digits(_CONTEXT.exp(_to_binary(x)))
+    return _ONE if power == 1 else power
+
+
+def natural_logarithm(x: Decimal) -> Decimal:
+    """ln x of a positive number."""
+    if not x.is_finite() or x == 1:
+        return Decimal(0) if x == 1 else x
+    return _to_all_digits(_CONTEXT.ln(_to_binary(x)))
+
+
+def common_logarithm(x: Decimal) -> Decimal:
+    """log10 x of a positive number; a whole number where the result is one to 34 digits."""
+    if not x.is_finite():
+        return x
+    logarithm = _to_all_digits(_CONTEXT.log10(x))
+    whole = logarithm.to_integral_value(decimal.ROUND_HALF_EVEN)
+    return whole if whole == logarithm else logarithm
+
+
+def power(base: Decimal, exponent: Decimal) -> Decimal:
+    """base**exponent; NaN for a negative base with an exponent that is not whole."""
+    if exponent == 0 or base == 1:
+        return _ONE
+    if base.is_nan() or exponent.is_nan():
+        return _NAN
+    return _to_all_digits(_CONTEXT.power(_to_binary(base), _to_binary(exponent)))
 
 
 DECIMAL_FUNCTIONS: Final[dict[str, Callable[[Decimal], Decimal]]] = {

@@ -146,7 +146,7 @@ def index_of_bytes(values: list[Value]) -> Value:
 
 @expression("$indexOfCP", 2, 4)
 def index_of_cp(values: list[Value]) -> Value:
-    """`[string, substring, start, end]` in code points, or -1."""
+    """`[string, substring, start, end]` in code points, or -1; a match starts before `end`, but may go beyond it."""
     text = values[0]
     if is_nullish(text):
         return None
@@ -156,7 +156,7 @@ def index_of_cp(values: list[Value]) -> Value:
     if not isinstance(wanted, str):
         raise CommandError(40094, f"$indexOfCP requires a string as the second argument, found: {type_of(wanted)}")
     start, end = _index_bounds("$indexOfCP", values, len(text))
-    return text.find(wanted, start, end) if start <= end else -1
+    return text.find(wanted, start, end - 1 + len(wanted)) if start < end else -1
 
 
 def _substr_number(value: Value, code: int, which: str) -> int:

@@ -34,7 +34,7 @@ Failure = Callable[[object, dict[str, Any]], CommandError]
         ({"$indexOfCP": ["aéb", "b"]}, 2),
         ({"$indexOfCP": ["abab", "b", 2]}, 3),
         ({"$indexOfCP": ["abab", "b", 2, 3]}, -1),
-        ({"$indexOfCP": ["abc", "", 3]}, 3),
+        ({"$indexOfCP": ["abc", "", 3]}, -1),
         ({"$indexOfCP": ["abc", "", 4]}, -1),
         ({"$indexOfCP": [None, "x"]}, None),
         ({"$substrBytes": ["hello", 1, 3]}, "ell"),
