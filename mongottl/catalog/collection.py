@@ -68,6 +68,16 @@ class IndexEntry:
         """Whether any document has or had an array on the index's paths."""
         return self.arrays.found
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether there are entries at all: not for the TTL setting on `_ts`."""
+        return self.data is not None
+
+    @property
+    def has_unique_keys(self) -> bool:
+        """Whether no two records have the same key."""
+        return self.data is not None and self.data.unique
+
     def saw_news(self) -> bool:
         """Whether the last document that keys were made of has an array or a kind of value that is not noted yet."""
         if self.keys.saw_array and not self.arrays.holds(self.keys.array_paths):

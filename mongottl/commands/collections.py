@@ -200,4 +200,4 @@ def coll_stats(op: OperationContext, request: CollStatsRequest) -> Reply:
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)
-    return {"ns": f"{op.database}.{request.collection}", **describe_size(collection, op.now_s, scale)}
+    return {"ns": f"{op.database}.{request.collection}", **describe_size(op.recovery_unit, collection, op.now_s, scale)}

@@ -160,16 +160,15 @@ def _changed_descriptor(
 def _check_no_duplicates(op: OperationContext, collection: Collection, index: IndexEntry) -> Steps[None]:
     """CannotConvertIndexToUnique (359) with `violations`: for each key that several living documents share, their
     `_id`s."""
-    data = index.data
-    assert data is not None
+    unit = op.recovery_unit
     violations: list[Value] = []
     after: tuple[bytes, int] | None = None
     key = b""
     group: list[Value] = []
     while True:
         now_s = op.service.now_s()
-        entries, more = data.scan_fetch(
-            collection.store, _LOWEST_KEY, HIGHEST_KEY, after, _SCAN_BATCH, True, BATCH_BYTES
+        entries, more = unit.index(index).scan_fetch(
+            unit.records(collection), _LOWEST_KEY, HIGHEST_KEY, after, _SCAN_BATCH, True, BATCH_BYTES
         )
         for entry_key, _, document, ts_s, ttl_s in entries:
             if collection.default_ttl_s != NO_TTL and is_expired(ts_s, ttl_s, collection.default_ttl_s, now_s):

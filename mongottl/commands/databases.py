@@ -50,7 +50,9 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
         shown: dict[str, Value] = {"name": name}
         size = 0
         if not request.name_only:
-            size = sum(collection_size(collection).total for collection in op.catalog.collections(name))
+            size = sum(
+                collection_size(op.recovery_unit, collection).total for collection in op.catalog.collections(name)
+            )
             shown["sizeOnDisk"] = Int64(size)
             shown["empty"] = False
         entry = encode(shown)
@@ -109,7 +111,7 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     objects = records = data = index_size = indexes = 0
     collections = op.catalog.collections(op.database)
     for collection in collections:
-        size = collection_size(collection)
+        size = collection_size(op.recovery_unit, collection)
         objects += size.living(op.now_s)
         records += size.records
         data += size.data

@@ -3,7 +3,7 @@
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.commands.query_context import context_of, find_by_id
+from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -34,13 +34,14 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.express import express_record, is_express
 from mongottl.exec.modifying import (
     Selection,
     delete_many,
     delete_one,
 )
 from mongottl.exec.writes import delete_batch
-from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.match import parse_match
 from mongottl.storage.interface import WriteConflict
 
 
@@ -100,7 +101,7 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
     if refused is not None:
         return refused
     collection = collection_if_any(op, request.collection)
-    if collection is not None and len(statements) == 1 and collection.id_index is not None:
+    if collection is not None and len(statements) == 1:
         reply = _delete_by_id(op, collection, statements[0])
         if reply is not None:
             return reply
@@ -109,10 +110,11 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
 
 def _delete_by_id(op: OperationContext, collection: Collection, statement: DeleteStatement) -> dict[str, Value] | None:
     """The reply to a single delete of {_id: value}, or None if it takes more than a look into the index on `_id`."""
-    type_code, pos = simple_id_filter(statement.query)
-    if type_code == 0 or statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
+    if statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
-    record = find_by_id(op, collection, statement.query, type_code, pos)
+    if not is_express(collection, statement.query):
+        return None
+    record = express_record(op, collection, statement.query)
     if record is None:
         return {"n": 0}
     try:

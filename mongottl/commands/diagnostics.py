@@ -165,7 +165,10 @@ def _status_groups(op: OperationContext) -> dict[str, Value]:
             "total": Int64(metrics.commands[name]),
         }
     commands[UNKNOWN_COMMAND] = Int64(metrics.failed_commands.get(UNKNOWN_COMMAND, 0))
-    expired = sum(count_expired(collection, op.now_s) for collection in op.catalog.all_collections())
+    expired = sum(
+        count_expired(op.recovery_unit.records(collection), collection, op.now_s)
+        for collection in op.catalog.all_collections()
+    )
     return {
         "host": service.config.advertise_host or op.client.local,
         "version": f"{service.config.announced_version()}.0",

@@ -134,7 +134,8 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
             raise CommandError(ErrorCode.IndexBuildAborted, f"Index build failed: {collection.namespace} was dropped")
     before = _ready(collection)
     if new:
-        if collection.store.count() > count_expired(collection, op.service.now_s()):
+        records = op.recovery_unit.records(collection)
+        if records.count() > count_expired(records, collection, op.service.now_s()):
             check_quorum_can_be_met(quorum)
         yield from build_indexes(op, collection, new)
         if any(_has_ttl(descriptor) for descriptor in new):

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.query_context import checked_metadata, context_of, find_by_id, natural_order
+from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -25,10 +25,11 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.express import express_record, is_express
 from mongottl.exec.modifying import Selection, UpdateResult, apply_update, delete_one, update_one
 from mongottl.exec.writes import delete_batch
 from mongottl.query.context import ParseContext
-from mongottl.query.match import MatchDetails, MatchExpression, parse_match, simple_id_filter
+from mongottl.query.match import MatchDetails, MatchExpression, parse_match
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
@@ -85,13 +86,11 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         filters = None if request.array_filters is None else check_array_filters(request.array_filters)
         driver = parse_update(request.update, context, filters)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
-    if collection is not None and plain:
-        type_code, pos = simple_id_filter(request.query)
-        if type_code != 0:
-            record = find_by_id(op, collection, request.query, type_code, pos)
-            reply = _modify_by_id(op, collection, request, record, driver, projection)
-            if reply is not None:
-                return reply
+    if collection is not None and plain and is_express(collection, request.query):
+        record = express_record(op, collection, request.query)
+        reply = _modify_by_id(op, collection, request, record, driver, projection)
+        if reply is not None:
+            return reply
     match = parse_match(request.query, context, near=True)
     natural = natural_order(request.sort)
     sort: SortPattern | None = None

@@ -2,13 +2,9 @@
 
 from typing import Final
 
-from mypy_extensions import i64
-
-from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.compare import compare_values
-from mongottl.document.keystring import encode_raw
 from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -18,29 +14,8 @@ from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.metadata import SORT_KEY, check_available
 from mongottl.query.sort import SortPattern
-from mongottl.storage.interface import Record
-from mongottl.ttl.policy import NO_TTL, is_expired
 
 _RUNTIME_CONSTANTS: Final = ("NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR", "USER_ROLES")
-
-
-def find_by_id(op: OperationContext, collection: Collection, buf: bytes, type_code: i64, pos: i64) -> Record | None:
-    """The living record whose `_id` is the value of this type at `pos` of raw BSON, or None.
-
-    Under the collection's collation, for operations that name none: that is what the index on `_id` has.
-    """
-    index = collection.id_index
-    assert index is not None
-    assert index.data is not None
-    key = encode_raw(buf, type_code, pos, False, collection.collation)
-    record = index.data.fetch_exact(collection.store, key)
-    if (
-        record is not None
-        and collection.default_ttl_s != NO_TTL
-        and is_expired(record[2], record[3], collection.default_ttl_s, op.now_s)
-    ):
-        return None
-    return record
 
 
 def context_of(

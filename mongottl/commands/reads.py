@@ -9,7 +9,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.query_context import checked_metadata, context_of, find_by_id, natural_order, timeless_context_of
+from mongottl.commands.query_context import checked_metadata, context_of, natural_order, timeless_context_of
 from mongottl.commands.query_shape import check_settings
 from mongottl.commands.registry import ALL_BUT_SNAPSHOT, ALL_LEVELS, Reply, command
 from mongottl.commands.request import (
@@ -42,12 +42,13 @@ from mongottl.exec.choice import is_trivial
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_documents
 from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.express import express_record, is_express
 from mongottl.exec.plan_cache import QueryShape
 from mongottl.exec.planner import natural_direction, plan_query
 from mongottl.exec.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.exec.stages import SkipStage
 from mongottl.exec.tailing import Tail, TailableScan
-from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.match import parse_match
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.pipeline import DocumentSource
 from mongottl.query.projection import Projection, parse_projection
@@ -113,19 +114,17 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return find_on_view(op, collection, request)
-    if collection is not None and collection.id_index is not None and is_point_lookup(request):
-        type_code, pos = simple_id_filter(request.filter)
-        if type_code != 0:
-            namespace = collection.namespace
-            record = find_by_id(op, collection, request.filter, type_code, pos)
-            documents: list[bytes] = []
-            if record is not None and request.batch_size != 0:
-                document = record[1]
-                if not is_empty(request.projection):
-                    document = _parse_projection(op, request).apply(document, None)
-                documents.append(document)
-                op.service.metrics.documents["returned"] += 1
-            return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": namespace}}
+    if collection is not None and is_point_lookup(request) and is_express(collection, request.filter):
+        namespace = collection.namespace
+        record = express_record(op, collection, request.filter)
+        documents: list[bytes] = []
+        if record is not None and request.batch_size != 0:
+            document = record[1]
+            if not is_empty(request.projection):
+                document = _parse_projection(op, request).apply(document, None)
+            documents.append(document)
+            op.service.metrics.documents["returned"] += 1
+        return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": namespace}}
     return _find_many(op, collection, request)
 
 

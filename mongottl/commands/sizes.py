@@ -45,7 +45,7 @@ def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
     if is_empty(request.least) != is_empty(request.bound):
         raise CommandError(ErrorCode.BadValue, "only one of min or max specified")
     if collection is not None and is_empty(request.least):
-        whole = collection_size(collection)
+        whole = collection_size(op.recovery_unit, collection)
         size, count = whole.data, whole.living(op.now_s)
     elif collection is not None:
         size, count = yield from _size_between(op, collection, request)
@@ -74,7 +74,7 @@ def _size_between(op: OperationContext, collection: Collection, request: DataSiz
 
 def _index_of(collection: Collection, pattern: bytes) -> IndexEntry:
     for index in collection.indexes:
-        if index.ready and index.data is not None and index.descriptor.has_key(pattern):
+        if index.ready and index.has_keys and index.descriptor.has_key(pattern):
             return index
     raise CommandError(ErrorCode.OperationFailed, "couldn't find valid index containing key pattern")
 

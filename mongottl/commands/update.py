@@ -3,7 +3,7 @@
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.commands.query_context import checked_metadata, context_of, find_by_id, natural_order
+from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -38,6 +38,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.express import express_record, is_express
 from mongottl.exec.modifying import (
     Selection,
     UpdateResult,
@@ -47,7 +48,7 @@ from mongottl.exec.modifying import (
     upsert,
 )
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_match, simple_id_filter
+from mongottl.query.match import parse_match
 from mongottl.query.pipeline import check_stage_names
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
@@ -111,7 +112,7 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     if refused is not None:
         return {**refused, "nModified": 0}
     collection = collection_if_any(op, request.collection)
-    if collection is not None and len(statements) == 1 and collection.id_index is not None:
+    if collection is not None and len(statements) == 1:
         reply = _update_by_id(op, collection, statements[0], request.let)
         if reply is not None:
             return reply
@@ -122,10 +123,11 @@ def _update_by_id(
     op: OperationContext, collection: Collection, statement: UpdateStatement, let: bytes
 ) -> dict[str, Value] | None:
     """The reply to a single update of {_id: value}, or None if it takes more than a look into the index on `_id`."""
-    type_code, pos = simple_id_filter(statement.query)
-    if type_code == 0 or statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
+    if statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
-    record = find_by_id(op, collection, statement.query, type_code, pos)
+    if not is_express(collection, statement.query):
+        return None
+    record = express_record(op, collection, statement.query)
     if record is None:
         return None
     errors = WriteErrors()

@@ -175,7 +175,7 @@ def _check_records(op: OperationContext, collection: Collection, found: _Finding
     """Each document, and whether its entries are in the indexes."""
     position = 0
     while True:
-        records, more = collection.store.scan(position, _BATCH, True, _STEP_BYTES)
+        records, more = op.recovery_unit.records(collection).scan(position, _BATCH, True, _STEP_BYTES)
         for record in records:
             position = record[0]
             yield from _check_record(op, collection, record, found)
@@ -198,7 +198,7 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
     if alive and collection.validator is not None and not collection.validator.accepts(document, op.now_ms):
         found.non_compliant += 1
     for index in list(collection.indexes):
-        if index.data is None or not index.ready:
+        if not index.has_keys or not index.ready:
             continue
         sums = found.sums.setdefault(index.name, _EntrySums())
         sought = 0
@@ -209,9 +209,9 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
                 _check_alive(op, collection)
             sought += 1
             sums.add(key, rid)
-            if not _is_held(index.data, key, rid):
+            if not _is_held(op.recovery_unit.index(index), key, rid):
                 # Others may have changed the record since it was read; they have kept its entries then.
-                if index in collection.indexes and collection.store.find_record(rid) == record:
+                if index in collection.indexes and op.recovery_unit.records(collection).find_record(rid) == record:
                     found.note_broken(index, rid, found.missing)
                 break
             if alive:
@@ -226,9 +226,9 @@ def _is_held(data: SortedDataInterface, key: bytes, rid: int) -> bool:
 
 def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> Steps[None]:
     """Whether an index has entries that no document asks for."""
-    data = index.data
-    if data is None:
+    if not index.has_keys:
         return
+    data = op.recovery_unit.index(index)
     sums = found.sums.setdefault(index.name, _EntrySums())
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
@@ -263,7 +263,7 @@ def _find_extra(
             if not sums.differ_at(rid):
                 continue
             if rid not in wanted:
-                record = collection.store.find_record(rid)
+                record = op.recovery_unit.records(collection).find_record(rid)
                 size += 0 if record is None else len(record[1])
                 wanted[rid] = set() if record is None else set(index.keys_of(record[1]))
             if key not in wanted[rid]:

@@ -33,6 +33,8 @@ Results:
 
 Writes:
     write_unit  where a unit of work begins, what it is dated by, what follows its commit
+    recovery_unit the one way of operations to records and index entries; write_unit: a unit of work on a collection
+    express     one record by its `_id`, without a plan
     writes      inserts, updates and deletes of records, each in its unit of work; modifying: which records these are
     validation, object_ids, capped, clustered: what they mind
     index_build indexes over collections in use; copying: copies of collections

@@ -6,6 +6,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.exec.bounds import IndexBounds
 from mongottl.exec.clustered import ClusteredScan
 from mongottl.exec.index_scan import IndexScan, OrStage, PointLookup
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import CollectionScan, PlanStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AndExpression
@@ -34,7 +35,7 @@ class AccessPath(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def count_entries(self, most: int) -> int:
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
         """How many entries there are to examine, at most `most`."""
         raise NotImplementedError
 
@@ -58,8 +59,8 @@ class CollectionPath(AccessPath):
             return ClusteredScan(self.collection, clustering, self.match, self.forward, wanted)
         return CollectionScan(self.collection, self.match, self.forward, wanted)
 
-    def count_entries(self, most: int) -> int:
-        return min(most, self.collection.store.count())
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+        return min(most, unit.records(self.collection).count())
 
     def share(self, equality: float, scope: float) -> float:
         return 1.0
@@ -99,8 +100,7 @@ class IndexPath(AccessPath):
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         bounds = self.bounds
         forward = self.sorted >= 0
-        data = bounds.index.data
-        if data is not None and data.unique and bounds.points == len(bounds.components):
+        if bounds.index.has_unique_keys and bounds.points == len(bounds.components):
             return PointLookup(self.collection, bounds, self.residual, self.match, forward, wanted, trial, self.express)
         return IndexScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)
 
@@ -109,9 +109,8 @@ class IndexPath(AccessPath):
         components = self.bounds.components
         return {components[i].path.dotted for i in range(len(self.bounds.intervals)) if components[i].named}
 
-    def count_entries(self, most: int) -> int:
-        data = self.bounds.index.data
-        assert data is not None
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+        data = unit.index(self.bounds.index)
         counted = 0
         for low, high in self.bounds.ranges:
             counted += len(data.scan(low, high, None, most - counted))
@@ -143,10 +142,10 @@ class OrPath(AccessPath):
             path.metadata = self.metadata
         return OrStage([path.open(wanted, trial) for path in self.paths])
 
-    def count_entries(self, most: int) -> int:
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
         counted = 0
         for path in self.paths:
-            counted += path.count_entries(most - counted)
+            counted += path.count_entries(unit, most - counted)
             if counted >= most:
                 break
         return counted

@@ -21,6 +21,7 @@ from mongottl.exec.operations import CurrentOpOptions, describe_operations
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.sizes import collection_size, describe_size, parse_scale
 from mongottl.exec.stages import BATCH_BYTES
 from mongottl.exec.usage import Latency
@@ -65,7 +66,8 @@ def _are_handed_on(specs: list[StageSpec]) -> bool:
 class IndexProbe(EqualityProbe):
     """By an ordinary index on one field alone."""
 
-    def __init__(self, collection: Collection, index: IndexEntry, now_s: int) -> None:
+    def __init__(self, unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_s: int) -> None:
+        self._unit = unit
         self._collection = collection
         self._index = index
         self._now_s = now_s
@@ -73,11 +75,12 @@ class IndexProbe(EqualityProbe):
 
     def find(self, value: Value, most: int) -> list[Value] | None:
         key = encode_value(value, self._descending)
-        data = self._index.data
-        assert data is not None
+        unit = self._unit
         default_ttl_s = self._collection.default_ttl_s
         found: list[Value] = []
-        entries, more = data.scan_fetch(self._collection.store, key, successor(key), None, most + 1, True, BATCH_BYTES)
+        entries, more = unit.index(self._index).scan_fetch(
+            unit.records(self._collection), key, successor(key), None, most + 1, True, BATCH_BYTES
+        )
         if more or len(entries) > most:
             return None
         self._index.accesses += 1
@@ -188,7 +191,7 @@ class OperationRun(RunContext):
                 and not descriptor.sparse
                 and descriptor.partial_match is None
             ):
-                return IndexProbe(found, index, self._pull.op.now_s)
+                return IndexProbe(self._op.recovery_unit, found, index, self._pull.op.now_s)
         return None
 
     def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:
@@ -197,7 +200,7 @@ class OperationRun(RunContext):
 
     def storage_statistics(self, namespace: str, scale: Value) -> Value:
         unit = parse_scale("$collStats.storageStats", scale)
-        return encode(describe_size(self._find(namespace), self._op.now_s, unit))
+        return encode(describe_size(self._op.recovery_unit, self._find(namespace), self._op.now_s, unit))
 
     def latency_statistics(self, namespace: str, histograms: bool) -> Value:
         usage = self._op.service.metrics.usage.of(namespace)
@@ -223,7 +226,7 @@ class OperationRun(RunContext):
         collection = self._find(namespace)
         if collection is None:
             raise CommandError(ErrorCode.NamespaceNotFound, f"Collection [{namespace}] not found.")
-        return integer(collection_size(collection).living(self._op.now_s))
+        return integer(collection_size(self._op.recovery_unit, collection).living(self._op.now_s))
 
     def index_statistics(self, namespace: str) -> list[bytes]:
         op = self._pull.op

@@ -120,8 +120,7 @@ class IndexBounds:
     @property
     def at_most_one(self) -> bool:
         """Whether there is at most one key in the ranges."""
-        data = self.index.data
-        return data is not None and data.unique and self.single_points == len(self.components) and len(self.ranges) == 1
+        return self.index.has_unique_keys and self.single_points == len(self.components) and len(self.ranges) == 1
 
 
 def bounds_of(

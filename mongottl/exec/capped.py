@@ -30,7 +30,7 @@ def check_fits(collection: Collection, document: bytes) -> None:
 def make_room(unit: WriteUnit) -> None:
     """Deletes the oldest documents that are too many, after an insert and inside its unit of work."""
     collection = unit.collection
-    store = collection.store
+    store = unit.records
     most_bytes = collection.options.capped_size_bytes
     most_documents = collection.options.capped_max_documents
     last = 0
@@ -41,7 +41,7 @@ def make_room(unit: WriteUnit) -> None:
             break
         expired: list[Record] = []
         if collection.default_ttl_s != NO_TTL:
-            expired = due_by_policy(collection, unit.now_s)
+            expired = due_by_policy(unit.records, collection, unit.now_s)
         if expired:
             unit.delete(expired)
             unit.purged += len(expired)
@@ -50,19 +50,19 @@ def make_room(unit: WriteUnit) -> None:
         unit.delete(oldest)
         last = oldest[-1][0]
     if last:
-        unit.work.on_commit(_Evicted(collection, last).note)
+        unit.on_commit(_Evicted(collection, last).note)
 
 
 def empty(op: "OperationContext", collection: Collection) -> "Steps[None]":
     """Deletes all documents, a batch at a time."""
     while not collection.dropped:
-        records, _ = collection.store.scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)
+        records, _ = op.recovery_unit.records(collection).scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)
         if not records:
             break
-        unit = WriteUnit(op.service, collection)
-        with unit.work:
+        unit = op.recovery_unit.write(collection)
+        with unit:
             unit.delete(records)
-            unit.work.on_commit(_Evicted(collection, records[-1][0]).note)
+            unit.on_commit(_Evicted(collection, records[-1][0]).note)
             unit.commit()
         op.check_interrupt()
         yield None

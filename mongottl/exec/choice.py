@@ -36,7 +36,7 @@ def is_trivial(match: MatchExpression) -> bool:
 
 def is_usable(index: IndexEntry) -> bool:
     """Whether plans may use the index at all."""
-    return index.ready and index.data is not None and not index.descriptor.hidden
+    return index.ready and index.has_keys and not index.descriptor.hidden
 
 
 class Choice:
@@ -104,7 +104,7 @@ class Choice:
         memory = self.collection.plan_memory
         key = self.shape.quick_key(self.match)
         known = memory.plan_of(key, self.collection.generation) if self.remember else None
-        total = self.collection.store.count()
+        total = self.op.recovery_unit.records(self.collection).count()
         tried = total > TRIAL_ENTRIES and len(kept) > 1
         best: AccessPath | None = None
         if not tried:
@@ -139,7 +139,7 @@ class Choice:
         trial = _Trial(path)
         trial.run(self.op)
         blocking = self.sort is not None and path.sorted == 0
-        return trial.cost(total, blocking, self.page), -trial.matched / max(trial.examined, 1)
+        return trial.cost(self.op, total, blocking, self.page), -trial.matched / max(trial.examined, 1)
 
 
 def candidates_of(
@@ -270,7 +270,7 @@ class _Trial:
             self.examined = stage.examined_below()
         stage.close()
 
-    def cost(self, total: int, blocking: bool, page: int) -> float:
+    def cost(self, op: OperationContext, total: int, blocking: bool, page: int) -> float:
         """Entries to be examined for the first page, as far as they can be told."""
         if self.ended:
             return float(self.examined)
@@ -278,7 +278,7 @@ class _Trial:
             # Half a match stands for none.
             rate = max(self.matched, 0.5) / max(self.examined, 1)
             return min(page / rate, float(total))
-        counted = self.path.count_entries(COUNTED_ENTRIES)
+        counted = self.path.count_entries(op.recovery_unit, COUNTED_ENTRIES)
         if counted < COUNTED_ENTRIES:
             return float(counted)
         return max(float(COUNTED_ENTRIES), total * self.path.share(EQUALITY_SHARE, RANGE_SHARE))

@@ -48,9 +48,8 @@ class ClusteredScan(PlanStage):
         self, collection: Collection, index: IndexEntry, match: MatchExpression | None, forward: bool, wanted: int
     ) -> None:
         super().__init__()
-        assert index.data is not None
         self._collection = collection
-        self._data = index.data
+        self._index = index
         self._match = match
         self._forward = forward
         self._after: tuple[bytes, int] | None = None
@@ -68,8 +67,9 @@ class ClusteredScan(PlanStage):
             collection.scans += 1
         size = self._size
         started_s = op.service.clock.monotonic_s()
-        rows, more = self._data.scan_fetch(
-            collection.store, LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward, BATCH_BYTES
+        unit = op.recovery_unit
+        rows, more = unit.index(self._index).scan_fetch(
+            unit.records(collection), LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward, BATCH_BYTES
         )
         self.examined += len(rows)
         if not more:

@@ -21,6 +21,7 @@ from mongottl.exec.metrics import Metrics
 from mongottl.exec.object_ids import ObjectIdGenerator
 from mongottl.exec.operations import OperationRegistry
 from mongottl.exec.query_settings import QuerySettings
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.signal import Signal
 from mongottl.exec.temporary_files import TemporaryFiles
@@ -157,6 +158,7 @@ class OperationContext:
     statements_done: how many statements of a batch have succeeded. What has done some cannot be sent again as a whole.
     deadline_s: elapsed time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
     bypass_validation: whether documents may be written that the collection's validator refuses.
+    recovery_unit: the way to all that is stored.
     has_max_time, has_write_concern: whether the command came with a `maxTimeMS` or `writeConcern` at all.
     raw_data: whether the buckets of time series collections are meant.
     """
@@ -166,6 +168,7 @@ class OperationContext:
         self.client = client
         self.database = database
         self.catalog = service.catalog
+        self.recovery_unit = RecoveryUnit(service)
         self.now_ms: int = service.clock.now_ms()
         self.now_s: int = self.now_ms // MS_PER_S
         self.session_key: bytes | None = None

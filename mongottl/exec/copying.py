@@ -39,9 +39,9 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
         published = False
         try:
             writes, default_ttl_s = source.writes, source.default_ttl_s
-            position = _first_to_copy(source, options, op.service.now_s())
+            position = _first_to_copy(op, source, options)
             while not source.dropped:
-                records, more = source.store.scan(position, _BATCH, True, _BATCH_BYTES)
+                records, more = op.recovery_unit.records(source).scan(position, _BATCH, True, _BATCH_BYTES)
                 rows: list[NewRecord] = [record[1:] for record in living(source, records, op.service.now_s())]
                 if rows:
                     insert_copies(op, made, rows)
@@ -62,12 +62,10 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
     raise CommandError(ErrorCode.WriteConflict, f"{source.namespace} kept changing; try again")
 
 
-def _first_to_copy(source: Collection, options: CollectionOptions, now_s: int) -> int:
-    """A record that all those that fit come behind: the older ones would have to go again at once.
-
-    now_s: the instant at which records count that live.
-    """
-    store = source.store
+def _first_to_copy(op: OperationContext, source: Collection, options: CollectionOptions) -> int:
+    """A record that all those that fit and live now come behind: the older ones would have to go again at once."""
+    now_s = op.service.now_s()
+    store = op.recovery_unit.records(source)
     size = count = 0
     position = 0
     most_documents = options.capped_max_documents

@@ -44,6 +44,11 @@ def count_scan_of(plan: QueryPlan) -> IndexPath | None:
     return path
 
 
+def _living(op: OperationContext, collection: Collection) -> int:
+    records = op.recovery_unit.records(collection)
+    return records.count() - count_expired(records, collection, op.now_s)
+
+
 class EntryCount:
     """The number of documents that a plan gives, told by the store or by an index, a bounded part per step."""
 
@@ -63,9 +68,8 @@ class EntryCount:
         if scan is None:
             collection = plan.collection
             assert collection is not None
-            return within(collection.store.count() - count_expired(collection, op.now_s), plan.skip, plan.limit)
-        data = scan.bounds.index.data
-        assert data is not None
+            return within(_living(op, collection), plan.skip, plan.limit)
+        data = op.recovery_unit.index(scan.bounds.index)
         check_alive(scan.collection)
         if scan.bounds.index not in scan.collection.indexes:
             raise CommandError(ErrorCode.QueryPlanKilled, f"index '{scan.bounds.index.name}' dropped")
@@ -93,7 +97,7 @@ def entry_count(plan: QueryPlan) -> EntryCount | None:
     if isinstance(path, CollectionPath) and path.match is None:
         return EntryCount(plan, None)
     scan = count_scan_of(plan)
-    return None if scan is None or scan.bounds.index.data is None else EntryCount(plan, scan)
+    return None if scan is None or not scan.bounds.index.has_keys else EntryCount(plan, scan)
 
 
 class CountedDocuments(DocumentSource):
@@ -144,7 +148,7 @@ def count_documents(
     if collection is None and not match.index_kinds():
         return 0
     if collection is not None and is_trivial(match) and hint is MISSING:
-        return within(collection.store.count() - count_expired(collection, op.now_s), skip, limit)
+        return within(_living(op, collection), skip, limit)
     plan = plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
     entries = entry_count(plan)
     while entries is not None:

@@ -63,16 +63,13 @@ class CoveredScan(IndexStage):
         self._place = 0
         self._after: tuple[bytes, int] | None = None
         self._fetched = 0
-        self._now_s = 0
 
-    def pull(self, op: OperationContext) -> list[Record] | None:
-        self._now_s = op.now_s
-        return super().pull(op)
-
-    def read(self) -> list[Record] | None:
+    def read(self, op: OperationContext) -> list[Record] | None:
         if self._place >= len(self._ranges):
             return None
         index = self._index
+        unit = op.recovery_unit
+        data = unit.index(index)
         told = index.kinds == self._kinds and not index.arrays.found and self._collection.default_ttl_s == NO_TTL
         found: list[Record] = []
         count = 0
@@ -84,13 +81,13 @@ class CoveredScan(IndexStage):
             visits += 1
             low, high = self._ranges[self._place]
             room = self._size - count
-            entries = self._data.scan(low, high, self._after, room, self._forward)
+            entries = data.scan(low, high, self._after, room, self._forward)
             more = len(entries) >= room
             if told:
                 document = self._reader.document
-                found.extend([(rid, document(key), self._now_s, NO_TTL) for key, rid in entries])
+                found.extend([(rid, document(key), op.now_s, NO_TTL) for key, rid in entries])
             else:
-                records, taken = self._collection.store.find_records([rid for _, rid in entries], room_bytes)
+                records, taken = unit.records(self._collection).find_records([rid for _, rid in entries], room_bytes)
                 if taken < len(entries):
                     entries = entries[:taken]
                     more = True

@@ -13,7 +13,9 @@ from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Value
 from mongottl.exec.access import IndexPath
 from mongottl.exec.bounds import IndexBounds, components_of
+from mongottl.exec.context import OperationContext
 from mongottl.exec.index_scan import IndexStage
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysTrue
@@ -44,7 +46,7 @@ class DistinctScan(IndexStage):
         self._room_bytes = BATCH_BYTES  # what the documents of one call may still take
         self._given = b""  # the last value's key that a record was given for
 
-    def read(self) -> list[Record] | None:
+    def read(self, op: OperationContext) -> list[Record] | None:
         if self._place >= len(self._ranges):
             return None
         found: list[Record] = []
@@ -52,10 +54,10 @@ class DistinctScan(IndexStage):
         for _ in range(MAX_RANGES_PER_CALL):
             if self._place >= len(self._ranges) or len(found) >= BATCH or self._room_bytes <= 0:
                 break
-            self._step(found)
+            self._step(op.recovery_unit, found)
         return found
 
-    def _step(self, found: list[Record]) -> None:
+    def _step(self, unit: RecoveryUnit, found: list[Record]) -> None:
         """One call of the storage."""
         low, high = self._ranges[self._place]
         if self._low is not None:
@@ -63,8 +65,8 @@ class DistinctScan(IndexStage):
         rows: list[FetchedEntry] = []
         more = False
         if low < high:
-            rows, more = self._data.scan_fetch(
-                self._collection.store, low, high, self._after, self._entries, True, self._room_bytes
+            rows, more = unit.index(self._index).scan_fetch(
+                unit.records(self._collection), low, high, self._after, self._entries, True, self._room_bytes
             )
         self._seeks += 1
         self.examined += len(rows)
@@ -138,7 +140,7 @@ def whole_distinct_path(collection: Collection, key: str, collation: Collation |
     """The same without a filter."""
     for index in collection.indexes:
         descriptor = index.descriptor
-        if not index.ready or index.data is None or descriptor.hidden or descriptor.kind.name != "btree":
+        if not index.ready or not index.has_keys or descriptor.hidden or descriptor.kind.name != "btree":
             continue
         if descriptor.sparse or descriptor.partial_match is not None:
             continue
@@ -153,13 +155,12 @@ def _over(
 ) -> DistinctPath | None:
     index = bounds.index
     descriptor = index.descriptor
-    data = index.data
     leading = bounds.components[0].path
     if descriptor.kind.name != "btree" or leading.dotted != key or any(number >= 0 for number in leading.indexes):
         return None
-    if index.arrays.found or collection.default_ttl_s != NO_TTL or data is None:
+    if index.arrays.found or collection.default_ttl_s != NO_TTL:
         return None
-    if data.unique and len(bounds.components) == 1:
+    if index.has_unique_keys and len(bounds.components) == 1:
         return None  # every value comes once
     if descriptor.collation is not None or not same_collation(descriptor.collation, collation):
         return None

@@ -12,8 +12,8 @@ from mongottl.document.compare import BRACKET_DATE
 from mongottl.document.keystring import bracket_range, encode_value, successor
 from mongottl.document.types import INT64_MIN, Date
 from mongottl.exec.arming import arm_date
-from mongottl.exec.write_unit import WriteUnit
-from mongottl.storage.interface import EngineUnavailable, Record, WriteConflict
+from mongottl.exec.recovery_unit import RecoveryUnit
+from mongottl.storage.interface import EngineUnavailable, Record, RecordStore, WriteConflict
 from mongottl.ttl.policy import (
     NO_CUTOFF_S,
     NO_TTL,
@@ -35,7 +35,7 @@ _MS_PER_S: Final = 1000
 _PURGE_POLL_S: Final = 0.001
 
 
-def count_expired(collection: Collection, now_s: int) -> int:
+def count_expired(records: RecordStore, collection: Collection, now_s: int) -> int:
     """How many of the collection's records are expired and not purged yet."""
     default = collection.default_ttl_s
     if default == NO_TTL:
@@ -43,10 +43,10 @@ def count_expired(collection: Collection, now_s: int) -> int:
     expired = 0
     cutoff_s = default_cutoff_s(default, now_s)
     if cutoff_s != NO_CUTOFF_S:
-        expired += collection.store.count_due_by_default(cutoff_s)
+        expired += records.count_due_by_default(cutoff_s)
     own_s = own_cutoff_s(default, now_s)
     if own_s != NO_CUTOFF_S:
-        expired += collection.store.count_due_by_own(own_s)
+        expired += records.count_due_by_own(own_s)
     return expired
 
 
@@ -93,16 +93,17 @@ def reap_due(service: "ServiceContext") -> "Steps[int]":
 
 def _purge_collection(service: "ServiceContext", number: int) -> "Steps[int]":
     """Deletes a collection's expired records in bounded batches."""
+    recovery_unit = RecoveryUnit(service)
     deleted = 0
     while True:
         collection = service.catalog.by_number(number)
         if collection is None:
             return deleted
-        records = _due_records(collection, service.clock.now_ms())
+        records = _due_records(recovery_unit, collection, service.clock.now_ms())
         if not records:
             return deleted
-        unit = WriteUnit(service, collection)
-        with unit.work:
+        unit = recovery_unit.write(collection)
+        with unit:
             unit.delete(records)
             unit.purged = len(records)
             unit.commit()
@@ -110,20 +111,20 @@ def _purge_collection(service: "ServiceContext", number: int) -> "Steps[int]":
         yield None
 
 
-def _due_records(collection: Collection, now_ms: int) -> list[Record]:
+def _due_records(unit: RecoveryUnit, collection: Collection, now_ms: int) -> list[Record]:
     """A batch of records that are expired now, by the policy or by a date index; empty when there are none left."""
-    records = due_by_policy(collection, now_ms // _MS_PER_S)
+    records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S)
     if records:
         return records
     for index in collection.date_ttl_indexes:
         if index.ready:
-            records = _due_by_date(collection, index, now_ms)
+            records = _due_by_date(unit, collection, index, now_ms)
             if records:
                 return records
     return []
 
 
-def due_by_policy(collection: Collection, now_s: int) -> list[Record]:
+def due_by_policy(stored: RecordStore, collection: Collection, now_s: int) -> list[Record]:
     """A batch of records that are expired by the policy; empty when there are none left."""
     default = collection.default_ttl_s
     if default == NO_TTL:
@@ -131,24 +132,25 @@ def due_by_policy(collection: Collection, now_s: int) -> list[Record]:
     records: list[Record] = []
     cutoff_s = default_cutoff_s(default, now_s)
     if cutoff_s != NO_CUTOFF_S:
-        records = collection.store.due_by_default(cutoff_s, PURGE_BATCH, PURGE_BYTES)
+        records = stored.due_by_default(cutoff_s, PURGE_BATCH, PURGE_BYTES)
     own_s = own_cutoff_s(default, now_s)
     if not records and own_s != NO_CUTOFF_S:
-        records = collection.store.due_by_own(own_s, PURGE_BATCH, PURGE_BYTES)
+        records = stored.due_by_own(own_s, PURGE_BATCH, PURGE_BYTES)
     # The policy has the last word: the indexes only say where to look.
     return [record for record in records if is_expired(record[2], record[3], default, now_s)]
 
 
-def _due_by_date(collection: Collection, index: IndexEntry, now_ms: int) -> list[Record]:
+def _due_by_date(unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_ms: int) -> list[Record]:
     expire_after_s = index.descriptor.expire_after_s
     assert expire_after_s is not None
-    assert index.data is not None
     descending = index.descriptor.descending[0]
     oldest = encode_value(Date(INT64_MIN), descending)
     newest = encode_value(Date(now_ms - expire_after_s * _MS_PER_S), descending)
     low, high = (newest, successor(oldest)) if descending else (oldest, successor(newest))
     found: dict[int, Record] = {}
-    rows, _ = index.data.scan_fetch(collection.store, low, high, None, PURGE_BATCH, not descending, PURGE_BYTES)
+    rows, _ = unit.index(index).scan_fetch(
+        unit.records(collection), low, high, None, PURGE_BATCH, not descending, PURGE_BYTES
+    )
     for _, rid, document, ts_s, ttl_s in rows:
         found[rid] = (rid, document, ts_s, ttl_s)
     return list(found.values())
@@ -179,9 +181,10 @@ def rearm_collection(service: "ServiceContext", number: int) -> "Steps[None]":
 
 def _arm_all(service: "ServiceContext", number: int) -> "Steps[None]":
     service.wheel.disarm_all(number)
+    unit = RecoveryUnit(service)
     after_s = NO_CUTOFF_S
     while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s > 0:
-        seconds = collection.store.default_seconds(after_s, REFILL_BATCH)
+        seconds = unit.records(collection).default_seconds(after_s, REFILL_BATCH)
         for ts_s in seconds:
             service.wheel.arm(number, expires_at_s(ts_s, NO_TTL, collection.default_ttl_s))
         if len(seconds) < REFILL_BATCH:
@@ -190,27 +193,27 @@ def _arm_all(service: "ServiceContext", number: int) -> "Steps[None]":
         yield None
     after_s = NO_CUTOFF_S
     while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s != NO_TTL:
-        seconds = collection.store.own_seconds(after_s, REFILL_BATCH)
+        seconds = unit.records(collection).own_seconds(after_s, REFILL_BATCH)
         for due_s in seconds:
             service.wheel.arm(number, due_s)
         if len(seconds) < REFILL_BATCH:
             break
         after_s = seconds[-1]
         yield None
-    yield from _rearm_dates(service, number)
+    yield from _rearm_dates(service, unit, number)
 
 
-def _rearm_dates(service: "ServiceContext", number: int) -> "Steps[None]":
-    """The same for the date-field TTL indexes: one pass over each index, in steps."""
+def _rearm_dates(service: "ServiceContext", unit: RecoveryUnit, number: int) -> "Steps[None]":
+    """Arms the wheel for the date-field TTL indexes: one pass over each index, in steps."""
     collection = service.catalog.by_number(number)
     if collection is None:
         return
     for index in list(collection.date_ttl_indexes):
         position: tuple[bytes, int] | None = None
         bracket_low, bracket_high = bracket_range(BRACKET_DATE, index.descriptor.descending[0])
-        while index.ready and not collection.dropped and index.data is not None:
-            batch, more = index.data.scan_fetch(
-                collection.store, bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES
+        while index.ready and not collection.dropped and index.has_keys:
+            batch, more = unit.index(index).scan_fetch(
+                unit.records(collection), bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES
             )
             for _, _, document, _, _ in batch:
                 arm_date(service, collection, index, document)

@@ -16,7 +16,6 @@ that the next start drops.
 
 from typing import TYPE_CHECKING, Final
 
-from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
@@ -30,7 +29,6 @@ from mongottl.storage.interface import (
     EngineUnavailable,
     Record,
     WriteConflict,
-    WriteUnitOfWork,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ def build_indexes(
         for descriptor in descriptors:
             started.append(op.catalog.start_index(collection, descriptor))
         op.service.note_write()
-        built = [index for index in started if index.data is not None]
+        built = [index for index in started if index.has_keys]
         if built:
             yield from _fill(op, collection, built, batch)
         if replaced is not None and replaced not in collection.indexes:
@@ -89,7 +87,8 @@ def _discard(op: "OperationContext", collection: Collection, started: list[Index
 
 
 def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEntry], batch: int) -> "Steps[None]":
-    last, _ = collection.store.scan(MAX_RECORD_ID, 1, False)
+    stored = op.recovery_unit.records(collection)
+    last, _ = stored.scan(MAX_RECORD_ID, 1, False)
     build_end = last[0][0] if last else 0
     for index in indexes:
         index.build_end = build_end
@@ -100,7 +99,7 @@ def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEnt
     size = min(batch, FIRST_BATCH) if costly else batch
     while built_through < build_end:
         started_s = op.service.clock.monotonic_s()
-        records, _ = collection.store.scan(built_through, size, True, BUILD_BYTES)
+        records, _ = stored.scan(built_through, size, True, BUILD_BYTES)
         if not records:
             return  # what was left of them has been deleted
         try:
@@ -140,11 +139,11 @@ def _add_batch(
     op: "OperationContext", collection: Collection, indexes: list[IndexEntry], records: list[Record]
 ) -> None:
     """Adds the keys of a batch to all indexes, in one unit of work. WriteConflict: it may be read and added again."""
-    unit = WriteUnit(op.service, collection)
+    unit = op.recovery_unit.write(collection)
     try:
-        with unit.work as work:
+        with unit:
             batch = _Batch(unit, indexes, records)
-            batch.make_keys(op.catalog, work)
+            batch.make_keys()
             batch.add_keys()
             unit.commit()
     except CommandError as error:
@@ -168,7 +167,7 @@ class _Batch:
         self._keys: list[list[list[bytes]]] = []
         self._deleted: set[int] = set()
 
-    def make_keys(self, catalog: Catalog, work: WriteUnitOfWork) -> None:
+    def make_keys(self) -> None:
         """Raises what `IndexEntry.keys_of` does for a living record that has no valid keys."""
         for index in self._indexes:
             keys_of: list[list[bytes]] = []
@@ -177,8 +176,7 @@ class _Batch:
                 if record[0] not in self._deleted:
                     try:
                         keys = index.keys_of(record[1])
-                        if index.saw_news():
-                            catalog.note_news(self._unit.collection, index, work)
+                        self._unit.keep_multikey(index)
                     except CommandError:
                         if not self._unit.is_expired(record):
                             raise
@@ -189,15 +187,13 @@ class _Batch:
     def add_keys(self) -> None:
         """DuplicateKeyError (11000) where living records share a unique key."""
         for number, index in enumerate(self._indexes):
-            data = index.data
-            assert data is not None
             entries: list[tuple[bytes, int]] = []
             for record, keys in zip(self._records, self._keys[number], strict=True):
                 if record[0] not in self._deleted:
                     for key in keys:
                         entries.append((key, record[0]))
             try:
-                data.insert(entries)
+                self._unit.index(index).insert(entries)
             except DuplicateKey:
                 self._add_singly(number)
 
@@ -205,15 +201,14 @@ class _Batch:
         """Adds an index's keys record by record, deleting expired records that hold a key of another one."""
         unit = self._unit
         index = self._indexes[number]
-        data = index.data
-        assert data is not None
+        data = unit.index(index)
         for record, keys in zip(self._records, self._keys[number], strict=True):
             while record[0] not in self._deleted:
                 try:
                     data.insert([(key, record[0]) for key in keys])
                     break
                 except DuplicateKey as duplicate:
-                    existing = unit.collection.store.find_record(duplicate.existing_record_id)
+                    existing = unit.records.find_record(duplicate.existing_record_id)
                     if existing is not None and unit.is_expired(existing):
                         self._delete(existing)
                     elif unit.is_expired(record):
@@ -232,6 +227,4 @@ class _Batch:
         if place < 0:
             return
         for index, keys_of in zip(self._indexes, self._keys, strict=False):
-            data = index.data
-            assert data is not None
-            data.remove([(key, record[0]) for key in keys_of[place]])
+            unit.index(index).remove([(key, record[0]) for key in keys_of[place]])

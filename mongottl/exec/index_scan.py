@@ -28,7 +28,7 @@ from mongottl.exec.stages import (
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.metadata import INDEX_KEY
-from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
+from mongottl.storage.interface import FetchedEntry, Record
 from mongottl.ttl.policy import NO_TTL
 
 
@@ -50,12 +50,9 @@ class IndexStage(PlanStage):
         trial: bool,
     ) -> None:
         super().__init__()
-        data = bounds.index.data
-        assert data is not None
         self._collection = collection
         self._bounds = bounds
         self._index: IndexEntry = bounds.index
-        self._data: SortedDataInterface = data
         self._residual = residual
         self._match = match
         self._forward = forward
@@ -92,7 +89,7 @@ class IndexStage(PlanStage):
             self._used = True
             self._index.accesses += 1
         started_s = op.service.clock.monotonic_s()
-        records = self.read()
+        records = self.read(op)
         self._size = next_batch_size(op, self._size, started_s)
         if records is not None and self._given_ids is not None:
             records = self._given_ids.unseen(records)
@@ -101,7 +98,7 @@ class IndexStage(PlanStage):
         return living(collection, records, op.now_s)
 
     @abstractmethod
-    def read(self) -> list[Record] | None:
+    def read(self, op: OperationContext) -> list[Record] | None:
         """The next records that pass the filter, living or not."""
         raise NotImplementedError
 
@@ -144,7 +141,7 @@ class IndexStage(PlanStage):
             details["collation"] = descriptor.collation.spec
         details["isMultiKey"] = any(paths.values())
         details["multiKeyPaths"] = {path: paths.get(path, []) for path in pattern}
-        details["isUnique"] = self._data.unique
+        details["isUnique"] = self._index.has_unique_keys
         details["isSparse"] = descriptor.sparse
         details["isPartial"] = descriptor.partial_filter is not None
         details["indexVersion"] = 2
@@ -204,13 +201,14 @@ class IndexScan(IndexStage):
         self._place = 0
         self._after: tuple[bytes, int] | None = None
 
-    def read(self) -> list[Record] | None:
+    def read(self, op: OperationContext) -> list[Record] | None:
         ranges = self._ranges
         place = self._place
         last = len(ranges)
         if place >= last:
             return None
-        store = self._collection.store
+        store = op.recovery_unit.records(self._collection)
+        data = op.recovery_unit.index(self._index)
         forward = self._forward
         size = self._size
         found: list[FetchedEntry] = []
@@ -218,7 +216,7 @@ class IndexScan(IndexStage):
         room_bytes = BATCH_BYTES
         while place < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
             low, high = ranges[place]
-            rows, more = self._data.scan_fetch(store, low, high, self._after, size - len(found), forward, room_bytes)
+            rows, more = data.scan_fetch(store, low, high, self._after, size - len(found), forward, room_bytes)
             visits += 1
             if found:
                 found.extend(rows)
@@ -275,16 +273,17 @@ class PointLookup(IndexStage):
         self._place = 0
         self._express = express
 
-    def read(self) -> list[Record] | None:
+    def read(self, op: OperationContext) -> list[Record] | None:
         place = self._place
         keys = self._keys
         if place >= len(keys):
             return None
-        store = self._collection.store
+        store = op.recovery_unit.records(self._collection)
+        data = op.recovery_unit.index(self._index)
         records: list[Record]
         if len(keys) == 1:
             self._place = 1
-            record = self._data.fetch_exact(store, keys[0])
+            record = data.fetch_exact(store, keys[0])
             if record is None:
                 return []
             records = [record]
@@ -292,7 +291,7 @@ class PointLookup(IndexStage):
             part = keys
         else:
             part = keys[place : place + self._size]
-            entries = self._data.find_exact(part)
+            entries = data.find_exact(part)
             records, taken = store.find_records([rid for _, rid in entries], BATCH_BYTES)
             if taken < len(entries):
                 # Go on with the key of the first entry whose record was not read.
@@ -301,7 +300,7 @@ class PointLookup(IndexStage):
             self._seeks += len(part)
         self.examined += len(records)
         if self.keyed:
-            of_rid = {rid: key for key, rid in self._data.find_exact(part)}
+            of_rid = {rid: key for key, rid in data.find_exact(part)}
             records = [(rid, self.with_key(document, of_rid[rid]), ts, ttl) for rid, document, ts, ttl in records]
         match = self._residual
         if match is not None:

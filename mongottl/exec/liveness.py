@@ -68,16 +68,16 @@ class ReadMark:
         collection = self.collection
         if self.is_unchanged():
             return living(collection, records, op.now_s)
-        alive = living_ids(collection, [record[0] for record in records], op.now_s)
+        alive = living_ids(op, collection, [record[0] for record in records])
         return [record for record in records if record[0] in alive]
 
 
-def living_ids(collection: Collection, record_ids: list[int], now_s: int) -> set[int]:
+def living_ids(op: OperationContext, collection: Collection, record_ids: list[int]) -> set[int]:
     """Of these record ids those under which a living record is stored now."""
     alive: set[int] = set()
     place = 0
     while place < len(record_ids) and not collection.dropped:
-        records, taken = collection.store.find_records(record_ids[place:], _BYTES_AT_ONCE)
+        records, taken = op.recovery_unit.records(collection).find_records(record_ids[place:], _BYTES_AT_ONCE)
         place += taken
-        alive.update([record[0] for record in living(collection, records, now_s)])
+        alive.update([record[0] for record in living(collection, records, op.now_s)])
     return alive

@@ -15,6 +15,7 @@ from mongottl.exec.bounds import IndexBounds, sort_direction
 from mongottl.exec.context import OperationContext
 from mongottl.exec.index_scan import IndexScan
 from mongottl.exec.liveness import ReadMark
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import BATCH, PlanNode, PlanStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
@@ -152,10 +153,10 @@ class MergedOrPath(AccessPath):
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         return SortMergeStage(self.collection, [path.open(wanted, trial) for path in self.paths], self.sort)
 
-    def count_entries(self, most: int) -> int:
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
         counted = 0
         for path in self.paths:
-            counted += path.count_entries(most - counted)
+            counted += path.count_entries(unit, most - counted)
             if counted >= most:
                 break
         return counted

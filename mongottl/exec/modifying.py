@@ -19,7 +19,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.planner import plan_query
 from mongottl.exec.stages import PlanStage
-from mongottl.exec.write_unit import WriteUnit, living_now
+from mongottl.exec.write_unit import living_now
 from mongottl.exec.writes import check_size, delete_batch, insert_document, update_record, update_records, with_new_id
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchDetails, MatchExpression
@@ -100,7 +100,7 @@ class Selection:
         records: list[Record] = []
         given = {record[0]: record[1] for record in batch}
         # As many bytes as the plan has given, which are in memory already.
-        stored, _ = collection.store.find_records(list(given), NO_BYTE_LIMIT)
+        stored, _ = op.recovery_unit.records(collection).find_records(list(given), NO_BYTE_LIMIT)
         for record in living_now(op.service, collection, stored):
             if matches(record[1]):
                 records.append((record[0], carried(given[record[0]], record[1]), record[2], record[3]))
@@ -212,7 +212,7 @@ def _update_batch(
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
     modified = 0
-    unit = WriteUnit(op.service, collection)
+    unit = op.recovery_unit.write(collection)
     try:
         for record in records:
             document, changed = updated_document(match, record, driver)
@@ -253,7 +253,7 @@ def _apply_to_latest(
 
 def _reread(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Record | None:
     """The record as it is now, if it lives and matches."""
-    current = collection.store.find_record(record[0])
+    current = op.recovery_unit.records(collection).find_record(record[0])
     if current is None or not match.matches(current[1]) or not living_now(op.service, collection, [current]):
         return None
     return current

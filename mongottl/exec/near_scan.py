@@ -22,6 +22,7 @@ from mongottl.exec.bounds import KeyRange
 from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
 from mongottl.exec.record_ids import RecordIdSet
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import (
     BATCH,
     BATCH_BYTES,
@@ -37,7 +38,7 @@ from mongottl.geometry.nearness import Nearness, joined, without
 from mongottl.geometry.region import CellRange
 from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
-from mongottl.storage.interface import FetchedEntry, Record, SortedDataInterface
+from mongottl.storage.interface import FetchedEntry, Record
 
 # Documents of a ring below and above which the next is made wider and narrower.
 FEW: Final = 300
@@ -92,11 +93,8 @@ class NearStage(PlanStage):
         stage: str,
     ) -> None:
         super().__init__()
-        data = index.data
-        assert data is not None
         self._collection = collection
         self._index = index
-        self._data: SortedDataInterface = data
         self._places = places
         self._path = path
         self._nearest = nearest
@@ -137,7 +135,7 @@ class NearStage(PlanStage):
         if not self._used:
             self._used = True
             self._index.accesses += 1
-            self._width = self._first_width()
+            self._width = self._first_width(op.recovery_unit)
             self._next_ring()
         elif self._place < len(self._ranges):
             self._read_some(op)
@@ -168,7 +166,7 @@ class NearStage(PlanStage):
         """The living records that were found, in their order, but for those that are no longer what was measured."""
         collection = self._collection
         stored: dict[int, Record] = {}
-        read, taken = collection.store.find_records([found[1] for found in part], BATCH_BYTES)
+        read, taken = op.recovery_unit.records(collection).find_records([found[1] for found in part], BATCH_BYTES)
         for found in part[taken:]:  # documents that have grown since
             heappush(self._waiting, found)
         for record in living(collection, read, op.now_s):
@@ -208,7 +206,7 @@ class NearStage(PlanStage):
     def _reach(self) -> float:
         return min(self._farthest, self._places.nearness.farthest)
 
-    def _first_width(self) -> float:
+    def _first_width(self, unit: RecoveryUnit) -> float:
         """The width of the first ring: the smallest of some that reach a key at all."""
         whole = self._reach() - self._nearest
         if self._places.whole or whole <= 0:
@@ -216,15 +214,16 @@ class NearStage(PlanStage):
         few, many = 0, MAX_HALVINGS  # halvings that reach a key, and those that do not
         while few + 1 < many:
             halvings = (few + many) // 2
-            if self._has_keys(self._nearest + whole * 0.5**halvings):
+            if self._has_keys(unit, self._nearest + whole * 0.5**halvings):
                 few = halvings
             else:
                 many = halvings
         return whole * 0.5 ** max(few - 1, 0)
 
-    def _has_keys(self, reach: float) -> bool:
+    def _has_keys(self, unit: RecoveryUnit, reach: float) -> bool:
         ranges = self._key_ranges(self._places.nearness.ranges(reach))
-        return any(self._data.scan(low, high, None, 1) for low, high in ranges)
+        data = unit.index(self._index)
+        return any(data.scan(low, high, None, 1) for low, high in ranges)
 
     def _key_ranges(self, cells: list[CellRange]) -> list[KeyRange]:
         places = self._places
@@ -248,14 +247,15 @@ class NearStage(PlanStage):
             self._read = joined(self._read, cells)
 
     def _read_some(self, op: OperationContext) -> None:
-        store = self._collection.store
+        store = op.recovery_unit.records(self._collection)
+        data = op.recovery_unit.index(self._index)
         room = self._size
         room_bytes = BATCH_BYTES
         visits = 0
         started_s = op.service.clock.monotonic_s()
         while self._place < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
             low, high = self._ranges[self._place]
-            rows, more = self._data.scan_fetch(store, low, high, self._after, room, True, room_bytes)
+            rows, more = data.scan_fetch(store, low, high, self._after, room, True, room_bytes)
             visits += 1
             self.examined += len(rows)
             if more:

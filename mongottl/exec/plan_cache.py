@@ -131,7 +131,7 @@ def plan_cache_key(parts: list[str], collection: Collection | None) -> str:
     names: list[str] = []
     if collection is not None:
         for index in collection.indexes:
-            if index.ready and index.data is not None and not index.descriptor.hidden:
+            if index.ready and index.has_keys and not index.descriptor.hidden:
                 names.append(index.name)
     return plan_shape_hash([*parts, *names])
 

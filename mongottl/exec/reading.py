@@ -175,7 +175,7 @@ class Pull:
         for number in outdated:
             record_ids = [record_id for record_id in (_record_id(doc, number) for doc in documents) if record_id]
             if record_ids:
-                alive = living_ids(self.origins[number].mark.collection, record_ids, op.now_s)
+                alive = living_ids(op, self.origins[number].mark.collection, record_ids)
                 alive.add(0)
                 documents = [doc for doc in documents if _record_id(doc, number) in alive]
         return documents

@@ -12,6 +12,7 @@ from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value, integer, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.expiry import count_expired
+from mongottl.exec.recovery_unit import RecoveryUnit
 
 _MAX_INT32: Final = 2**31 - 1
 # Entries of an index that its size is estimated from.
@@ -26,28 +27,30 @@ _ABOVE_ALL_KEYS: Final = b"\xff" * 16
 class CollectionSize:
     """Sizes in bytes. records, data: all records, expired ones included. indexes: by name, estimated."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, unit: RecoveryUnit, collection: Collection) -> None:
+        self._unit = unit
         self._collection = collection
-        self.records = collection.store.count()
-        self.data = collection.store.size_bytes()
+        records = unit.records(collection)
+        self.records = records.count()
+        self.data = records.size_bytes()
         self.indexes: dict[str, int] = {}
         self.indexes_total = 0
         for index in collection.indexes:
-            size = _index_size(index, self.records)
+            size = _index_size(unit, index, self.records)
             self.indexes[index.name] = size
             self.indexes_total += size
         self.total = self.data + self.indexes_total
 
     def living(self, now_s: int) -> int:
         """How many documents there are at `now_s`; the time it takes grows with the expired ones not purged yet."""
-        return self.records - count_expired(self._collection, now_s)
+        return self.records - count_expired(self._unit.records(self._collection), self._collection, now_s)
 
 
-def collection_size(collection: Collection) -> CollectionSize:
-    return CollectionSize(collection)
+def collection_size(unit: RecoveryUnit, collection: Collection) -> CollectionSize:
+    return CollectionSize(unit, collection)
 
 
-def describe_size(collection: Collection | None, now_s: int, scale: int) -> dict[str, Value]:
+def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int, scale: int) -> dict[str, Value]:
     """What collStats and `$collStats` tell: in units of `scale` bytes, zeros for a collection that does not exist."""
     if collection is None:
         return {
@@ -63,7 +66,7 @@ def describe_size(collection: Collection | None, now_s: int, scale: int) -> dict
             "scaleFactor": integer(scale),
         }
     reply: dict[str, Value] = {}
-    size = collection_size(collection)
+    size = collection_size(unit, collection)
     reply["size"] = integer(size.data // scale)
     reply["count"] = integer(size.living(now_s))
     if size.records:
@@ -88,10 +91,10 @@ def describe_size(collection: Collection | None, now_s: int, scale: int) -> dict
     return reply
 
 
-def _index_size(index: IndexEntry, records: int) -> int:
-    if index.data is None or records == 0:
+def _index_size(unit: RecoveryUnit, index: IndexEntry, records: int) -> int:
+    if not index.has_keys or records == 0:
         return 0
-    sample = index.data.scan(_LOWEST_KEY, _ABOVE_ALL_KEYS, None, _SAMPLE)
+    sample = unit.index(index).scan(_LOWEST_KEY, _ABOVE_ALL_KEYS, None, _SAMPLE)
     if not sample:
         return 0
     used = sum(len(key) + _RECORD_ID_BYTES for key, _ in sample)

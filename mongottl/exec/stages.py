@@ -194,14 +194,14 @@ def check_alive(collection: Collection) -> None:
         raise CommandError(ErrorCode.QueryPlanKilled, f"collection dropped. UUID {uuid_text(collection.uuid.data)}")
 
 
-def check_position(collection: Collection, record_id: int) -> None:
+def check_position(op: OperationContext, collection: Collection, record_id: int) -> None:
     """CappedPositionLost (136) if a capped collection has lost the record that a reader stands on.
 
     Records that expired may have been purged at any time: readers of a collection with a TTL pass over them.
     """
     lost = record_id <= collection.evicted_through
     if not lost and collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
-        lost = collection.store.find_record(record_id) is None
+        lost = op.recovery_unit.records(collection).find_record(record_id) is None
     if lost:
         raise CommandError(
             ErrorCode.CappedPositionLost,
@@ -289,10 +289,10 @@ class CollectionScan(PlanStage):
             self._begun = True
             collection.scans += 1
         if self._guarded and self.examined:
-            check_position(collection, self._position)
+            check_position(op, collection, self._position)
         size = self._size
         started_s = op.service.clock.monotonic_s()
-        records, more = collection.store.scan(self._position, size, self._forward, BATCH_BYTES)
+        records, more = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
         self.examined += len(records)
         if not more:
             self._ended = True

@@ -53,10 +53,10 @@ class TailableScan(PlanStage):
         collection = self._collection
         check_alive(collection)
         if self.started:
-            check_position(collection, self._position)
+            check_position(op, collection, self._position)
         size = self._size
         started_s = op.service.clock.monotonic_s()
-        records, _ = collection.store.scan(self._position, size, self._forward, BATCH_BYTES)
+        records, _ = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
         if not records:
             return None
         if not self._begun:

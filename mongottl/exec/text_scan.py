@@ -19,6 +19,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
 from mongottl.exec.record_ids import RecordIdSet
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import (
     BATCH,
     BATCH_BYTES,
@@ -31,7 +32,7 @@ from mongottl.exec.stages import (
 from mongottl.query.fulltext.search import TextSearch
 from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import TEXT_SCORE
-from mongottl.storage.interface import Record, SortedDataInterface
+from mongottl.storage.interface import Record
 
 # Postings that one call reads where nothing but their scores is taken.
 POSTINGS: Final = 4 * BATCH
@@ -52,11 +53,8 @@ class TextStage(PlanStage):
         prefix: dict[str, Value],
     ) -> None:
         super().__init__()
-        data = index.data
-        assert data is not None
         self._collection = collection
         self._index = index
-        self._data: SortedDataInterface = data
         self._search = search
         self._prefixes = prefixes
         self._rest = rest
@@ -88,24 +86,24 @@ class TextStage(PlanStage):
         started_s = op.service.clock.monotonic_s()
         if self._scored:
             if self._ranked is None:
-                self._collect()
+                self._collect(op.recovery_unit)
                 return []
-            records = self._next_scored()
+            records = self._next_scored(op.recovery_unit)
         else:
-            records = self._next_found()
+            records = self._next_found(op.recovery_unit)
         if records is None:
             return None
         records = self._passing(records)
         self._size = next_batch_size(op, self._size, started_s)
         return living(collection, records, op.now_s)
 
-    def _next_found(self) -> list[Record] | None:
+    def _next_found(self, unit: RecoveryUnit) -> list[Record] | None:
         """Records of the next postings, each once."""
         if self._term >= len(self._prefixes):
             return None
         low = self._prefixes[self._term]
-        rows, more = self._data.scan_fetch(
-            self._collection.store, low, successor(low), self._after, self._size, True, BATCH_BYTES
+        rows, more = unit.index(self._index).scan_fetch(
+            unit.records(self._collection), low, successor(low), self._after, self._size, True, BATCH_BYTES
         )
         self._note(len(rows), more, None if not rows else (rows[-1][0], rows[-1][1]))
         records: list[Record] = []
@@ -114,14 +112,14 @@ class TextStage(PlanStage):
                 records.append(row[1:])
         return records
 
-    def _collect(self) -> None:
+    def _collect(self, unit: RecoveryUnit) -> None:
         """Adds up the scores of the next postings."""
         if self._term >= len(self._prefixes):
             self._ranked = sorted(self._scores)
             return
         low = self._prefixes[self._term]
         at = len(low)
-        rows = self._data.scan(low, successor(low), self._after, POSTINGS)
+        rows = unit.index(self._index).scan(low, successor(low), self._after, POSTINGS)
         self._note(len(rows), len(rows) >= POSTINGS, None if not rows else rows[-1])
         scores = self._scores
         for key, record_id in rows:
@@ -137,12 +135,12 @@ class TextStage(PlanStage):
             self._term += 1
             self._after = None
 
-    def _next_scored(self) -> list[Record] | None:
+    def _next_scored(self, unit: RecoveryUnit) -> list[Record] | None:
         ranked = self._ranked
         if ranked is None or self._place >= len(ranked):
             return None
         part = ranked[self._place : self._place + self._size]
-        records, taken = self._collection.store.find_records(part, BATCH_BYTES)
+        records, taken = unit.records(self._collection).find_records(part, BATCH_BYTES)
         self._place += taken
         scores = self._scores
         return [

@@ -1,8 +1,9 @@
 """One unit of work of a write: where it begins, what it is dated by, and what follows its commit.
 
-    unit = WriteUnit(service, collection)      the instant is read: `_ts` of all that is written in the unit
-    with unit.work:                            the engine's unit of work begins
-        …                                      records and index entries, through the stores
+    unit = op.recovery_unit.write(collection)  the instant is read: `_ts` of all that is written in the unit
+    with unit:                                 the engine's unit of work begins
+        unit.records.insert_records(rows)      records and index entries
+        unit.index(entry).insert(entries)
         unit.stored(rows)                      what was written, for the timing wheel
         unit.commit()                          the engine commits; then wheel, counters, tailing cursors, flush
 
@@ -14,11 +15,13 @@ Nobody runs between the beginning of a unit and its commit; what the unit change
 ran (`Selection.current`), or be read again.
 """
 
+from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING
 
-from mongottl.catalog.collection import Collection
+from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.arming import arm_record, arm_records
-from mongottl.storage.interface import NewRecord, Record, WriteUnitOfWork
+from mongottl.storage.interface import NewRecord, Record, RecordStore, SortedDataInterface, WriteUnitOfWork
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 if TYPE_CHECKING:
@@ -29,14 +32,15 @@ class WriteUnit:
     """A unit of work on one collection. now_s: the instant at which it is written, in whole seconds.
 
     inserted: whether it adds records, for which tailing cursors of a capped collection wait. purged: how many expired
-    records it deletes because they stood in the way of others.
+    records it deletes because they stood in the way of others. records: those of the collection, to read and to change.
     """
 
-    def __init__(self, service: "ServiceContext", collection: Collection) -> None:
+    def __init__(self, service: "ServiceContext", collection: Collection, records: RecordStore) -> None:
         self.service = service
         self.collection = collection
+        self.records = records
         self.now_s: int = service.now_s()
-        self.work: WriteUnitOfWork = service.engine.unit_of_work()
+        self._work: WriteUnitOfWork = service.engine.unit_of_work()
         self.inserted = False
         self.purged: int = 0
         self._document: bytes | None = None
@@ -44,6 +48,29 @@ class WriteUnit:
         self._ttl_s: int = 0
         self._rows: list[NewRecord] | None = None
         self._deleted = False
+
+    def __enter__(self) -> "WriteUnit":
+        self._work.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._work.__exit__(kind, error, trace)
+
+    def index(self, entry: IndexEntry) -> SortedDataInterface:
+        """The entries of an index that has some (`IndexEntry.has_keys`)."""
+        data = entry.data
+        assert data is not None
+        return data
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        """Calls `action` right after the commit, before all else that follows it."""
+        self._work.on_commit(action)
+
+    def on_rollback(self, action: Callable[[], None]) -> None:
+        """Calls `action` if the unit is rolled back."""
+        self._work.on_rollback(action)
 
     def is_expired(self, record: Record) -> bool:
         """Whether a record is dead at the instant of this unit."""
@@ -59,6 +86,11 @@ class WriteUnit:
         self._ts_s = ts_s
         self._ttl_s = ttl_s
 
+    def keep_multikey(self, index: IndexEntry) -> None:
+        """Has the catalog note what the document that `index` has just made keys of adds: arrays, kinds of values."""
+        if index.saw_news():
+            self.service.catalog.note_news(self.collection, index, self._work)
+
     def delete(self, records: list[Record]) -> None:
         """Deletes records and their index entries. WriteConflict if one of them has changed or gone.
 
@@ -67,20 +99,18 @@ class WriteUnit:
         """
         collection = self.collection
         for index in collection.writable_indexes:
-            data = index.data
-            assert data is not None
             if index.ready:
                 entries = [(key, record[0]) for record in records for key in index.keys_of(record[1])]
             else:
                 covered = [record for record in records if index.covers_record(record[0])]
                 entries = [(key, record[0]) for record in covered for key in index.keys_of(record[1])]
-            data.remove(entries)
-        collection.store.delete_records(records)
+            self.index(index).remove(entries)
+        self.records.delete_records(records)
         self._deleted = True
 
     def commit(self) -> None:
         """Commits, and does what follows. WriteConflict: nothing of the unit remains."""
-        self.work.commit()
+        self._work.commit()
         service = self.service
         collection = self.collection
         service.note_write()

@@ -24,7 +24,6 @@ from mongottl.storage.interface import (
     Record,
     SortedDataInterface,
     WriteConflict,
-    WriteUnitOfWork,
 )
 from mongottl.ttl.policy import meaningful_ttl_s
 
@@ -141,14 +140,14 @@ def insert_batch(op: "OperationContext", collection: Collection, documents: list
             collection.time_series.check(document)
     if collection.validator is not None and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
-    unit = WriteUnit(op.service, collection)
+    unit = op.recovery_unit.write(collection)
     ts_s = unit.now_s
     _insert_rows(op, unit, documents, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
 
 
 def insert_copies(op: "OperationContext", collection: Collection, rows: list[NewRecord]) -> None:
     """Inserts copies of records in one unit of work, all or none. They keep their `_ts` and `ttl`."""
-    _insert_rows(op, WriteUnit(op.service, collection), [row[0] for row in rows], rows)
+    _insert_rows(op, op.recovery_unit.write(collection), [row[0] for row in rows], rows)
 
 
 def _insert_rows(op: "OperationContext", unit: WriteUnit, documents: list[bytes], rows: list[NewRecord]) -> None:
@@ -161,10 +160,10 @@ def _insert_rows(op: "OperationContext", unit: WriteUnit, documents: list[bytes]
     if capped:
         for document in documents:
             check_fits(collection, document)
-    with unit.work as work:
-        rids = collection.store.insert_records(rows)
+    with unit:
+        rids = unit.records.insert_records(rows)
         for index in collection.writable_indexes:
-            _insert_keys(op, work, collection, index, documents, rids)
+            _insert_keys(unit, index, documents, rids)
         if capped:
             make_room(unit)
         unit.inserted = True
@@ -182,24 +181,15 @@ def _check_record_id(document: bytes) -> None:
             raise WriteError(5894900, f"Size of RecordId is above limit of {_MAX_RECORD_ID_BYTES} bytes")
 
 
-def _insert_keys(
-    op: "OperationContext",
-    work: WriteUnitOfWork,
-    collection: Collection,
-    index: IndexEntry,
-    documents: list[bytes],
-    rids: list[int],
-) -> None:
-    data = index.data
-    assert data is not None
+def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rids: list[int]) -> None:
+    data = unit.index(index)
     entries: list[tuple[bytes, int]] = []
     for document, rid in zip(documents, rids, strict=True):
         if not index.covers_record(rid):
             continue
         for key in index.keys_of(document):
             entries.append((key, rid))
-        if index.saw_news():
-            op.catalog.note_news(collection, index, work)
+        unit.keep_multikey(index)
     if index.descriptor.prepare_unique:
         _refuse_duplicates(data, entries)
     data.insert(entries)
@@ -221,17 +211,14 @@ def insert_document(op: "OperationContext", collection: Collection, document: by
     if capped:
         check_fits(collection, document)
     for _ in range(_MAX_CONFLICTS):
-        unit = WriteUnit(op.service, collection)
+        unit = op.recovery_unit.write(collection)
         try:
-            with unit.work as work:
-                rid = collection.store.insert_record(document, unit.now_s, ttl_s)
+            with unit:
+                rid = unit.records.insert_record(document, unit.now_s, ttl_s)
                 for index in collection.writable_indexes:
-                    data = index.data
-                    assert data is not None
                     if index.covers_record(rid):
                         keys = index.keys_of(document)
-                        if index.saw_news():
-                            op.catalog.note_news(collection, index, work)
+                        unit.keep_multikey(index)
                         _insert_or_explain(unit, index, document, keys, rid)
                 if capped:
                     make_room(unit)
@@ -257,8 +244,7 @@ class _CorpseInTheWay(Exception):
 def _insert_or_explain(unit: WriteUnit, index: IndexEntry, document: bytes, keys: list[bytes], rid: int) -> None:
     """Adds index entries; a duplicate becomes _CorpseInTheWay or a DuplicateKeyError that names key and value."""
     collection = unit.collection
-    data = index.data
-    assert data is not None
+    data = unit.index(index)
     try:
         if index.descriptor.prepare_unique:
             _refuse_duplicates(data, [(key, rid) for key in keys])
@@ -267,7 +253,7 @@ def _insert_or_explain(unit: WriteUnit, index: IndexEntry, document: bytes, keys
         elif keys:
             data.insert([(key, rid) for key in keys])
     except DuplicateKey as duplicate:
-        existing = collection.store.find_record(duplicate.existing_record_id)
+        existing = unit.records.find_record(duplicate.existing_record_id)
         if existing is not None and unit.is_expired(existing):
             raise _CorpseInTheWay(existing) from None
         if index.descriptor.clustered:
@@ -290,9 +276,9 @@ def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int
 
 def remove_corpse(op: "OperationContext", collection: Collection, record: Record) -> None:
     """Deletes an expired record now instead of leaving it to the reaper, unless it has changed; look again then."""
-    unit = WriteUnit(op.service, collection)
+    unit = op.recovery_unit.write(collection)
     try:
-        with unit.work:
+        with unit:
             unit.delete([record])
             unit.purged = 1
             unit.commit()
@@ -334,15 +320,15 @@ def update_record(
         check_document(op, collection, document, old[1])
     ttl_s = int(meaningful_ttl_s(document))
     for _ in range(_MAX_CONFLICTS):
-        unit = WriteUnit(op.service, collection)
+        unit = op.recovery_unit.write(collection)
         new: Record = (old[0], document, unit.now_s, ttl_s)
         try:
-            with unit.work as work:
-                collection.store.update_record(old, new)
+            with unit:
+                unit.records.update_record(old, new)
                 if document != old[1]:
                     for index in collection.writable_indexes:
                         if index.covers_record(old[0]):
-                            _move_keys(op, unit, work, index, old, document)
+                            _move_keys(unit, index, old, document)
                 unit.stored_one(document, new[2], ttl_s)
                 unit.commit()
         except _CorpseInTheWay as corpse:
@@ -375,13 +361,13 @@ def update_records(op: "OperationContext", unit: WriteUnit, changes: list[tuple[
         old.append(record)
         new.append((record[0], document, now_s, ttl_s))
         rows.append((document, now_s, ttl_s))
-    with unit.work as work:
-        collection.store.update_records(old, new)
+    with unit:
+        unit.records.update_records(old, new)
         for index in collection.writable_indexes:
             for record, document in changes:
                 if document != record[1] and index.covers_record(record[0]):
                     try:
-                        _move_keys(op, unit, work, index, record, document)
+                        _move_keys(unit, index, record, document)
                     except _CorpseInTheWay:
                         raise WriteConflict("an expired document is in the way") from None
         unit.stored(rows)
@@ -389,22 +375,18 @@ def update_records(op: "OperationContext", unit: WriteUnit, changes: list[tuple[
 
 
 def _move_keys(
-    op: "OperationContext",
     unit: WriteUnit,
-    work: WriteUnitOfWork,
     index: IndexEntry,
     old: Record,
     document: bytes,
 ) -> None:
     """Takes out the entries that the old document had alone, and adds those that the new one has alone."""
-    data = index.data
-    assert data is not None
+    data = unit.index(index)
     if index.has_same_keys(old[1], document):
         return
     before = index.keys_of(old[1])
     after = index.keys_of(document)
-    if index.saw_news():
-        op.catalog.note_news(unit.collection, index, work)
+    unit.keep_multikey(index)
     if before == after:
         return
     known = set(before)
@@ -418,7 +400,7 @@ def _move_keys(
 
 def delete_batch(op: "OperationContext", collection: Collection, records: list[Record]) -> None:
     """Deletes records in one unit of work. WriteConflict if one of them has changed since it was read."""
-    unit = WriteUnit(op.service, collection)
-    with unit.work:
+    unit = op.recovery_unit.write(collection)
+    with unit:
         unit.delete(records)
         unit.commit()

@@ -10,6 +10,11 @@ LIMITED = {"scan": 3, "scan_fetch": 6, "due_by_default": 2, "due_by_own": 2, "fi
 LIMIT_AT = {"scan": 1, "scan_fetch": 4, "due_by_default": 1, "due_by_own": 1}
 
 
+def are_records(receiver: str) -> bool:
+    """Whether a call is one of a record store, by what that is called; sorted data have a `scan` too."""
+    return receiver.endswith(("store", "records", "stored")) or ".records(" in receiver
+
+
 def unlimited_reads(source: str) -> list[int]:
     """The lines of calls without `max_bytes`."""
     lines: list[int] = []
@@ -17,7 +22,7 @@ def unlimited_reads(source: str) -> list[int]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name = node.func.attr
-        if name not in LIMITED or (name == "scan" and not ast.unparse(node.func.value).endswith("store")):
+        if name not in LIMITED or (name == "scan" and not are_records(ast.unparse(node.func.value))):
             continue
         limit = node.args[LIMIT_AT[name]] if name in LIMIT_AT else None
         is_single = isinstance(limit, ast.Constant) and limit.value == 1
@@ -28,6 +33,7 @@ def unlimited_reads(source: str) -> list[int]:
 
 def test_reads_without_a_byte_limit_are_found() -> None:
     assert unlimited_reads("records, more = collection.store.scan(position, 256, True)") == [1]
+    assert unlimited_reads("op.recovery_unit.records(collection).scan(position, 256, True)") == [1]
     assert unlimited_reads("store.scan(MAX_RECORD_ID, 1, False)") == []
     assert unlimited_reads("store.scan(position, 256, True, BATCH_BYTES)") == []
     assert unlimited_reads("store.due_by_own(now_s, 256, max_bytes=1)\nstore.find_records(ids)") == [2]

@@ -263,7 +263,7 @@ class World:
             self._background_step()
         run_to_end(reap_due(self.service))
         for collection in self.service.catalog.all_collections():
-            left = count_expired(collection, self.now_s)
+            left = count_expired(collection.store, collection, self.now_s)
             assert left == 0, f"{left} expired documents of {collection.namespace} were forgotten by the wheel"
         self.engine.armed, self.service.ttl_monitor_enabled = armed, enabled
 

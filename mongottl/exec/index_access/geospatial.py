@@ -19,6 +19,7 @@ from mongottl.exec.bounds import BoundComponent, IndexBounds, KeyRange, bounds_o
 from mongottl.exec.index_access.btree import BtreeAccess
 from mongottl.exec.near_scan import KeyedNearness, NearStage
 from mongottl.exec.predicates import Filter, Predicate
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import PlanStage
 from mongottl.geometry.geohash import Geohash
 from mongottl.geometry.nearness import Nearness, PlaneNearness
@@ -269,8 +270,8 @@ class NearPath(AccessPath):
             stage,
         )
 
-    def count_entries(self, most: int) -> int:
-        return min(most, self.collection.store.count())
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+        return min(most, unit.records(self.collection).count())
 
     def share(self, equality: float, scope: float) -> float:
         return 1.0

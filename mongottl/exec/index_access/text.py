@@ -11,6 +11,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, IndexPath
 from mongottl.exec.index_access.access import IndexAccess
 from mongottl.exec.predicates import Filter
+from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import PlanStage
 from mongottl.exec.text_scan import TextStage
 from mongottl.query.fulltext.search import TextSearch
@@ -53,8 +54,8 @@ class TextPath(AccessPath):
         scored = TEXT_SCORE in self.metadata
         return TextStage(self.collection, self.index, self.search, self._prefixes, self.rest, scored, self.before)
 
-    def count_entries(self, most: int) -> int:
-        return min(most, self.collection.store.count())
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+        return min(most, unit.records(self.collection).count())
 
     def share(self, equality: float, scope: float) -> float:
         return equality

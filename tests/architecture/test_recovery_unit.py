@@ -1,0 +1,33 @@
+"""Operations reach what is stored through their recovery unit: nobody else takes stores out of catalog objects."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "mongottl"
+# What hands them out.
+HANDED_OUT_BY = {"exec/recovery_unit.py", "exec/write_unit.py"}
+MODULES = sorted(
+    str(path.relative_to(PACKAGE))
+    for package in ("exec", "commands", "server")
+    for path in (PACKAGE / package).rglob("*.py")
+)
+
+
+def is_index(value: ast.expr) -> bool:
+    """Whether an expression is called as index entries are."""
+    name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
+    return name.strip("_") in ("index", "entry", "id_index", "clustering")
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module not in HANDED_OUT_BY])
+def test_stores_are_reached_through_the_recovery_unit(module: str) -> None:
+    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+    wrong = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (
+            node.attr == "store" or (node.attr == "data" and is_index(node.value)) or node.attr == "unit_of_work"
+        ):
+            wrong.append(f"line {node.lineno}: {ast.unparse(node)}")
+    assert wrong == []
