@@ -167,6 +167,7 @@ def _new_indexes(
     """
     entries = [] if collection is None else collection.listed_indexes
     known = [index.descriptor for index in entries]
+    room = MAX_INDEXES - (len(known) if collection is not None else 1)
     unfinished = {index.name for index in entries if not index.ready}
     new: list[IndexDescriptor] = []
     building = False
@@ -177,15 +178,14 @@ def _new_indexes(
         if same is None:
             if _identical(op, descriptor, new) is not None:
                 raise CommandError(ErrorCode.IndexAlreadyExists, f"Identical index already exists: {descriptor.name}")
+            if len(new) >= room:
+                raise CommandError(
+                    ErrorCode.CannotCreateIndex,
+                    f"add index fails, too many indexes for {namespace} key:{render_document(descriptor.key)}",
+                )
             new.append(descriptor)
         elif same.name in unfinished:
             building = True
-    others = len(known) if collection is not None else 1
-    if others + len(new) > MAX_INDEXES:
-        raise CommandError(
-            ErrorCode.CannotCreateIndex,
-            f"add index fails, too many indexes for {namespace} key:{render_document(new[-1].key)}",
-        )
     return new, building
 
 

@@ -83,7 +83,7 @@ class IndexPath(AccessPath):
         super().__init__(collection, direction)
         self.bounds = bounds
         self.match: MatchExpression | None = match if conjuncts else None
-        covered = bounds.covered
+        covered = set(bounds.covered)
         self.residual: MatchExpression | None = self.match
         if covered:
             left = [conjunct for conjunct in conjuncts if conjunct not in covered]

@@ -13,7 +13,7 @@ from mongottl.exec.implication import implies
 from mongottl.exec.index_access import access_of
 from mongottl.exec.merging import MergedOrPath
 from mongottl.exec.plan_cache import REPLAN_RATIO, QueryShape, is_allowed, new_plan
-from mongottl.exec.predicates import Filter, conjuncts_of
+from mongottl.exec.predicates import Filter, conjuncts_of, parts_beside
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysTrue, AndExpression, OrExpression
 from mongottl.query.sort import SortPattern
@@ -24,6 +24,8 @@ TRIAL_ENTRIES: Final = 128
 COUNTED_ENTRIES: Final = 2048
 # Levels of `$or` within `$or` that are taken apart; with each the branches multiply.
 MAX_OR_DEPTH: Final = 1
+# `$or`s of one conjunction that are looked at for a way over several indexes.
+MAX_ORS: Final = 16
 # Guesses for ranges too large to be counted: the part of a collection that an equality, and a range, leaves.
 EQUALITY_SHARE: Final = 0.05
 RANGE_SHARE: Final = 0.3
@@ -97,7 +99,7 @@ class Choice:
             merged = _merged_or_path(self.collection, filter, self.sort, self.allowed)
             if merged is not None:
                 return merged
-        return or_path(self.collection, filter, 0, self.allowed)
+        return or_path(self.collection, filter.conjuncts, 0, self.allowed, [])
 
     def _contest(self, kept: list[AccessPath], dominated: list[AccessPath]) -> tuple[AccessPath, list[AccessPath]]:
         """The best of several candidates, by memory or trial, and the others. dominated: those that cannot win."""
@@ -200,21 +202,28 @@ def _covers(better: IndexPath, other: IndexPath) -> bool:
     return better.bound_paths() >= other.bound_paths()
 
 
-def or_path(collection: Collection, filter: Filter, depth: int, allowed: list[Value] | None) -> AccessPath | None:
-    """An OR over indexes for the first `$or` whose branches all have one. depth: of `$or` within `$or`."""
+def or_path(
+    collection: Collection,
+    conjuncts: list[MatchExpression],
+    depth: int,
+    allowed: list[Value] | None,
+    around: list[MatchExpression],
+) -> AccessPath | None:
+    """An OR over indexes for the first `$or` of a conjunction whose branches all have one.
+
+    depth: of `$or` within `$or`. around: what holds besides, where the conjunction is a branch of another `$or`.
+    """
     if depth > MAX_OR_DEPTH:
         return None
-    for conjunct in filter.conjuncts:
-        if not isinstance(conjunct, OrExpression):
-            continue
-        rest = [other for other in filter.conjuncts if other is not conjunct]
+    for conjunct in _first_ors(conjuncts):
+        rest = [*parts_beside(conjuncts, conjunct), *around]
         paths: list[AccessPath] = []
         for branch in conjunct.children:
-            part = AndExpression([*conjuncts_of(branch), *rest])
-            branch_filter = Filter(part.children)
-            candidates = candidates_of(collection, part, branch_filter, None, allowed)
+            own = conjuncts_of(branch)
+            part = AndExpression([*own, *rest])
+            candidates = candidates_of(collection, part, Filter(part.children), None, allowed)
             if not candidates:
-                nested = or_path(collection, branch_filter, depth + 1, allowed)
+                nested = or_path(collection, own, depth + 1, allowed, rest)
                 if nested is None:
                     break
                 paths.append(nested)
@@ -227,14 +236,22 @@ def or_path(collection: Collection, filter: Filter, depth: int, allowed: list[Va
     return None
 
 
+def _first_ors(conjuncts: list[MatchExpression]) -> list[OrExpression]:
+    found: list[OrExpression] = []
+    for conjunct in conjuncts:
+        if isinstance(conjunct, OrExpression):
+            found.append(conjunct)
+            if len(found) == MAX_ORS:
+                break
+    return found
+
+
 def _merged_or_path(
     collection: Collection, filter: Filter, sort: SortPattern, allowed: list[Value] | None
 ) -> AccessPath | None:
-    """The same where each branch has an index that also gives the order of a sort."""
-    for conjunct in filter.conjuncts:
-        if not isinstance(conjunct, OrExpression):
-            continue
-        rest = [other for other in filter.conjuncts if other is not conjunct]
+    """A merge over indexes for the first `$or` of which each branch has one that also gives the order of a sort."""
+    for conjunct in _first_ors(filter.conjuncts):
+        rest = parts_beside(filter.conjuncts, conjunct)
         paths: list[IndexPath] = []
         for branch in conjunct.children:
             part = AndExpression([*conjuncts_of(branch), *rest])

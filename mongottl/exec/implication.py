@@ -4,6 +4,8 @@ Conservative: True is a proof, False means nothing. Values are compared by the r
 must stand in both filters in the same words.
 """
 
+from typing import Final
+
 from mongottl.document.keystring import encode_value
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.elements import ExistsExpression
@@ -20,19 +22,33 @@ from mongottl.query.match.tree import (
     WholeDocumentExpression,
 )
 
+# Parts of the query times parts of the index's filter beyond which nothing is looked for.
+MAX_COMPARED: Final = 100_000
+
 
 def implies(query: MatchExpression, filter: MatchExpression) -> bool:
     """Whether every document that matches `query` matches `filter` as well."""
+    return _parts(query) * _parts(filter) <= MAX_COMPARED and _implies(query, filter)
+
+
+def _parts(match: MatchExpression) -> int:
+    """How many conditions a filter has."""
+    if isinstance(match, ListExpression):
+        return sum(_parts(child) for child in match.children)
+    return 1
+
+
+def _implies(query: MatchExpression, filter: MatchExpression) -> bool:
     if isinstance(filter, AndExpression):
-        return all(implies(query, part) for part in filter.children)
+        return all(_implies(query, part) for part in filter.children)
     if isinstance(filter, AlwaysTrue) or isinstance(query, AlwaysFalse):
         return True
     if isinstance(query, OrExpression):
-        return all(implies(branch, filter) for branch in query.children)
-    if isinstance(query, AndExpression) and any(implies(part, filter) for part in query.children):
+        return all(_implies(branch, filter) for branch in query.children)
+    if isinstance(query, AndExpression) and any(_implies(part, filter) for part in query.children):
         return True
     if isinstance(filter, OrExpression):
-        return any(implies(query, branch) for branch in filter.children)
+        return any(_implies(query, branch) for branch in filter.children)
     if isinstance(query, PathExpression) and isinstance(filter, PathExpression):
         if query.path.dotted == filter.path.dotted and _leaf_implies(query, filter):
             return True
@@ -53,7 +69,14 @@ def _leaf_implies(query: PathExpression, filter: PathExpression) -> bool:
     allowed = filter.intervals()
     if ranges is None or allowed is None:
         return False
-    return all(any(_contains(outer, inner) for outer in allowed) for inner in ranges)
+    # Both are ascending and disjoint: only the first of `allowed` that does not end before a range can contain it.
+    place = 0
+    for inner in ranges:
+        while place < len(allowed) and compare_highs(allowed[place], inner) < 0:
+            place += 1
+        if place == len(allowed) or not _contains(allowed[place], inner):
+            return False
+    return True
 
 
 def _contains(outer: Interval, inner: Interval) -> bool:

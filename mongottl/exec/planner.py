@@ -48,7 +48,7 @@ from mongottl.exec.implication import implies
 from mongottl.exec.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.min_max import path_between
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, confinement
-from mongottl.exec.predicates import Filter, conjuncts_of
+from mongottl.exec.predicates import Filter, conjuncts_of, parts_beside
 from mongottl.exec.stages import EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
@@ -284,7 +284,7 @@ def _answering_path(
 
 def _answering_or(collection: Collection, part: OrExpression, match: MatchExpression) -> AccessPath:
     """The same for an `$or` of which a branch needs such an index; then each of the others needs one as well."""
-    rest = [other for other in conjuncts_of(match) if other is not part]
+    rest = parts_beside(conjuncts_of(match), part)
     paths: list[AccessPath] = []
     for branch in part.children:
         whole = AndExpression([*conjuncts_of(branch), *rest])
@@ -299,7 +299,7 @@ def _answering_or(collection: Collection, part: OrExpression, match: MatchExpres
             if not best.bounds.void:
                 paths.append(best)
             continue
-        nested = or_path(collection, filter, 0, None)
+        nested = or_path(collection, whole.children, 0, None, [])
         if nested is None:
             raise CommandError(
                 ErrorCode.NoQueryExecutionPlans,

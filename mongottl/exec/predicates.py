@@ -4,6 +4,8 @@ A filter is a conjunction. Each part of it that says outside which values of one
 `bounds` makes ranges of an index's keys of them.
 """
 
+from typing import Final
+
 from mongottl.document.collation import Collation
 from mongottl.document.compare import (
     BRACKET_NULL,
@@ -19,6 +21,10 @@ from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, un
 from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.text_order import text_orders
 from mongottl.query.match.tree import AndExpression, NorExpression, NotExpression, OrExpression, PathExpression, path_of
+
+# Parts of the conjunction around an `$or` that may narrow the bounds of its branches. The others are tested on what is
+# found: the bounds of n branches by n other parts would cost the square of the filter's length.
+MAX_PARTS_BESIDE: Final = 16
 
 
 class Predicate:
@@ -151,6 +157,15 @@ class Filter:
 def conjuncts_of(match: MatchExpression) -> list[MatchExpression]:
     """The parts of a filter that must all hold."""
     return match.children if isinstance(match, AndExpression) else [match]
+
+
+def parts_beside(conjuncts: list[MatchExpression], one: MatchExpression) -> list[MatchExpression]:
+    """The conjunction without one of its parts. Beyond MAX_PARTS_BESIDE the others come as a single part, which says
+    nothing about an index's bounds."""
+    others = [conjunct for conjunct in conjuncts if conjunct is not one]
+    if len(others) <= MAX_PARTS_BESIDE:
+        return others
+    return [*others[:MAX_PARTS_BESIDE], AndExpression(others[MAX_PARTS_BESIDE:])]
 
 
 def is_everything(interval: Interval) -> bool:

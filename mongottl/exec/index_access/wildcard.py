@@ -22,7 +22,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, IndexPath, OrPath
 from mongottl.exec.bounds import BoundComponent, bounds_of, components_of, sort_direction
 from mongottl.exec.index_access.access import IndexAccess
-from mongottl.exec.predicates import Filter, Predicate, conjuncts_of
+from mongottl.exec.predicates import Filter, Predicate, conjuncts_of, parts_beside
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.elements import ExistsExpression
@@ -32,6 +32,8 @@ from mongottl.query.match.tree import AlwaysTrue, AndExpression, NotExpression, 
 from mongottl.query.sort import SortPattern
 
 PATH_COMPONENT: Final = "$_path"
+# Ways through one index that are offered at most, however many paths a filter names.
+MAX_WAYS: Final = 64
 _DOCUMENTS: Final = [bracket_interval(BRACKET_OBJECT)]
 _ARRAYS: Final = [bracket_interval(BRACKET_ARRAY)]
 
@@ -79,6 +81,8 @@ class WildcardAccess(IndexAccess):
         asked_of = list(filter.by_path)
         asked_of.extend([path for path in existing if path not in filter.by_path])
         for path in asked_of:
+            if len(found) == MAX_WAYS:
+                break
             values = [
                 predicate
                 for predicate in filter.by_path.get(path, [])
@@ -118,7 +122,7 @@ class WildcardAccess(IndexAccess):
             return best
         for conjunct in filter.conjuncts:
             if isinstance(conjunct, OrExpression):
-                rest = [other for other in filter.conjuncts if other is not conjunct]
+                rest = parts_beside(filter.conjuncts, conjunct)
                 branches: list[AccessPath] = []
                 for child in conjunct.children:
                     part = AndExpression([*conjuncts_of(child), *rest])
@@ -175,18 +179,18 @@ def _way(
     return IndexPath(collection, bounds, match, filter.conjuncts, 0 if sort is None else sort_direction(bounds, sort))
 
 
-def _existing_paths(filter: Filter, index: IndexEntry) -> list[str]:
+def _existing_paths(filter: Filter, index: IndexEntry) -> dict[str, None]:
     """The paths that must be there: {$exists: true}; and {$ne: null}, if there are no arrays on the path."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     for conjunct in filter.conjuncts:
         if isinstance(conjunct, ExistsExpression):
-            found.append(conjunct.path.dotted)
+            found[conjunct.path.dotted] = None
         elif isinstance(conjunct, NotExpression):
             child = conjunct.child
             if isinstance(child, ComparisonExpression) and child.operator == EQ and child.value is None:
                 path = child.path.dotted
                 if not index.arrays.along(path):
-                    found.append(path)
+                    found[path] = None
     return found
 
 

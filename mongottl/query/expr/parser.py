@@ -116,12 +116,14 @@ def _parse_object(value: bytes, scope: Scope) -> Expression:
             )
         return parse_operator(first, members[0][1], scope)
     names: list[str] = []
+    seen: set[str] = set()
     nodes: list[Expression] = []
     for name, member in members:
         check_dollar(name)
         check_object_name(name)
-        if name in names:
+        if name in seen:
             raise CommandError(16406, f"duplicate field name specified in object literal: {show(value)}")
+        seen.add(name)
         names.append(name)
         nodes.append(parse_operand(member, scope))
     return fold(ObjectExpression(names, nodes), scope.ctx)

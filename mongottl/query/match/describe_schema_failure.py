@@ -18,7 +18,7 @@ from mongottl.document.build import encode_fields
 from mongottl.document.types import MISSING, Value, type_code_of, type_name
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.query.match.pcre import CompiledRegex
-from mongottl.query.match.schema import equal_unordered
+from mongottl.query.match.schema import unordered_key
 from mongottl.query.match.schema_parser import parse_schema
 
 Details = dict[str, Value]
@@ -162,10 +162,12 @@ def _add_first_item(
 
 
 def _first_duplicate(values: list[Value]) -> Value:
-    for i in range(len(values)):
-        for j in range(i):
-            if equal_unordered(values[i], values[j]):
-                return values[i]
+    seen: set[bytes] = set()
+    for value in values:
+        key = unordered_key(value)
+        if key in seen:
+            return value
+        seen.add(key)
     return MISSING
 
 
@@ -197,13 +199,23 @@ def _add_object_failures(keywords: dict[str, Value], value: bytes, found: list[V
 
 
 def _missing_of(names: list[Value], value: bytes) -> list[Value]:
-    return [name for name in names if isinstance(name, str) and get_value(value, name) is MISSING]
+    present = _first_values(value)
+    return [name for name in names if isinstance(name, str) and name not in present]
+
+
+def _first_values(document: bytes) -> dict[str, Value]:
+    """A document's fields by name; of several with one name the first."""
+    found: dict[str, Value] = {}
+    for name, value in fields(document):
+        found.setdefault(name, value)
+    return found
 
 
 def _add_properties(properties: bytes, value: bytes, found: list[Value]) -> None:
     failed: list[Value] = []
+    present = _first_values(value)
     for name, schema in fields(properties):
-        property_value = get_value(value, name)
+        property_value = present.get(name, MISSING)
         assert isinstance(schema, bytes)
         if property_value is MISSING or _passes(schema, property_value):
             continue
@@ -266,8 +278,9 @@ def _add_other_properties(keywords: dict[str, Value], present: list[tuple[str, V
 
 def _add_dependencies(dependencies: bytes, value: bytes, found: list[Value]) -> None:
     failed: list[Value] = []
+    present = _first_values(value)
     for name, dependency in fields(dependencies):
-        if get_value(value, name) is MISSING:
+        if name not in present:
             continue
         if isinstance(dependency, list):
             missing = _missing_of(dependency, value)

@@ -1,5 +1,6 @@
 """What an upsert takes over from its filter: the paths that the filter binds to one value each."""
 
+from mongottl.document.disjoint_paths import DisjointPaths
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -14,7 +15,7 @@ def equality_fields(expression: MatchExpression) -> list[tuple[FieldPath, Value]
     Raises NotSingleValueField (54) if a path is bound twice, or if one bound path lies inside another.
     """
     found: list[tuple[FieldPath, Value]] = []
-    _collect(expression, "", found)
+    _collect(expression, "", found, DisjointPaths())
     return found
 
 
@@ -25,15 +26,17 @@ def id_equality_of(expression: MatchExpression) -> Value:
     path inside `_id`, NotSingleValueField (54) if `_id` is bound twice.
     """
     found: list[tuple[FieldPath, Value]] = []
-    _collect(expression, "_id", found)
+    _collect(expression, "_id", found, DisjointPaths())
     return found[0][1] if found else MISSING
 
 
-def _collect(expression: MatchExpression, root: str, found: list[tuple[FieldPath, Value]]) -> None:
+def _collect(
+    expression: MatchExpression, root: str, found: list[tuple[FieldPath, Value]], paths: DisjointPaths
+) -> None:
     """root: the root field to whose paths the search is limited, "" for all."""
     if isinstance(expression, AndExpression):
         for child in expression.children:
-            _collect(child, root, found)
+            _collect(child, root, found, paths)
     elif isinstance(expression, ComparisonExpression) and expression.operator == EQ:
         path = expression.path
         if root not in ("", path.parts[0]):
@@ -43,19 +46,16 @@ def _collect(expression: MatchExpression, root: str, found: list[tuple[FieldPath
                 ErrorCode.NotExactValueField,
                 f"field at '{root}' must be exactly specified, field at sub-path '{path.dotted}' found",
             )
-        _check_conflicts(path, found)
+        dotted = path.dotted
+        other = paths.add(dotted)
+        if other == dotted:
+            raise CommandError(
+                ErrorCode.NotSingleValueField,
+                f"cannot infer query fields to set, path '{dotted}' is matched twice",
+            )
+        if other:
+            raise CommandError(
+                ErrorCode.NotSingleValueField,
+                f"cannot infer query fields to set, both paths '{other}' and '{dotted}' are matched",
+            )
         found.append((path, expression.value))
-
-
-def _check_conflicts(path: FieldPath, found: list[tuple[FieldPath, Value]]) -> None:
-    for other, _ in found:
-        if other.dotted == path.dotted:
-            raise CommandError(
-                ErrorCode.NotSingleValueField,
-                f"cannot infer query fields to set, path '{path.dotted}' is matched twice",
-            )
-        if other.dotted.startswith(path.dotted + ".") or path.dotted.startswith(other.dotted + "."):
-            raise CommandError(
-                ErrorCode.NotSingleValueField,
-                f"cannot infer query fields to set, both paths '{other.dotted}' and '{path.dotted}' are matched",
-            )

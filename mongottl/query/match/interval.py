@@ -10,6 +10,8 @@ An index holds one key per array element, so the promise is: if a document match
 the ranges. `exact` promises the other direction too, but only for an index that is not multikey on this path.
 """
 
+from functools import cmp_to_key
+
 from mongottl.document.compare import bracket_of, compare_values
 from mongottl.document.types import MaxKey, MinKey, Value
 
@@ -144,14 +146,9 @@ def is_void(interval: Interval) -> bool:
 
 def union(intervals: list[Interval]) -> list[Interval]:
     """The same values as ascending, disjoint ranges. Ranges that overlap become one, exact if both were."""
-    ordered: list[Interval] = []
-    for interval in intervals:
-        if is_void(interval):
-            continue
-        place = len(ordered)
-        while place > 0 and compare_lows(ordered[place - 1], interval) > 0:
-            place -= 1
-        ordered.insert(place, interval)
+    ordered = [interval for interval in intervals if not is_void(interval)]
+    if len(ordered) > 1:
+        ordered.sort(key=cmp_to_key(compare_lows))
     merged: list[Interval] = []
     for interval in ordered:
         if merged:

@@ -12,7 +12,9 @@ from typing import Final
 from librt.strings import read_i32_le
 from mypy_extensions import i64
 
-from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type, compare_values
+from mongottl.document.build import encode_fields
+from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
+from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
 from mongottl.document.types import ARRAY, DOCUMENT, STRING, Decimal128, Value, is_number
 from mongottl.document.walk import (
@@ -29,6 +31,8 @@ from mongottl.query.match.tree import MatchExpression, WholeDocumentExpression
 
 # Enough for the modulus of any two decimals.
 _MODULUS_DIGITS: Final = 12400
+# Up to so many names are looked for in a document one after the other; for more the document is walked once.
+FEW_NAMES: Final = 8
 
 
 class SchemaTest:
@@ -89,10 +93,10 @@ class TypeTest(SchemaTest):
 class EnumTest(SchemaTest):
     def __init__(self, values: list[Value]) -> None:
         self.values = values
+        self._keys: set[bytes] = {unordered_key(value) for value in values}
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        value = decode_value(buf, type_code, pos)
-        return any(equal_unordered(value, allowed) for allowed in self.values)
+        return unordered_key(decode_value(buf, type_code, pos)) in self._keys
 
 
 class NumberTest(SchemaTest):
@@ -185,13 +189,7 @@ class UniqueTest(SchemaTest):
         if type_code != ARRAY:
             return True
         values = decode_value(buf, type_code, pos)
-        if not isinstance(values, list):
-            return True
-        for i in range(len(values)):
-            for j in range(i):
-                if equal_unordered(values[i], values[j]):
-                    return False
-        return True
+        return not isinstance(values, list) or all_different(values)
 
 
 class ItemsTest(SchemaTest):
@@ -240,6 +238,12 @@ class RequiredTest(SchemaTest):
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code != DOCUMENT:
             return True
+        if len(self.names) > FEW_NAMES:
+            missing = set(self.names)
+            cursor = ElementCursor(buf, pos)
+            while cursor.next():
+                missing.discard(cursor.name_bytes())
+            return not missing
         for name in self.names:
             found, _ = find_field_at(buf, pos, name)
             if found == 0:
@@ -253,13 +257,29 @@ class PropertiesTest(SchemaTest):
     def __init__(self, names: list[str], tests: list[SchemaTest]) -> None:
         self.names: list[bytes] = [name.encode("utf-8") for name in names]
         self.tests = tests
+        self._by_name: dict[bytes, SchemaTest] = {}
+        for i in range(len(tests)):
+            known = self._by_name.get(self.names[i])
+            self._by_name[self.names[i]] = tests[i] if known is None else AllTests([known, tests[i]])
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code != DOCUMENT:
             return True
+        if len(self.names) > FEW_NAMES:
+            return self._pass_in_order(buf, pos)
         for i in range(len(self.names)):
             field_type, value = find_field_at(buf, pos, self.names[i])
             if field_type != 0 and not self.tests[i].passes(buf, field_type, value):
+                return False
+        return True
+
+    def _pass_in_order(self, buf: bytes, pos: i64) -> bool:
+        """Whether all tests are passed, in one walk over the document; of fields with one name the first counts."""
+        left = dict(self._by_name)
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            test = left.pop(cursor.name_bytes(), None)
+            if test is not None and not test.passes(buf, cursor.type_code, cursor.value):
                 return False
         return True
 
@@ -325,22 +345,23 @@ class JsonSchemaExpression(WholeDocumentExpression):
         return {"$jsonSchema": self.schema}
 
 
-def equal_unordered(a: Value, b: Value) -> bool:
-    """Equality of values in which documents with the same fields in another order are equal, at any depth."""
-    if isinstance(a, bytes) and isinstance(b, bytes):
-        mine = sorted(fields(a), key=_name_of)
-        other = sorted(fields(b), key=_name_of)
-        if len(mine) != len(other):
-            return False
-        for i in range(len(mine)):
-            if mine[i][0] != other[i][0] or not equal_unordered(mine[i][1], other[i][1]):
-                return False
-        return True
-    if isinstance(a, list) and isinstance(b, list):
-        if len(a) != len(b):
-            return False
-        return all(equal_unordered(x, b[i]) for i, x in enumerate(a))
-    return compare_values(a, b) == 0
+def all_different(values: list[Value]) -> bool:
+    """Whether no two of the values are equal, whatever the order of fields in them."""
+    return len({unordered_key(value) for value in values}) == len(values)
+
+
+def unordered_key(value: Value) -> bytes:
+    """Equal bytes for equal values. Documents that differ in the order of fields are equal, at any depth."""
+    return encode_value(_in_order(value))
+
+
+def _in_order(value: Value) -> Value:
+    """The value with the fields of all documents in it ordered by name."""
+    if isinstance(value, bytes):
+        return encode_fields([(name, _in_order(member)) for name, member in sorted(fields(value), key=_name_of)])
+    if isinstance(value, list):
+        return [_in_order(element) for element in value]
+    return value
 
 
 def _name_of(field: tuple[str, Value]) -> str:

@@ -38,8 +38,8 @@ from mongottl.query.match.schema import (
     SchemaTest,
     TypeTest,
     UniqueTest,
+    all_different,
     as_decimal,
-    equal_unordered,
 )
 from mongottl.query.match.tree import MatchExpression
 
@@ -155,16 +155,16 @@ def _type_names(operand: Value, keyword: str) -> list[str]:
         return [operand]
     if not isinstance(operand, list):
         raise _type_mismatch(f"$jsonSchema keyword '{keyword}' must be either a string or an array of strings")
-    names: list[str] = []
+    names: dict[str, None] = {}
     for entry in operand:
         if not isinstance(entry, str):
             raise _type_mismatch(f"$jsonSchema keyword '{keyword}' array elements must be strings")
         if entry in names:
             raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' has duplicate value: {entry}")
-        names.append(entry)
+        names[entry] = None
     if not names:
         raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' must name at least one type")
-    return names
+    return list(names)
 
 
 def _scalars(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
@@ -193,10 +193,8 @@ def _scalars(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
             raise _type_mismatch("$jsonSchema keyword 'enum' must be an array")
         if not allowed:
             raise _failed_to_parse("$jsonSchema keyword 'enum' cannot be an empty array")
-        for i in range(len(allowed)):
-            for j in range(i):
-                if equal_unordered(allowed[i], allowed[j]):
-                    raise _failed_to_parse("$jsonSchema keyword 'enum' array cannot contain duplicate values.")
+        if not all_different(allowed):
+            raise _failed_to_parse("$jsonSchema keyword 'enum' array cannot contain duplicate values.")
         tests.append(EnumTest(allowed))
 
 
@@ -328,11 +326,11 @@ def _distinct_names(operand: Value, keyword: str) -> list[str]:
         raise _type_mismatch(f"$jsonSchema keyword '{keyword}' must be an array")
     if not operand:
         raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' cannot be an empty array")
-    names: list[str] = []
+    names: dict[str, None] = {}
     for entry in operand:
         if not isinstance(entry, str):
             raise _type_mismatch(f"$jsonSchema keyword '{keyword}' must hold strings")
         if entry in names:
             raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' array cannot contain duplicate values")
-        names.append(entry)
-    return names
+        names[entry] = None
+    return list(names)

@@ -26,6 +26,14 @@ class Effect:
         self.renames: Final[dict[str, str]] = {} if renames is None else renames
         self.exclusive: Final = exclusive
         self.comparisons_only: Final = comparisons_only
+        self._known: Final = set(paths)
+        # Paths that lead to one that changes, and the root fields in which anything does.
+        self._above: Final[set[str]] = set()
+        self._roots: Final[set[str]] = set()
+        if not exclusive:
+            for changed in paths:
+                self._above.update(leading_paths(changed)[:-1])
+                self._roots.add(root_of(changed))
 
     def origin(self, path: str) -> str | None:
         """The path before the stage at which a filter finds what it finds at `path` behind it; None if there is none.
@@ -33,19 +41,24 @@ class Effect:
         A number in a path may be the place of an array element. What changes fields within an array may move its
         elements, so such a path is only followed where its root field is left alone as a whole.
         """
-        for new, old in self.renames.items():
-            if path == new:
-                return old or None
-            if path.startswith(new + "."):
-                return old + path[len(new) :] if old else path[len(new) + 1 :]
+        leading = leading_paths(path)
+        if self.renames:
+            for new in leading:
+                old = self.renames.get(new)
+                if old is not None:
+                    if path == new:
+                        return old or None
+                    return old + path[len(new) :] if old else path[len(new) + 1 :]
         numbered = has_number(path)
         if self.exclusive:
-            for kept in self.paths:
-                if (path == kept or path.startswith(kept + ".")) and not (numbered and "." in kept):
+            for kept in leading:
+                if kept in self._known and not (numbered and "." in kept):
                     return path
             return None
-        for changed in self.paths:
-            if is_related(path, changed) or (numbered and root_of(path) == root_of(changed)):
+        if path in self._above or (numbered and root_of(path) in self._roots):
+            return None
+        for changed in leading:
+            if changed in self._known:
                 return None
         return path
 
@@ -53,9 +66,15 @@ class Effect:
 KEEPS_ALL: Final = Effect([])
 
 
-def is_related(a: str, b: str) -> bool:
-    """Whether one path is the other or leads to it."""
-    return a == b or a.startswith(b + ".") or b.startswith(a + ".")
+def leading_paths(path: str) -> list[str]:
+    """The paths that lead to one, itself the last: a, a.b, a.b.c."""
+    found: list[str] = []
+    end = path.find(".")
+    while end >= 0:
+        found.append(path[:end])
+        end = path.find(".", end + 1)
+    found.append(path)
+    return found
 
 
 def root_of(path: str) -> str:

@@ -24,6 +24,7 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import check_user_name
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.foreign_table import ForeignTable, are_plain, is_simple, local_values
+from mongottl.query.pipeline.pushdown import all_of
 from mongottl.query.pipeline.run_context import EqualityProbe, RunContext
 from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_pipeline, stage
@@ -94,7 +95,7 @@ class LookupSpec(StageSpec):
 
     def _changed(self, unwind: UnwindSpec | None, filter: bytes | None) -> "LookupSpec":
         if filter is not None and self.narrowing is not None:
-            filter = encode({"$and": [self.narrowing, filter]})
+            filter = all_of([self.narrowing, filter])
         changed = LookupSpec(
             self.database,
             self.collection,

@@ -13,7 +13,7 @@ from mongottl.document.types import INT64_MAX
 from mongottl.query.context import ParseContext
 from mongottl.query.match.tree import always_true
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
-from mongottl.query.pipeline.pushdown import sink
+from mongottl.query.pipeline.pushdown import finish_matches, sink
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import StageSpec, requested_by
 
@@ -40,6 +40,7 @@ def optimise(specs: list[StageSpec], ctx: ParseContext) -> list[StageSpec]:
             rewritten.insert(place, spec)
         else:
             rewritten[place - 1] = merged
+    finish_matches(rewritten, ctx)
     _limit_sorts(rewritten)
     if requested and rewritten:
         rewritten[0].requested = frozenset(requested)

@@ -8,12 +8,13 @@ its paths are followed through renames. What goes no further becomes one `$match
 
 from typing import Final
 
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import Date, Decimal128, ObjectId, Timestamp, Value
 from mongottl.document.walk import fields
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
 from mongottl.query.match import parse_match
+from mongottl.query.match.tree import AlwaysTrue
 from mongottl.query.pipeline.basic import MatchSpec
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.stage import StageSpec
@@ -125,7 +126,7 @@ def conjuncts_of(filter: bytes, ctx: ParseContext) -> list[Conjunct]:
 
 def sink(specs: list[StageSpec], spec: MatchSpec, ctx: ParseContext) -> None:
     """Puts a `$match` that comes behind `specs` as far forward as its parts can go."""
-    if not _may_move(specs):
+    if not _may_move(specs, len(specs)):
         specs.append(spec)
         return
     parts = conjuncts_of(spec.filter, ctx)
@@ -138,27 +139,34 @@ def sink(specs: list[StageSpec], spec: MatchSpec, ctx: ParseContext) -> None:
         if isinstance(before, MatchSpec):
             # Either all of them pass or none: conditions stay in the order of their stages.
             guarded = any(part.expression or part.paths is None for part in moving)
-            if guarded or before.requested or not _may_move(specs[: place - 1]):
+            if guarded or before.requested or not _may_move(specs, place - 1):
                 break
             place -= 1
             continue
-        effect = before.effect()
+        effect = before.known_effect()
         if effect is None:
             break
+        narrowing: list[bytes] = []
+        joining: list[bytes] = []
+        joined = before.joined_path()
+        within = Effect([], {joined: ""}, exclusive=True) if joined else None
         for part in moving:
             earlier = part.before(effect, ctx)
             if earlier is not None:
-                before = before.narrowed(part.written())
+                narrowing.append(part.written())
                 passing.append(earlier)
                 continue
-            joined = before.joined_path()
-            inner = part.before(Effect([], {joined: ""}, exclusive=True), ctx) if joined else None
+            inner = None if within is None else part.before(within, ctx)
             if inner is None or part.expression:
                 staying.append(part)
             else:
-                before = before.joining(inner.written())
+                joining.append(inner.written())
         if len(staying) == len(moving):
             break
+        if narrowing:
+            before = before.narrowed(all_of(narrowing))
+        if joining:
+            before = before.joining(all_of(joining))
         specs[place - 1] = before
         _put(specs, place, [part.written() for part in staying], ctx)
         moving = passing
@@ -169,12 +177,12 @@ def sink(specs: list[StageSpec], spec: MatchSpec, ctx: ParseContext) -> None:
         _put(specs, place, [part.written() for part in moving], ctx)
 
 
-def _may_move(specs: list[StageSpec]) -> bool:
-    """Whether there is anything that a filter behind these might pass or become one with."""
-    if not specs:
+def _may_move(specs: list[StageSpec], count: int) -> bool:
+    """Whether there is anything that a filter behind the first `count` of these might pass or become one with."""
+    if count == 0:
         return False
-    last = specs[-1]
-    return isinstance(last, MatchSpec) or last.effect() is not None
+    last = specs[count - 1]
+    return isinstance(last, MatchSpec) or last.known_effect() is not None
 
 
 def _put(
@@ -185,14 +193,43 @@ def _put(
         return
     for i in (place, place - 1):
         neighbour = specs[i] if 0 <= i < len(specs) else None
-        if isinstance(neighbour, MatchSpec) and not neighbour.requested:
-            specs[i] = matched([*_parts(neighbour.filter), *filters], ctx)
+        if isinstance(neighbour, GatheredMatch):
+            neighbour.filters.extend(filters)
             return
-    specs.insert(place, matched(filters, ctx) if whole is None else whole)
+        if isinstance(neighbour, MatchSpec) and not neighbour.requested:
+            specs[i] = GatheredMatch([neighbour.filter, *filters])
+            return
+    specs.insert(place, GatheredMatch(filters) if whole is None else whole)
+
+
+class GatheredMatch(MatchSpec):
+    """Filters that have come to stand at one place, not yet parsed as one: others may follow."""
+
+    def __init__(self, filters: list[bytes]) -> None:
+        super().__init__(EMPTY_DOCUMENT, AlwaysTrue())
+        self.filters: Final = filters
+
+
+def finish_matches(specs: list[StageSpec], ctx: ParseContext) -> None:
+    """Makes ordinary stages of the filters that were gathered."""
+    for i in range(len(specs)):
+        gathered = specs[i]
+        if isinstance(gathered, GatheredMatch):
+            specs[i] = matched(gathered.filters, ctx)
+
+
+def all_of(filters: list[bytes]) -> bytes:
+    """One filter that is met where all of these are; those that are such a conjunction come without their `$and`."""
+    if len(filters) == 1:
+        return filters[0]
+    parts: list[Value] = []
+    for filter in filters:
+        parts.extend(_parts(filter))
+    return encode({"$and": parts})
 
 
 def _parts(filter: bytes) -> list[bytes]:
-    """The filters that were put together here before, so that they do not come to stand inside each other."""
+    """The parts of a filter that is a single `$and`, else the filter."""
     members = fields(filter)
     if len(members) == 1 and members[0][0] == "$and" and isinstance(members[0][1], list):
         parts = [part for part in members[0][1] if isinstance(part, bytes)]
@@ -203,9 +240,5 @@ def _parts(filter: bytes) -> list[bytes]:
 
 def matched(filters: list[bytes], ctx: ParseContext) -> MatchSpec:
     """One `$match` of several filters, in their order."""
-    if len(filters) == 1:
-        return MatchSpec(filters[0], parse_match(filters[0], ctx))
-    parts: list[Value] = []
-    parts.extend(filters)
-    both = encode({"$and": parts})
-    return MatchSpec(both, parse_match(both, ctx))
+    together = all_of(filters)
+    return MatchSpec(together, parse_match(together, ctx))

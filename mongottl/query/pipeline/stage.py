@@ -38,6 +38,8 @@ class StageSpec:
     one_to_one: bool = False
     shrinks: bool = False
     written: str = ""
+    _effect: Effect | None = None
+    _effect_is_known: bool = False
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         """The stage at work on a stream."""
@@ -53,6 +55,13 @@ class StageSpec:
     def effect(self) -> Effect | None:
         """What it does to the fields of each document; None where a filter behind it cannot be put before it."""
         return None
+
+    def known_effect(self) -> Effect | None:
+        """The result of `effect`, which is computed once: every filter behind the stage asks for it."""
+        if not self._effect_is_known:
+            self._effect = self.effect()
+            self._effect_is_known = True
+        return self._effect
 
     def narrowed(self, filter: bytes) -> "StageSpec":
         """The stage, where a filter behind it is put before it: what it brings along itself must pass as well."""

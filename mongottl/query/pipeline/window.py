@@ -8,9 +8,10 @@ from typing import Final
 
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.disjoint_paths import DisjointPaths
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
-from mongottl.document.set_path import with_value
+from mongottl.document.set_path import PathValues
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -86,6 +87,7 @@ class WindowSource(DocumentSource):
         self.source: Final = source
         self._spec: Final = spec
         self._functions: Final = spec.functions()
+        self._outputs: Final = PathValues(spec.paths)
         self._run: Final = run
         self._ev: Final = run.evaluation()
         self._sorter: Final = Sorter(0, run.limits.sort_bytes, run.space)
@@ -177,18 +179,18 @@ class WindowSource(DocumentSource):
 
     def _compute(self) -> list[bytes]:
         partition = self._partition
-        spec = self._spec
+        outputs = self._outputs
         found: list[bytes] = []
         steps = 0
         place = self._given
         while place < partition.count and len(found) < BATCH_SIZE and steps < STEPS:
             doc = partition.document(place)
-            for i in range(len(self._functions)):
-                function = self._functions[i]
+            values: list[Value] = []
+            for function in self._functions:
                 value = function.value(partition, place, self._ev)
                 steps += function.steps
-                doc = with_value(doc, spec.paths[i], None if isinstance(value, Missing) else value)
-            found.append(doc)
+                values.append(None if isinstance(value, Missing) else value)
+            found.append(outputs.put(doc, values))
             place += 1
         self._given = place
         if place >= partition.count:
@@ -248,13 +250,12 @@ def window_stage(
     if pattern is not None and pattern.is_empty():
         pattern = None
     paths: list[FieldPath] = []
+    apart = DisjointPaths()
     for name, specification in fields(output):
         check_field_path(name)
-        for other in paths:
-            if other.dotted == name or name.startswith(other.dotted + ".") or other.dotted.startswith(name + "."):
-                raise CommandError(
-                    40176, f"specification contains two conflicting paths: '{other.dotted}' and '{name}'"
-                )
+        other = apart.add(name)
+        if other:
+            raise CommandError(40176, f"specification contains two conflicting paths: '{other}' and '{name}'")
         paths.append(FieldPath(name))
         parse_window_function(name, specification, pattern, ctx)
     return WindowSpec(partition_by, sort_by, pattern, paths, output, ctx)

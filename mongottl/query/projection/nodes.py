@@ -26,6 +26,9 @@ NODE: Final = 3
 COMPUTED: Final = 4
 ELEM_MATCH: Final = 5
 
+# Up to so many entries are compared one after the other with a document's field; with more they are looked up.
+FEW_ENTRIES: Final = 8
+
 
 class Entry:
     """What becomes of one field.
@@ -59,12 +62,24 @@ class ProjectionNode:
         self.entries: list[Entry] = []
         self.inclusive: bool = False
         self.has_computed: bool = False
+        self._by_name: dict[bytes, Entry] = {}
 
     def get(self, name: str) -> Entry | None:
-        for entry in self.entries:
-            if entry.name == name:
-                return entry
-        return None
+        return self._by_name.get(name.encode("utf-8"))
+
+    def add(self, entry: Entry) -> None:
+        """Puts an entry behind the others; its name is new."""
+        self.entries.append(entry)
+        self._by_name[entry.name_bytes] = entry
+
+    def add_first(self, entry: Entry) -> None:
+        """Puts an entry before the others; its name is new."""
+        self.entries.insert(0, entry)
+        self._by_name[entry.name_bytes] = entry
+
+    def remove(self, entry: Entry) -> None:
+        self.entries.remove(entry)
+        del self._by_name[entry.name_bytes]
 
     def finish(self, inclusive: bool) -> None:
         """To be called once the tree is complete."""
@@ -77,6 +92,8 @@ class ProjectionNode:
                 self.has_computed = True
 
     def _entry_of(self, cursor: ElementCursor) -> Entry | None:
+        if len(self.entries) > FEW_ENTRIES:
+            return self._by_name.get(cursor.name_bytes())
         for entry in self.entries:
             if cursor.name_is(entry.name_bytes):
                 return entry
@@ -85,7 +102,7 @@ class ProjectionNode:
     def project(self, buf: bytes, pos: i64, ev: EvaluationContext) -> bytes:
         """The projection of the document at `pos`; ev.root is the root document."""
         parts: list[bytes] = []
-        placed: list[Entry] = []
+        placed: set[Entry] = set()
         start: i64 = -1  # of the run of elements being kept
         cursor = ElementCursor(buf, pos)
         while cursor.next():
@@ -109,10 +126,10 @@ class ProjectionNode:
                 continue
             if entry.kind == NODE:
                 parts.append(self._project_value(entry, cursor, ev))
-                placed.append(entry)
+                placed.add(entry)
             elif not self.inclusive and entry not in placed:
                 parts.append(compute(entry, ev))
-                placed.append(entry)
+                placed.add(entry)
         if start >= 0:
             parts.append(buf[start : cursor.element])
         if self.has_computed:

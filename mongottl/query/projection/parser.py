@@ -233,7 +233,7 @@ class ProjectionParser:
             if entry is None:
                 entry = Entry(parts[depth], NODE)
                 entry.node = ProjectionNode()
-                node.entries.append(entry)
+                node.add(entry)
             below = entry.node
             if below is None:
                 raise CommandError(31249, f"Path collision at {path} remaining portion {'.'.join(parts[depth + 1 :])}")
@@ -242,7 +242,7 @@ class ProjectionParser:
         if node.get(last) is not None:
             raise CommandError(31250, f"Path collision at {path}")
         entry = Entry(last, kind)
-        node.entries.append(entry)
+        node.add(entry)
         return entry
 
     def finish(self, spec: bytes) -> Projection:
@@ -256,9 +256,9 @@ class ProjectionParser:
         id_entry = root.get("_id")
         if inclusive:
             if id_entry is None:
-                root.entries.insert(0, Entry("_id", INCLUDE))
+                root.add_first(Entry("_id", INCLUDE))
             elif id_entry.kind == EXCLUDE:
-                root.entries.remove(id_entry)
+                root.remove(id_entry)
         kind = "inclusion" if inclusive else "exclusion"
         if not self.steps and not self.has_computed and all(entry.kind != NODE for entry in root.entries):
             names = [entry.name for entry in root.entries if (entry.kind == INCLUDE) == inclusive]

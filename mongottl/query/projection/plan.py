@@ -1,14 +1,19 @@
 """Parsed projections, ready to be applied: the fast forms for lists of root fields, and the general one."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from mongottl.document.splice import finish_document, start_document
 from mongottl.document.types import Value
-from mongottl.document.walk import skip_value
+from mongottl.document.walk import ElementCursor, skip_value
 from mongottl.query.expr.base import EvaluationContext
 from mongottl.query.match.tree import MatchDetails
 from mongottl.query.projection.arrays import ArrayStep, PositionalStep
 from mongottl.query.projection.nodes import ProjectionNode
+
+# With more names than these, a document's field is looked up among them instead of compared with each.
+MANY_NAMES: Final = 30
 
 
 class Projection:
@@ -49,8 +54,12 @@ class RootProjection(Projection):
         self.inclusive: bool = inclusive
         # One bit for each name; with more names than bits, the scan of a document just never ends early.
         self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 31 else -1
+        self._many: set[bytes] | None = set(self.names) if len(names) > MANY_NAMES else None
 
     def apply(self, doc: bytes, details: MatchDetails | None = None) -> bytes:
+        many = self._many
+        if many is not None:
+            return self._apply_many(doc, many)
         names = self.names
         inclusive: bool = self.inclusive
         wanted: i64 = self.all_seen
@@ -91,6 +100,23 @@ class RootProjection(Projection):
                 break
         if start >= 0:
             writer.write(doc[start:pos])
+        return finish_document(writer)
+
+    def _apply_many(self, doc: bytes, names: set[bytes]) -> bytes:
+        """The projected document where the names are too many to compare each with every field."""
+        inclusive: bool = self.inclusive
+        writer = start_document()
+        start: i64 = -1  # of the run of elements being kept
+        cursor = ElementCursor(doc, 0)
+        while cursor.next():
+            if (cursor.name_bytes() in names) == inclusive:
+                if start < 0:
+                    start = cursor.element
+            elif start >= 0:
+                writer.write(doc[start : cursor.element])
+                start = -1
+        if start >= 0:
+            writer.write(doc[start : cursor.element])
         return finish_document(writer)
 
     def depends_on(self) -> list[str] | None:

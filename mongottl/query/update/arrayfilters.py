@@ -24,12 +24,13 @@ def parse_array_filters(filters: list[bytes], ctx: ParseContext) -> dict[str, Ar
     """
     parsed: dict[str, ArrayFilter] = {}
     for document in filters:
-        names: list[str] = []
+        found: dict[str, None] = {}
         try:
-            _collect_names(document, names)
+            _collect_names(document, found)
             condition = parse_condition(document, ctx)
         except CommandError as error:
             raise CommandError(error.code, _CONTEXT + error.message) from None
+        names = list(found)
         if not names:
             raise CommandError(
                 ErrorCode.FailedToParse, "Cannot use an expression without a top-level field name in arrayFilters"
@@ -55,7 +56,7 @@ def parse_array_filters(filters: list[bytes], ctx: ParseContext) -> dict[str, Ar
     return parsed
 
 
-def _collect_names(document: bytes, names: list[str]) -> None:
+def _collect_names(document: bytes, names: dict[str, None]) -> None:
     """Adds the first components of all paths, each once. Refuses operators that need more than one element to judge."""
     for name, value in fields(document):
         if name in _LOGICAL:
@@ -66,9 +67,7 @@ def _collect_names(document: bytes, names: list[str]) -> None:
         elif name.startswith("$"):
             _refuse_special(name)
         else:
-            first = name.split(".", 1)[0]
-            if first not in names:
-                names.append(first)
+            names[name.split(".", 1)[0]] = None
             _check_operators(value)
 
 

@@ -17,6 +17,7 @@ the order in which new fields are appended and in which errors are found.
 Nothing here knows what a modifier does with its value.
 """
 
+from bisect import bisect_left
 from typing import Final
 
 from mypy_extensions import i64
@@ -491,19 +492,16 @@ class ArrayNode(UpdateNode):
     def __init__(self, filters: dict[str, ArrayFilter]) -> None:
         self.identifiers: list[str] = []
         self.nodes: list[UpdateNode] = []
+        self._by_identifier: dict[str, UpdateNode] = {}
         self.filters = filters
 
     def get(self, identifier: str) -> UpdateNode | None:
-        for i in range(len(self.identifiers)):
-            if self.identifiers[i] == identifier:
-                return self.nodes[i]
-        return None
+        return self._by_identifier.get(identifier)
 
     def put(self, identifier: str, node: UpdateNode) -> None:
         """Adds a child that is not there yet."""
-        at = 0
-        while at < len(self.identifiers) and self.identifiers[at] < identifier:
-            at += 1
+        at = bisect_left(self.identifiers, identifier)
+        self._by_identifier[identifier] = node
         self.identifiers.insert(at, identifier)
         self.nodes.insert(at, node)
 
@@ -540,14 +538,19 @@ class ArrayNode(UpdateNode):
 
     def _node_for(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64) -> UpdateNode | None:
         """What is to be done to one element: the children whose filters it passes, merged."""
-        chosen: UpdateNode | None = None
+        chosen: list[UpdateNode] = []
         for i in range(len(self.identifiers)):
             identifier = self.identifiers[i]
             if identifier != "" and not self.filters[identifier].condition.matches_value(buf, type_code, pos):
                 continue
-            node = self.nodes[i]
-            chosen = node if chosen is None else merge_nodes(chosen, node, state.path)
-        return chosen
+            chosen.append(self.nodes[i])
+        # Neighbours first, since each merge copies both of its nodes.
+        while len(chosen) > 1:
+            merged = [merge_nodes(chosen[i], chosen[i + 1], state.path) for i in range(0, len(chosen) - 1, 2)]
+            if len(chosen) % 2:
+                merged.append(chosen[-1])
+            chosen = merged
+        return chosen[0] if chosen else None
 
     def create(self, state: ApplyState) -> i64:
         raise CommandError(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mongottl.document.disjoint_paths import DisjointPaths
 from mongottl.document.path import MAX_DEPTH, FieldPath, array_index, check_field_path
 from mongottl.errors import CommandError
 
@@ -54,3 +55,20 @@ def test_paths_that_expressions_may_not_use(dotted: str, code: int) -> None:
 @pytest.mark.parametrize("dotted", ["a", "a.b", "a.0", "a b", "a$", ".".join("a" * MAX_DEPTH)])
 def test_paths_that_they_may(dotted: str) -> None:
     check_field_path(dotted)
+
+
+@pytest.mark.parametrize(
+    ("known", "added", "other"),
+    [
+        (["a.b", "c"], "a.b", "a.b"),
+        (["a.b", "c"], "a", "a.b"),
+        (["a.b", "c"], "c.d.e", "c"),
+        (["a.b", "c"], "a.c", ""),
+        (["a.b", "c"], "ab", ""),
+        (["a.b.c", "a.d"], "a.b", "a.b.c"),
+    ],
+)
+def test_disjoint_paths_name_the_path_in_the_way(known: list[str], added: str, other: str) -> None:
+    paths = DisjointPaths()
+    assert [paths.add(path) for path in known] == [""] * len(known)
+    assert paths.add(added) == other

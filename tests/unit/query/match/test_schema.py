@@ -114,3 +114,15 @@ def test_the_root_is_a_document(matching: Matching) -> None:
     assert matching({"$jsonSchema": {"bsonType": "object"}}, [1]) == [1]
     assert matching({"$jsonSchema": {"bsonType": "string"}}, [1]) == []
     assert matching({"$nor": [{"$jsonSchema": {"required": ["a"]}}]}, [1, ...]) == [...]
+
+
+def test_many_names_are_tested_like_few(matching: Matching) -> None:
+    """Beyond a few names the document is walked once instead of searched for each."""
+    names = [f"f{i}" for i in range(30)]
+    whole: dict[str, Any] = dict.fromkeys(names, 1)
+    lacking = {name: 1 for name in names if name != "f17"}
+    wrong = {**whole, "f29": "x"}
+    required = {"$jsonSchema": {"properties": {"a": {"required": names}}}}
+    typed = {"$jsonSchema": {"properties": {"a": {"properties": {name: {"bsonType": "int"} for name in names}}}}}
+    assert matching(required, [whole, lacking]) == [whole]
+    assert matching(typed, [whole, lacking, wrong]) == [whole, lacking]

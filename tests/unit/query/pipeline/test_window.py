@@ -231,3 +231,12 @@ def test_partitions_by_arrays_are_refused() -> None:
     with pytest.raises(CommandError) as caught:
         window([{"p": [1]}], {"$sum": 1}, partitionBy="$p")
     assert caught.value.code == 14
+
+
+def test_output_fields_keep_their_place_or_come_behind() -> None:
+    one = {"$sum": 1}
+    documents: Documents = [{"_id": 1, "a": 5, "b": {"x": 5, "y": 6}, "c": [1]}]
+    output = {"b.z": one, "d.e": one, "a": one, "c.f": one, "b.x": one, "d.g": one}
+    [found] = run(documents, {"$setWindowFields": {"output": output}})
+    assert list(found) == ["_id", "a", "b", "c", "d"]
+    assert found == {"_id": 1, "a": 1, "b": {"x": 1, "y": 6, "z": 1}, "c": {"f": 1}, "d": {"e": 1, "g": 1}}

@@ -144,3 +144,15 @@ def test_refused(spec: Any, code: int) -> None:
     with pytest.raises(CommandError) as caught:
         projected(POST, spec)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("included", [1, 0])
+@pytest.mark.parametrize("prefix", ["", "a."])
+def test_many_fields_are_projected_like_few(included: int, prefix: str) -> None:
+    """Beyond some dozens of fields names are looked up in a set."""
+    members = {f"f{i}": i for i in range(100)}
+    document: dict[str, Any] = {"_id": 1, **members} if not prefix else {"_id": 1, "a": members}
+    named = [f"f{i}" for i in range(0, 100, 2)]
+    kept = {name: value for name, value in members.items() if (name in named) == bool(included)}
+    expected: dict[str, Any] = {"_id": 1, **kept} if not prefix else {"_id": 1, "a": kept}
+    assert projected(document, {prefix + name: included for name in named}) == bson.encode(expected)
