@@ -9,12 +9,16 @@ nothing is expected but orderly replies.
 from collections.abc import Callable
 from typing import Any
 
+import bson
 from bson import Int64
 
 from tests.simulation.model import OFF, OPEN, Model, Version
 from tests.simulation.world import Client, Document, Request, World
 
 COLLECTION = "main"
+# Of documents that several clients increment.
+COUNTER_COLLECTION = "counters"
+COUNTERS = 40
 KEYS = 6
 UNIQUE_VALUES = 12
 DEFAULTS = [-1, 1, 2, 5, 10, 60, 2147483647]
@@ -43,6 +47,9 @@ class Stage:
         self.acknowledged = 0
         self.refused = 0
         self.read = 0
+        # How many increments each counter has been given at least, and at most.
+        self.least = [0] * COUNTERS
+        self.most = [0] * COUNTERS
         world.aged = self.model.age
         self.model.age(world.instants())
 
@@ -278,6 +285,10 @@ class Exchange(Request):
             self.new[key] = Version(content, now_s, turn)
             self.stage.model.add(key, self.new[key])
 
+    def note_instant(self, now_s: int) -> None:
+        for version in self.new.values():
+            version.written_s.add(now_s)
+
     def acknowledge(self, key: str | None = None) -> None:
         """What was written is there; no certain document may have had its unique value."""
         self.stage.acknowledged += 1
@@ -336,6 +347,57 @@ class Exchange(Request):
         """The document was there, and was one of those that it may have been."""
         possible = [version.content for version in self._possible(key)]
         assert possible if found is None else found in possible, f"{key} was {found}, not one of {possible}"
+
+
+def counter(stage: Stage) -> Client:
+    """Increments documents that others increment as well, by every way in which writes find them.
+
+    None of the increments may be lost or carried out twice: `check_counters`.
+    """
+    near: Document = {"loc": {"$near": {"$geometry": {"type": "Point", "coordinates": [0, 0]}}}}
+    while True:
+        number = stage.random.randrange(COUNTERS)
+        increment: Document = {"$inc": {"n": 1}}
+        filters: list[Document] = [near, {}, {"n": {"$gte": 0}}, {"$or": [{"n": {"$gte": 0}}, {"_id": 0}]}]
+        filter_ = stage.random.choice(filters)
+        pick = stage.random.randrange(4)
+        numbers = list(range(COUNTERS))
+        if pick == 0:
+            numbers = [number]
+            command: Document = {"update": COUNTER_COLLECTION, "updates": [{"q": {"_id": number}, "u": increment}]}
+        elif pick == 1:
+            command = {"findAndModify": COUNTER_COLLECTION, "query": filter_, "update": increment}
+            if filter_ is not near or stage.random.random() < 0.5:
+                command["sort"] = stage.random.choice([{"n": 1}, {"n": -1}, {"x": 1}])
+        else:
+            command = {"update": COUNTER_COLLECTION, "updates": [{"q": filter_, "u": increment, "multi": True}]}
+        for place in numbers:
+            stage.most[place] += 1
+        reply = yield Request(command)
+        if reply is None or stage.check_error(reply) or reply.get("writeErrors"):
+            assert reply is None or stage.faulty, reply
+            continue
+        done = numbers
+        if "value" in reply:
+            done = [] if reply["value"] is None else [reply["value"]["_id"]]
+        elif len(numbers) > 1:
+            assert reply["n"] == COUNTERS, reply
+        for place in numbers:
+            stage.most[place] -= place not in done
+        for place in done:
+            stage.least[place] += 1
+
+
+def check_counters(stage: Stage) -> None:
+    """Each counter has been incremented as often as its clients were told."""
+    collection = stage.world.service.catalog.lookup("sim", COUNTER_COLLECTION)
+    assert collection is not None
+    records, _ = collection.store.scan(0, 2 * COUNTERS)
+    counters = [bson.decode(record[1]) for record in records]
+    assert sorted(document["_id"] for document in counters) == list(range(COUNTERS))
+    for document in counters:
+        least, most = stage.least[document["_id"]], stage.most[document["_id"]]
+        assert least <= document["n"] <= most, f"{document} is not between {least} and {most}"
 
 
 def reader(stage: Stage) -> Client:

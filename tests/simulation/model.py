@@ -32,21 +32,30 @@ def lives_s(ttl: Any, default: int) -> int | None:
 class Version:
     """One state of a document. content: None where it is not there.
 
+    written_s: the seconds in which it may have been written. A command dates each unit of work by the clock, which may
+    be moved while it is under way.
     mortal: it was expired at some instant, so it may be purged.
     """
 
     def __init__(self, content: Document | None, written_s: int, since: int) -> None:
         self.content = content
-        self.written_s = written_s
+        self.written_s = {written_s}
         self.since = since
         self.until = OPEN
         self.mortal = False
 
     def alive(self, now_s: int, default: int) -> bool:
+        """Whether it is certainly alive."""
+        return self._lives(now_s, default, min(self.written_s))
+
+    def may_be_alive(self, now_s: int, default: int) -> bool:
+        return self._lives(now_s, default, max(self.written_s))
+
+    def _lives(self, now_s: int, default: int, written_s: int) -> bool:
         if self.content is None:
             return False
         lives = lives_s(self.content.get("ttl"), default)
-        return lives is None or now_s < self.written_s + lives
+        return lives is None or now_s < written_s + lives
 
 
 class Model:
@@ -116,5 +125,5 @@ class Model:
         defaults = self.defaults_between(start, end)
         nows = list(instants)
         for version in self.overlapping(key, start, end):
-            if any(version.alive(now, default) for now in nows for default in defaults):
+            if any(version.may_be_alive(now, default) for now in nows for default in defaults):
                 yield version

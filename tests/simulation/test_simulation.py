@@ -11,7 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.clients import COLLECTION, Stage, index_tuner, reader, rowdy, ttl_tuner, writer
+from tests.simulation.clients import (
+    COLLECTION,
+    COUNTER_COLLECTION,
+    COUNTERS,
+    Stage,
+    check_counters,
+    counter,
+    index_tuner,
+    reader,
+    rowdy,
+    ttl_tuner,
+    writer,
+)
 from tests.simulation.world import Client, Request, World
 
 TURNS = 1200
@@ -23,7 +35,13 @@ def seeds() -> list[int]:
 
 
 def opener() -> Client:
-    """Makes the collection and its unique index before anybody else comes."""
+    """Makes the collections and their indexes before anybody else comes."""
+    counters = [{"_id": number, "n": 0, "loc": [number, 0]} for number in range(COUNTERS)]
+    reply = yield Request({"insert": COUNTER_COLLECTION, "documents": counters})
+    assert reply is not None and reply["ok"], reply
+    specs = [{"key": {"loc": "2dsphere"}, "name": "loc"}, {"key": {"n": 1}, "name": "n"}]
+    reply = yield Request({"createIndexes": COUNTER_COLLECTION, "indexes": specs})
+    assert reply is not None and reply["ok"], reply
     spec = {"key": {"u": 1}, "name": "u_1", "unique": True, "sparse": True}
     reply = yield Request({"createIndexes": COLLECTION, "indexes": [spec]})
     assert reply is not None and reply["ok"], reply
@@ -45,12 +63,15 @@ def simulate(seed: int, folder: Path, turns: int) -> Stage:
         world.seat(writer(stage, number))
     for client in (reader(stage), reader(stage), ttl_tuner(stage), index_tuner(stage), index_tuner(stage)):
         world.seat(client)
+    for _ in range(3):
+        world.seat(counter(stage))
     if seed % 5 < 2:
         world.seat(rowdy(stage))
         world.seat(rowdy(stage))
     world.engine.armed = True
     world.run(turns)
     world.settle()
+    check_counters(stage)
     return stage
 
 

@@ -47,6 +47,9 @@ class Request:
         self.started = turn
         self.now_s = now_s
 
+    def note_instant(self, now_s: int) -> None:
+        """The clock was moved while it is under way."""
+
 
 # A client: yields a request and is sent the reply, or None if the server crashed before it answered.
 Client: TypeAlias = Generator[Request, Document | None, None]
@@ -140,6 +143,9 @@ class World:
         if self.clock.now_ms() + jump * 1000 < START_MS:
             jump = 1
         self.clock.advance(jump)
+        for seat in self.seats:
+            if seat.busy:
+                seat.request.note_instant(self.now_s)
         self.aged(self.instants())
 
     def _background_step(self) -> None:

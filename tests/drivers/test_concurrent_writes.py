@@ -1,0 +1,64 @@
+"""Long writes of one client between the writes of others, over real connections."""
+
+import threading
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.database import Database
+
+import mongottl
+
+Documents = dict[str, Any]
+
+DOCUMENTS = 3000
+NEAR: Documents = {"loc": {"$near": {"$geometry": {"type": "Point", "coordinates": [0, 0]}}}}
+
+
+@pytest.fixture
+def points(database: Database[Documents]) -> Database[Documents]:
+    database.c.insert_many([{"_id": i, "n": 0, "loc": [i / 1000, 0]} for i in range(DOCUMENTS)])
+    database.c.create_index([("loc", "2dsphere")])
+    database.c.create_index("n")
+    return database
+
+
+class Incrementing(threading.Thread):
+    """Increments single documents, as another client, until it is stopped."""
+
+    def __init__(self, uri: str, database: str) -> None:
+        super().__init__()
+        self._uri = uri
+        self._database = database
+        self.stopped = threading.Event()
+        self.increments = [0] * DOCUMENTS
+
+    def run(self) -> None:
+        with pymongo.MongoClient[Documents](self._uri) as client:
+            collection = client[self._database].c
+            number = 0
+            while not self.stopped.is_set():
+                number = (number + 701) % DOCUMENTS
+                collection.update_one({"_id": number}, {"$inc": {"n": 1}})
+                self.increments[number] += 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filter", [NEAR, {}, {"n": {"$gte": 0}}], ids=["near", "all", "index"])
+def test_no_increment_is_lost(server: mongottl.RunningServer, points: Database[Documents], filter: Documents) -> None:
+    other = Incrementing(server.uri, points.name)
+    other.start()
+    try:
+        rounds = 3
+        for _ in range(rounds):
+            result = points.c.update_many(filter, {"$inc": {"n": 1}})
+            assert (result.matched_count, result.modified_count) == (DOCUMENTS, DOCUMENTS)
+    finally:
+        other.stopped.set()
+        other.join()
+    assert sum(other.increments) > 0
+    found = {document["_id"]: document["n"] for document in points.c.find()}
+    assert found == {number: count + rounds for number, count in enumerate(other.increments)}
+    validated = points.command("validate", "c")
+    assert validated["valid"]
+    assert validated["keysPerIndex"] == {"_id_": DOCUMENTS, "loc_2dsphere": DOCUMENTS, "n_1": DOCUMENTS}
