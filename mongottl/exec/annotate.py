@@ -29,6 +29,9 @@ class AnnotateStage(PlanStage):
     def inputs(self) -> list[PlanStage]:
         return [self._child]
 
+    def put_back(self, op: OperationContext, records: list[Record]) -> bool:
+        return self._child.put_back(op, records)
+
     def gives_current_records(self) -> bool:
         return self._child.gives_current_records()
 

@@ -21,8 +21,10 @@ from mongottl.exec.stages import (
     PlanStage,
     check_alive,
     collection_scan_node,
+    entry_before,
     first_batch_size,
     next_batch_size,
+    size_after_putting_back,
 )
 from mongottl.query.match import MatchExpression
 from mongottl.storage.interface import Record
@@ -53,6 +55,8 @@ class ClusteredScan(PlanStage):
         self._match = match
         self._forward = forward
         self._after: tuple[bytes, int] | None = None
+        self._before: tuple[bytes, int] | None = None  # where the latest batch began
+        self._batch_count = 0  # records of the latest batch
         self._size = first_batch_size(wanted, match is not None)
         self._ended = False
         self._begun = False
@@ -77,11 +81,23 @@ class ClusteredScan(PlanStage):
             if not rows:
                 return None
         last = rows[-1]
+        self._before = self._after
         self._after = (last[0], last[1])
         match = self._match
         records: list[Record] = [row[1:] for row in rows if match is None or match.matches(row[2])]
         self._size = next_batch_size(op, size, started_s)
-        return living(collection, records, op.now_s)
+        records = living(collection, records, op.now_s)
+        self._batch_count = len(records)
+        return records
+
+    def put_back(self, op: OperationContext, records: list[Record]) -> bool:
+        found, self._after = entry_before(
+            op.recovery_unit.index(self._index), LOWEST_KEY, HIGHEST_KEY, self._before, records[0][0], self._forward
+        )
+        assert found
+        self._ended = False
+        self._size = size_after_putting_back(self._batch_count, records)
+        return True
 
     def gives_current_records(self) -> bool:
         return True

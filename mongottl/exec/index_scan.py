@@ -22,8 +22,10 @@ from mongottl.exec.stages import (
     PlanNode,
     PlanStage,
     check_alive,
+    entry_before,
     first_batch_size,
     next_batch_size,
+    size_after_putting_back,
 )
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
@@ -61,6 +63,8 @@ class IndexStage(PlanStage):
         self._seen: set[int] | None = set() if bounds.multikey else None
         # In place of `_seen` where records are not to be given twice even if they move within the index.
         self._given_ids: RecordIdSet | None = None
+        self._batch_count = 0  # records of the latest batch
+        self._batch_bytes: int = BATCH_BYTES
         self._used = trial
         self._seeks = 0
         self._dropped_duplicates = 0
@@ -91,11 +95,17 @@ class IndexStage(PlanStage):
         started_s = op.service.clock.monotonic_s()
         records = self.read(op)
         self._size = next_batch_size(op, self._size, started_s)
-        if records is not None and self._given_ids is not None:
+        if records is None:
+            return None
+        if self._given_ids is not None:
             records = self._given_ids.unseen(records)
-        if records is None or collection.default_ttl_s == NO_TTL:
-            return records
-        return living(collection, records, op.now_s)
+        if collection.default_ttl_s != NO_TTL:
+            records = living(collection, records, op.now_s)
+        self._batch_count = len(records)
+        return records
+
+    def set_batch_bytes(self, size: int) -> None:
+        self._batch_bytes = size
 
     @abstractmethod
     def read(self, op: OperationContext) -> list[Record] | None:
@@ -200,6 +210,9 @@ class IndexScan(IndexStage):
         self._ranges = ranges if forward else ranges[::-1]
         self._place = 0
         self._after: tuple[bytes, int] | None = None
+        # Where the latest batch began.
+        self._place_before = 0
+        self._before: tuple[bytes, int] | None = None
 
     def read(self, op: OperationContext) -> list[Record] | None:
         ranges = self._ranges
@@ -207,13 +220,15 @@ class IndexScan(IndexStage):
         last = len(ranges)
         if place >= last:
             return None
+        self._place_before = place
+        self._before = self._after
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
         forward = self._forward
         size = self._size
         found: list[FetchedEntry] = []
         visits = 0
-        room_bytes = BATCH_BYTES
+        room_bytes = self._batch_bytes
         while place < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
             low, high = ranges[place]
             rows, more = data.scan_fetch(store, low, high, self._after, size - len(found), forward, room_bytes)
@@ -243,6 +258,27 @@ class IndexScan(IndexStage):
             records = [row[1:] for row in found if match.matches(row[2])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
+
+    def put_back(self, op: OperationContext, records: list[Record]) -> bool:
+        if self._given_ids is not None:
+            return False
+        first = records[0][0]
+        place = self._place_before
+        after = self._before
+        while True:
+            low, high = self._ranges[place]
+            found, after = entry_before(op.recovery_unit.index(self._index), low, high, after, first, self._forward)
+            if found:
+                break
+            place += 1
+            after = None
+        self._place = place
+        self._after = after
+        self._size = size_after_putting_back(self._batch_count, records)
+        seen = self._seen
+        if seen is not None:
+            seen.difference_update([record[0] for record in records])
+        return True
 
     def gives_current_records(self) -> bool:
         return True
@@ -292,7 +328,7 @@ class PointLookup(IndexStage):
         else:
             part = keys[place : place + self._size]
             entries = data.find_exact(part)
-            records, taken = store.find_records([rid for _, rid in entries], BATCH_BYTES)
+            records, taken = store.find_records([rid for _, rid in entries], self._batch_bytes)
             if taken < len(entries):
                 # Go on with the key of the first entry whose record was not read.
                 part = part[: part.index(entries[taken][0])]
@@ -356,6 +392,12 @@ class OrStage(PlanStage):
     def set_each_once(self) -> None:
         self._given_ids = RecordIdSet()
         super().set_each_once()
+
+    def put_back(self, op: OperationContext, records: list[Record]) -> bool:
+        if self._given_ids is not None or not self._children[self._place].put_back(op, records):
+            return False
+        self._seen.difference_update([record[0] for record in records])
+        return True
 
     def gives_current_records(self) -> bool:
         return all(child.gives_current_records() for child in self._children)

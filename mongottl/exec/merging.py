@@ -16,7 +16,7 @@ from mongottl.exec.context import OperationContext
 from mongottl.exec.index_scan import IndexScan
 from mongottl.exec.liveness import ReadMark
 from mongottl.exec.recovery_unit import RecoveryUnit
-from mongottl.exec.stages import BATCH, PlanNode, PlanStage
+from mongottl.exec.stages import BATCH, BATCH_BYTES, PlanNode, PlanStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.storage.interface import Record
@@ -35,6 +35,9 @@ class SortMergeStage(PlanStage):
         super().__init__()
         self._collection = collection
         self._children = children
+        # What all of them have read and not given must not be more than what one scan may have.
+        for stage in children:
+            stage.set_batch_bytes(BATCH_BYTES // len(children))
         self._pattern = pattern
         # The next record of each scan that has one: its key, the scan, its place in the scan's batch.
         self._heads: list[tuple[bytes, int, int]] = []

@@ -1,5 +1,7 @@
 """Sources of pages for cursors: records of a plan, and the results of a pipeline."""
 
+from typing import Final
+
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import STORED_AS, annotated, metadata_of
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
@@ -9,7 +11,7 @@ from mongottl.document.walk import fields, is_deeper
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import DEFAULT_FIRST_BATCH, ClientCursor, Page, PageSource
 from mongottl.exec.liveness import ReadMark, living_ids
-from mongottl.exec.stages import PlanStage
+from mongottl.exec.stages import BATCH, PlanStage
 from mongottl.query.match import MatchDetails, MatchExpression
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.pipeline import DocumentSource
@@ -17,11 +19,25 @@ from mongottl.query.projection import Projection
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 
+# What a cursor keeps at most of a batch that a page had no more room for, where its plan can read it again.
+KEPT_BYTES: Final = 1 << 20
+
+
+def _put_back(op: OperationContext, stage: PlanStage, records: list[Record]) -> bool:
+    """Has a plan read these records again, which it has just given, if they would take much to keep."""
+    size = 0
+    for record in records:
+        size += len(record[1])
+        if size > KEPT_BYTES:
+            return stage.put_back(op, records)
+    return False
+
 
 class RecordPages(PageSource):
     """Documents of a plan's records, projected when they are handed out.
 
-    Records wait unprojected between two pages, so that one that is dead by then is left out (`liveness`).
+    A cursor keeps no more than KEPT_BYTES of what it has read ahead, but for what a plan cannot read again, which is a
+    batch at most. Records wait unprojected, so that one that is dead by then is left out (`liveness`).
     limit: how many documents at most, 0 for all. match: needed where the projection uses the positional `$`.
     keys_alone: whether the keys by which an index found the documents are given in their place. record_ids: whether
     each has its record's id in it, as `$recordId`.
@@ -57,9 +73,9 @@ class RecordPages(PageSource):
         if batch is None:
             return False
         given = self._hand_out(page, batch)
-        if given < len(batch):
-            self._waiting = batch
-            self._position = given
+        if given < len(batch) and self._left != 0 and not _put_back(op, self._stage, batch[given:]):
+            self._waiting = batch[given:]
+            self._position = 0
             if self._collection is not None:
                 self._mark = ReadMark(self._collection, op)
         return self._left != 0
@@ -140,6 +156,9 @@ class Origin:
         return not mark.is_current(op) and (op.now_s >= self.first_expiry_s or not mark.is_unchanged())
 
 
+_NO_PAGE: Final = Page(0)
+
+
 class Pull:
     """Who pulls documents through a pipeline right now, and how many are still needed.
 
@@ -153,7 +172,7 @@ class Pull:
     def __init__(self, op: OperationContext, streaming: bool, keeping_track: bool) -> None:
         self.op = op
         self.wanted = 0
-        self.page = Page(0)
+        self.page = _NO_PAGE
         self.full = False
         self.streaming = streaming
         self.keeping_track = keeping_track
@@ -207,6 +226,7 @@ class PipelinePages(PageSource):
                 pull.page = page
                 pull.full = False
             batch = self._source.next_batch()
+            pull.page = _NO_PAGE  # between two commands nothing is to hold the documents that were sent
             if batch is None:
                 return False
             self._waiting = batch
@@ -281,6 +301,10 @@ class PlanDocuments(DocumentSource):
             self._mark = None if collection is None else ReadMark(collection, op)
         mortal = collection is not None and collection.default_ttl_s != NO_TTL
         records = self._ration(mortal)
+        rest = self._waiting[self._position :]
+        if not rest or (not waited and _put_back(op, self._stage, rest)):
+            self._waiting = []
+            self._position = 0
         mark = self._mark
         if not mortal or mark is None:
             return [record[1] for record in records]
@@ -307,7 +331,10 @@ class PlanDocuments(DocumentSource):
         return documents
 
     def _ration(self, mortal: bool) -> list[Record]:
-        """The next of those that wait. mortal: they may expire, and then as few as possible are to wait further on."""
+        """The next of those that wait. mortal: they may expire, and then as few as possible are to wait further on.
+
+        Nor are large ones, which a plan can read again, but no other stage.
+        """
         waiting = self._waiting
         start = self._position
         end = len(waiting)
@@ -315,7 +342,7 @@ class PlanDocuments(DocumentSource):
         if self._rationed:
             if pull.wanted:
                 end = min(end, start + pull.wanted)
-            if mortal:
+            if mortal or (start < end and len(waiting[start][1]) > KEPT_BYTES // BATCH):
                 most = end
                 end = pull.page.fitting(waiting, start, most)
                 pull.full = end == start < most

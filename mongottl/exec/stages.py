@@ -28,7 +28,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
-from mongottl.storage.interface import MAX_RECORD_ID, Record
+from mongottl.storage.interface import MAX_RECORD_ID, IndexEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # Records (or index entries) that one call examines at most: a fraction of a millisecond's work.
@@ -120,6 +120,18 @@ class PlanStage(ABC):
     def pull(self, op: OperationContext) -> list[Record] | None:
         """What `next_batch` promises."""
         raise NotImplementedError
+
+    def put_back(self, op: OperationContext, records: list[Record]) -> bool:
+        """Goes back, so that the next call begins with these records, the last of the batch that was just given.
+
+        To be called before others may have written. False where a stage cannot go back; then nothing has changed.
+        """
+        return False
+
+    def set_batch_bytes(self, size: int) -> None:
+        """Has scans read no more than this, and one document, at once."""
+        for stage in self.inputs():
+            stage.set_batch_bytes(size)
 
     @abstractmethod
     def node(self) -> PlanNode:
@@ -230,6 +242,27 @@ def first_batch_size(wanted: int, filtered: bool) -> int:
     return wanted
 
 
+def entry_before(
+    data: SortedDataInterface, low: bytes, high: bytes, after: IndexEntry | None, record_id: int, forward: bool
+) -> tuple[bool, IndexEntry | None]:
+    """Whether there is an entry of this record in a range behind `after`, and which entry comes before the first of
+    them; the last entry of the range if there is none. None: nothing comes before it."""
+    last = after
+    while True:
+        entries = data.scan(low, high, last, BATCH, forward)
+        for entry in entries:
+            if entry[1] == record_id:
+                return True, last
+            last = entry
+        if len(entries) < BATCH:
+            return False, last
+
+
+def size_after_putting_back(given: int, records: list[Record]) -> int:
+    """How many records a scan reads next if of `given` ones these were not taken."""
+    return max(given - len(records), 1)
+
+
 class EofStage(PlanStage):
     """Nothing: the collection does not exist, or the filter cannot be true. reason: which, in mongod's word."""
 
@@ -269,6 +302,7 @@ class CollectionScan(PlanStage):
         self._forward = forward
         self._position: int = 0 if forward else MAX_RECORD_ID
         self._size = first_batch_size(wanted, match is not None)
+        self._batch_count = 0  # records of the latest batch
         self._ended = False
         self._begun = False
         self._guarded = False
@@ -303,9 +337,18 @@ class CollectionScan(PlanStage):
         if match is not None:
             records = [record for record in records if match.matches(record[1])]
         self._size = next_batch_size(op, size, started_s)
-        if collection.default_ttl_s == NO_TTL:
-            return records
-        return living(collection, records, op.now_s)
+        if collection.default_ttl_s != NO_TTL:
+            records = living(collection, records, op.now_s)
+        self._batch_count = len(records)
+        return records
+
+    def put_back(self, op: OperationContext, records: list[Record]) -> bool:
+        if self._guarded:
+            return False  # its position must be a record that it has read
+        self._position = records[0][0] - 1 if self._forward else records[0][0] + 1
+        self._ended = False
+        self._size = size_after_putting_back(self._batch_count, records)
+        return True
 
     def node(self) -> PlanNode:
         return collection_scan_node(self._match, self._forward, self.examined, self.counters(self.examined))
@@ -333,6 +376,9 @@ class SkipStage(PlanStage):
             return []
         self._left = 0
         return batch[left:]
+
+    def put_back(self, op: OperationContext, records: list[Record]) -> bool:
+        return self._child.put_back(op, records)
 
     def gives_current_records(self) -> bool:
         return self._child.gives_current_records()
@@ -367,6 +413,12 @@ class LimitStage(PlanStage):
         self._left = 0
         self._child.close()
         return batch[:left]
+
+    def put_back(self, op: OperationContext, records: list[Record]) -> bool:
+        if not self._child.put_back(op, records):
+            return False
+        self._left += len(records)
+        return True
 
     def gives_current_records(self) -> bool:
         return self._child.gives_current_records()
