@@ -39,19 +39,35 @@ class Box(PlaneShape):
 
 
 class Circle(PlaneShape):
-    """All that is not farther than `radius` from the centre."""
+    """All that is not farther than `radius` from the centre.
+
+    What lies straight beside, above or below the centre is compared as MongoDB does it, by adding the radius to a
+    coordinate: 52 is not farther than 0.0001 from 51.9999, although the difference of the two is a little more.
+    """
 
     def __init__(self, center: Position, radius: float) -> None:
         self._center = center
         self._radius = radius
 
     def contains(self, position: Position) -> bool:
-        return distance(self._center, position) <= self._radius
+        x, y = self._center
+        radius = self._radius
+        if position[0] == x:
+            return max(y, position[1]) <= min(y, position[1]) + radius
+        if position[1] == y:
+            return max(x, position[0]) <= min(x, position[0]) + radius
+        return distance(self._center, position) <= radius
 
     def bounds(self) -> Bounds:
         x, y = self._center
         radius = self._radius
-        return x - radius, y - radius, x + radius, y + radius
+        # One step of a double more on each side, because sums are rounded.
+        return (
+            math.nextafter(x - radius, -math.inf),
+            math.nextafter(y - radius, -math.inf),
+            math.nextafter(x + radius, math.inf),
+            math.nextafter(y + radius, math.inf),
+        )
 
 
 class PlanePolygon(PlaneShape):
@@ -84,4 +100,8 @@ class PlanePolygon(PlaneShape):
 
 def distance(a: Position, b: Position) -> float:
     """The distance on the plane, in the unit of the coordinates."""
-    return math.sqrt((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2)
+    across = a[0] - b[0]
+    along = a[1] - b[1]
+    if across == 0.0 or along == 0.0:
+        return abs(across) + abs(along)  # the squares of tiny differences are zero
+    return math.sqrt(across * across + along * along)

@@ -151,7 +151,10 @@ def _point_beside(loop: s2rst.Loop, edge: int, side: float) -> s2rst.S2Point:
 
 
 def polygon_of(rings: list[Ring], strict_winding: bool) -> SpherePolygon:
-    """GeometryError for rings that cross themselves or each other, share a side, or are no holes."""
+    """GeometryError for rings that cross themselves or each other, share a side, or are no holes.
+
+    Holes must not lie in one another, nor share more than one corner with the outer ring.
+    """
     loops: list[s2rst.Loop] = []
     for ring in rings:
         loop = s2rst.Loop([s2_point(position) for position in ring[:-1]])
@@ -167,6 +170,9 @@ def polygon_of(rings: list[Ring], strict_winding: bool) -> SpherePolygon:
     fault = s2rst.find_self_intersection(whole)
     if fault is not None:
         raise GeometryError(f"Loop is not valid: {fault}")
+    for loop in loops[1:]:
+        if _corners_in_common(loops[0], loop) > 1:
+            raise GeometryError("Polygon isn't normalized: a hole shares more than one vertex with the exterior ring")
     polygon = SpherePolygon(loops[0], [])
     for i in range(1, len(loops)):
         if not all(polygon.has_within(vertex) for vertex in loops[i].vertices()):
@@ -174,7 +180,19 @@ def polygon_of(rings: list[Ring], strict_winding: bool) -> SpherePolygon:
                 "Secondary loops not contained by first exterior loop - secondary loops must be holes:"
                 f" {_shown(rings[i])} first loop: {_shown(rings[0])}"
             )
-    return SpherePolygon(loops[0], loops[1:]) if len(loops) > 1 else polygon
+    if len(loops) == 1:
+        return polygon
+    # What lies in two holes is not inside of the polygon that all of them make.
+    inside = s2rst.Polygon(loops[1:])
+    for i in range(1, len(loops)):
+        if len(loops) > 2 and not inside.contains_point(_point_beside(loops[i], 0, 1.0)):
+            raise GeometryError(f"Polygon interior loops cannot be nested: {_shown(rings[i])}")
+    return SpherePolygon(loops[0], loops[1:])
+
+
+def _corners_in_common(a: s2rst.Loop, b: s2rst.Loop) -> int:
+    corners = {(corner.x, corner.y, corner.z) for corner in a.vertices()}
+    return sum((corner.x, corner.y, corner.z) in corners for corner in b.vertices())
 
 
 def _shown(ring: Ring) -> str:

@@ -16,6 +16,7 @@ Refusal = Callable[[dict[str, Any]], tuple[int, str]]
 STRICT = {"type": "name", "properties": {"name": "urn:x-mongodb:crs:strictwinding:EPSG:4326"}}
 SQUARE = [[[-10, -10], [10, -10], [10, 10], [-10, 10], [-10, -10]]]
 HOLE = [[-2, -2], [2, -2], [2, 2], [-2, 2], [-2, -2]]
+INNER_HOLE = [[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]]
 BOW_TIE = [[[0, 0], [2, 2], [2, 0], [0, 2], [0, 0]]]
 
 
@@ -144,6 +145,34 @@ OUT = point(50, 50)
         (within("$box", {"a": {"x": 0, "y": 0}, "b": [10, 10]}), [[5, 5], [300, 5]], [[5, 5]]),
         (within("$center", [[0, 0], 1.5]), [[1, 1], [1.5, 0], [1.1, 1.1]], [[1, 1], [1.5, 0]]),
         ({"a": {"$within": {"$center": [[0, 0], 0]}}}, [[0, 0], [0, 1e-9]], [[0, 0]]),
+        # Straight beside the centre, the radius is added to a coordinate; the squares of tiny differences are zero.
+        (within("$center", [[51.9999, 5], 0.0001]), [[52, 5], [51.9998, 5], [52.00000001, 5]], [[52, 5], [51.9998, 5]]),
+        (within("$center", [[1, 1], 1.2e-16]), [[1, 1], [1, 1 + 2.3e-16], [1, 1 + 5e-16]], [[1, 1], [1, 1 + 2.3e-16]]),
+        (
+            within("$center", [[0, 0], 1e-200]),
+            [[1e-190, 0], [1e-210, 0], [1e-190, 1e-190]],
+            [[1e-210, 0], [1e-190, 1e-190]],
+        ),
+        # Polygons with strict winding are asked about, but never found.
+        (
+            intersects(geojson("Polygon", SQUARE, crs=STRICT)),
+            [geojson("Polygon", SQUARE), point(50, 50)],
+            [geojson("Polygon", SQUARE)],
+        ),
+        (intersects(geojson("Polygon", SQUARE)), [geojson("Polygon", SQUARE, crs=STRICT)], []),
+        (intersects(IN), [geojson("Polygon", SQUARE, crs=STRICT)], []),
+        (within("$centerSphere", [[0, 0], 3]), [geojson("Polygon", SQUARE, crs=STRICT)], []),
+        # Holes may share a corner with each other, and one with the outer ring.
+        (
+            intersects(geojson("Polygon", [*SQUARE, HOLE, [[2, 2], [4, 2], [4, 4], [2, 2]]])),
+            [point(5, 5), point(0, 0), point(3.5, 3)],
+            [point(5, 5)],
+        ),
+        (
+            intersects(geojson("Polygon", [*SQUARE, [[-10, -10], [0, 0], [0, -1], [-10, -10]]])),
+            [point(5, 5), point(-1, -1.5)],
+            [point(5, 5)],
+        ),
         # The polygon's border: corners, level sides, and slanting sides to the right of the interior.
         (within("$polygon", [[0, 0], [0, 10], [10, 10], [10, 0]]), [[5, 0], [0, 5], [10, 10], [5, 5], [11, 5]], [
             [5, 0], [0, 5], [10, 10], [5, 5],
@@ -169,6 +198,17 @@ def test_geometries(matching: Matching, filter: dict[str, Any], values: list[Any
         {"$geoWithin": {"$geometry": geojson("Polygon", [[[0, 0], [1, 0], [0, 0]]])}},
         {"$geoWithin": {"$geometry": geojson("Polygon", [*SQUARE, [[20, 20], [30, 20], [30, 30], [20, 20]]])}},
         {"$geoWithin": {"$geometry": geojson("Polygon", [*SQUARE, [[5, 5], [15, 5], [15, 6], [5, 5]]])}},
+        {"$geoWithin": {"$geometry": geojson("Polygon", [*SQUARE, HOLE, INNER_HOLE])}},
+        {
+            "$geoWithin": {
+                "$geometry": geojson("Polygon", [*SQUARE, INNER_HOLE, [[5, 5], [6, 5], [6, 6], [5, 5]], HOLE])
+            }
+        },
+        {
+            "$geoWithin": {
+                "$geometry": geojson("Polygon", [*SQUARE, [[-10, -10], [0, -1], [10, 10], [-1, 0], [-10, -10]]])
+            }
+        },
         {"$geoWithin": {"$geometry": geojson("Polygon", [])}},
         {"$geoWithin": {"$geometry": geojson("Polygon", SQUARE, crs={"type": "name"})}},
         {"$geoWithin": {"$geometry": geojson("Polygon", SQUARE, crs={"type": "name", "properties": {"name": "x"}})}},
