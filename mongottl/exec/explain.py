@@ -24,6 +24,8 @@ ALL_PLANS_EXECUTION: Final = "allPlansExecution"
 VERBOSITIES: Final = (QUERY_PLANNER, EXECUTION_STATS, ALL_PLANS_EXECUTION)
 
 _MS_PER_S: Final = 1000
+# Errors that are no result of the explained query, and end explain as well.
+_ENDED_FROM_OUTSIDE: Final = (ErrorCode.MaxTimeMSExpired, ErrorCode.Interrupted, ErrorCode.InterruptedAtShutdown)
 
 
 class Wrapper:
@@ -94,7 +96,8 @@ def explain_plan(
 
     filter_description: `MatchExpression.describe()`. command: the explained command, shown as it is. wrappers: from the
     inside out. drain: what reads the plan to its end, where that is more than reading it. BadValue (2) for an unknown
-    verbosity; otherwise the errors of running the plan.
+    verbosity. An error of running the plan is part of the reply (`executionSuccess` is false), as in mongod, unless the
+    operation was ended from outside.
     """
     if verbosity not in VERBOSITIES:
         raise CommandError(ErrorCode.BadValue, f"verbosity string must be one of {', '.join(VERBOSITIES)}")
@@ -125,15 +128,21 @@ def explain_plan(
         clock = op.service.clock
         start_s = clock.monotonic_s()
         try:
-            if drain is not None:
-                yield from drain(op, stage)
-            while drain is None and stage.next_batch(op) is not None:
-                if most and stage.returned >= most:
-                    break
-                op.check_interrupt()
-                yield None
+            failure: CommandError | None = None
+            try:
+                if drain is not None:
+                    yield from drain(op, stage)
+                while drain is None and stage.next_batch(op) is not None:
+                    if most and stage.returned >= most:
+                        break
+                    op.check_interrupt()
+                    yield None
+            except CommandError as error:
+                if error.code in _ENDED_FROM_OUTSIDE:
+                    raise
+                failure = error
             elapsed_s = clock.monotonic_s() - start_s
-            stats = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s)
+            stats = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s, failure)
             if verbosity == ALL_PLANS_EXECUTION:
                 stats["allPlansExecution"] = [_tried(op, candidate) for candidate in plan.candidates()]
             reply["executionStats"] = stats
@@ -224,11 +233,15 @@ def _total(node: PlanNode, name: str) -> int:
     return total
 
 
-def _execution_stats(root: PlanNode, elapsed_s: float) -> dict[str, Value]:
+def _execution_stats(root: PlanNode, elapsed_s: float, failure: CommandError | None = None) -> dict[str, Value]:
     stages: dict[str, Value] = {"isCached": False}
     stages.update(_executed(root))
+    success: dict[str, Value] = {"executionSuccess": failure is None}
+    if failure is not None:
+        success["errorMessage"] = failure.message
+        success["errorCode"] = int(failure.code)
     return {
-        "executionSuccess": True,
+        **success,
         "nReturned": root.counters.returned,
         "executionTimeMillis": int(elapsed_s * _MS_PER_S),
         "totalKeysExamined": _total(root, "keysExamined"),
@@ -240,8 +253,12 @@ def _execution_stats(root: PlanNode, elapsed_s: float) -> dict[str, Value]:
 def _tried(op: OperationContext, stage: PlanStage) -> Value:
     """What a candidate does on as many entries as a trial takes."""
     stage.set_timed()
-    while stage.examined_below() < TRIAL_ENTRIES and stage.next_batch(op) is not None:
-        pass
+    try:
+        while stage.examined_below() < TRIAL_ENTRIES and stage.next_batch(op) is not None:
+            pass
+    except CommandError as error:
+        if error.code in _ENDED_FROM_OUTSIDE:
+            raise
     root = stage.node()
     stage.close()
     return {

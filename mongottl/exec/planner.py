@@ -49,7 +49,7 @@ from mongottl.exec.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.min_max import path_between
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, confinement
 from mongottl.exec.predicates import Filter, conjuncts_of, parts_beside
-from mongottl.exec.stages import EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
+from mongottl.exec.stages import BackupStage, EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AlwaysFalse, AndExpression, OrExpression
@@ -123,10 +123,24 @@ class QueryPlan:
     def open(self) -> PlanStage:
         """A new run of the plan."""
         stage = self._opened(self.path)
+        backup = self._backup_path()
+        if backup is not None:
+            backup.metadata = self.metadata
+            stage = BackupStage(stage, self._opened(backup))
         if INDEX_KEY in self.metadata:
             stage.set_keyed()
         asked = self.metadata & ANNOTATED
         return AnnotateStage(stage, asked, self.sort) if asked else stage
+
+    def _backup_path(self) -> AccessPath | None:
+        """For a sort that may fail because it must not use the disk: a way that gives the order without one."""
+        path = self.path
+        if path is None or self.sort is None or path.sorted != 0 or self.space is not None:
+            return None
+        for other in self.others:
+            if other.sorted != 0:
+                return other
+        return None
 
     def _opened(self, path: AccessPath | None, entries: int = 0) -> PlanStage:
         """entries: how many are read at first, 0 for what the page needs."""

@@ -511,3 +511,39 @@ class SortStage(PlanStage):
             "spilledDataStorageSize": spilled.bytes,
         }
         return PlanNode("SORT", details, [child], counters)
+
+
+class BackupStage(PlanStage):
+    """A plan that sorts in memory, and another one without a sort, for when the memory does not suffice.
+
+    The first gives nothing before its sort is complete, so the second may begin anew. As MongoDB's backup plan.
+    """
+
+    def __init__(self, first: PlanStage, backup: PlanStage) -> None:
+        super().__init__()
+        self._current: PlanStage = first
+        self._backup: PlanStage | None = backup
+
+    def inputs(self) -> list[PlanStage]:
+        return [self._current] if self._backup is None else [self._current, self._backup]
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        backup = self._backup
+        if backup is None:
+            return self._current.next_batch(op)
+        try:
+            batch = self._current.next_batch(op)
+        except CommandError as error:
+            if error.code != ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed:
+                raise
+            self._current.close()
+            self._current = backup
+            self._backup = None
+            return []
+        if batch:
+            backup.close()
+            self._backup = None
+        return batch
+
+    def node(self) -> PlanNode:
+        return self._current.node()
