@@ -170,6 +170,9 @@ class MemoryLimits:
     window_bytes: int = 100 << 20
     graph_lookup_bytes: int = 100 << 20
     lookup_document_bytes: int = 100 << 20
+    lookup_table_bytes: int = 100 << 20
+    facet_bytes: int = 100 << 20
+    densify_bytes: int = 100 << 20
     push_bytes: int = 100 << 20
     add_to_set_bytes: int = 100 << 20
 
@@ -216,6 +219,21 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         "lookup_document_bytes",
         "What a `$lookup` may join to one document (4568).",
         least=16 << 20,
+    ),
+    Parameter(
+        "internalDocumentSourceLookupCacheSizeBytes",
+        "lookup_table_bytes",
+        "What a `$lookup` keeps of the other collection, so that it reads it once and not for each document.",
+    ),
+    Parameter(
+        "internalQueryFacetMaxOutputDocSizeBytes",
+        "facet_bytes",
+        "What the pipelines of a `$facet` may give together (4031700).",
+    ),
+    Parameter(
+        "internalDocumentSourceDensifyMaxMemoryBytes",
+        "densify_bytes",
+        "What a `$densify` may keep of its partitions (6007200).",
     ),
     Parameter("internalQueryMaxPushBytes", "push_bytes", "What one `$push` of a group may gather (146)."),
     Parameter("internalQueryMaxAddToSetBytes", "add_to_set_bytes", "The same for `$addToSet`."),

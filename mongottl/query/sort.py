@@ -315,49 +315,6 @@ def _value_in_key(pattern: SortPattern, document: bytes, place: int, key: bytes,
     return None, at + len(encode_value(Undefined(), descending))  # an empty array
 
 
-class TopK:
-    """Keeps the `limit` documents with the smallest keys; of equal keys those that came first.
-
-    Up to twice the limit are held, and cut back when full: cheaper than a heap, since most documents fall out by one
-    comparison with the worst key kept. `size_bytes` counts the documents and keys held, for memory limits.
-    """
-
-    def __init__(self, limit: int) -> None:
-        if limit < 1:
-            raise ValueError("limit must be positive")
-        self._limit: i64 = limit
-        self._capacity: i64 = self._limit * 2 if self._limit > 64 else self._limit + 64
-        self._entries: list[tuple[bytes, i64, bytes]] = []
-        self._arrived: i64 = 0
-        self._worst: bytes | None = None  # once there are `limit` entries: the last key that still may stay
-        self.size_bytes: i64 = 0
-
-    def push(self, key: bytes, document: bytes) -> None:
-        """Takes a document's sort key and any bytes to give back for it."""
-        worst = self._worst
-        if worst is not None and key >= worst:
-            return
-        self._entries.append((key, self._arrived, document))
-        self._arrived += 1
-        self.size_bytes += i64(len(key)) + i64(len(document))
-        if i64(len(self._entries)) >= self._capacity:
-            self._cut()
-
-    def _cut(self) -> None:
-        entries = self._entries
-        entries.sort()
-        while i64(len(entries)) > self._limit:
-            key, _, document = entries.pop()
-            self.size_bytes -= i64(len(key)) + i64(len(document))
-        if i64(len(entries)) == self._limit:
-            self._worst = entries[-1][0]
-
-    def finish(self) -> list[bytes]:
-        """The documents in order. More may be pushed afterwards."""
-        self._cut()
-        return [document for _, _, document in self._entries]
-
-
 def parse_sort(specification: bytes, collation: Collation | None = None) -> SortPattern:
     """The pattern of a sort document `{path: 1 | -1, …}`; an empty one gives an empty pattern.
 

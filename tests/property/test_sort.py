@@ -12,7 +12,8 @@ from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_key
 from mongottl.document.types import MISSING, Undefined, Value
 from mongottl.document.walk import get_value
-from mongottl.query.sort import SortPattern, TopK, parse_sort
+from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.query.sorter import Sorter
 
 pytestmark = pytest.mark.slow
 
@@ -85,16 +86,17 @@ def test_a_number_in_a_path_is_the_place_in_the_array(elements: list[Value], pla
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(NESTED, SCALARS), max_size=12), DIRECTIONS, DIRECTIONS, st.integers(1, 6))
-def test_the_top_k_begin_the_sorted_documents(
+def test_a_sorter_with_a_limit_gives_the_first_of_the_sorted_documents(
     rows: list[tuple[Value, Value]], first: int, second: int, limit: int
 ) -> None:
     documents = [encode({"_id": i, "a": a, "b": b}) for i, (a, b) in enumerate(rows)]
     sort = pattern({"a.x": first, "b": second})
-    top = TopK(limit)
+    sorter = Sorter(limit, 1 << 20, None)
     for document in documents:
-        top.push(sort.sort_key(document), document)
+        sorter.add(sort.sort_key(document), document)
+    sorter.finish()
     ordered = sort.sort(documents)
-    assert top.finish() == ordered[:limit]
+    assert [entry[2] for entry in sorter.take(limit)] == ordered[:limit]
     assert sorted(documents) == sorted(ordered)
     for left, right in itertools.pairwise(ordered):
         left_key, right_key = sort.sort_key(left), sort.sort_key(right)

@@ -17,7 +17,7 @@ from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
 from mongottl.query.pipeline.granularity import Granularity, granularity_of
-from mongottl.query.pipeline.group import GroupSpec
+from mongottl.query.pipeline.group import GroupSpec, growth_limit, too_much_gathered
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
@@ -237,6 +237,7 @@ class BucketAutoSource(DocumentSource):
         self.source: Final = source
         self._spec: Final = spec
         self._ev: Final = run.evaluation()
+        self._limits: Final = run.limits
         self._sorter: Final = Sorter(0, run.limits.bucket_auto_bytes, run.space)
         self._reading = True
         self._count = 0
@@ -324,6 +325,10 @@ class BucketAutoSource(DocumentSource):
             self._ev.root = doc
             for i in range(len(states)):
                 states[i].add(spec.output[i].argument.evaluate(self._ev))
+                if states[i].grows():
+                    limit = growth_limit(spec.output[i].name, self._limits)
+                    if states[i].size() > limit:
+                        raise too_much_gathered(spec.output[i].name, limit)
             self._filled += 1
             self._last_key = key
             self._last = value

@@ -6,6 +6,8 @@ comes sorted, so that each document says up to where its partition can be filled
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
@@ -28,11 +30,12 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sort import SortSpec
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource, TransformSource
+from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_stage, stage
 from mongottl.query.pipeline.window import window_stage
 from mongottl.query.sort import SortPattern, parse_sort
 
+_PARTITION_BYTES: Final = 400  # that a partition takes beside its key and its values, roughly
 MAX_GENERATED: Final = 500_000  # documents; mongod's internalQueryMaxAllowedDensifyDocs
 _DOCUMENT_TYPE: Final = 3
 
@@ -65,7 +68,7 @@ class DensifySpec(StageSpec):
         self.argument: Final = argument
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
-        return DensifySource(source, self)
+        return DensifySource(source, self, run.limits.densify_bytes)
 
     def describe(self) -> Value:
         return encode({"$_internalDensify": self.argument})
@@ -97,8 +100,11 @@ class Progress:
 
 
 class DensifySource(TransformSource):
-    def __init__(self, source: DocumentSource, spec: DensifySpec, most: int = MAX_GENERATED) -> None:
+    def __init__(self, source: DocumentSource, spec: DensifySpec, limit_bytes: int, most: int = MAX_GENERATED) -> None:
         super().__init__(source)
+        self._limit_bytes: Final = limit_bytes
+        self._size = 0  # of the partitions
+        self._room: i64 = 0  # for documents that the call makes
         self._most: Final = most
         self._spec: Final = spec
         self._partitions: Final[dict[bytes, Progress]] = {}
@@ -112,8 +118,9 @@ class DensifySource(TransformSource):
 
     def next_batch(self) -> list[bytes] | None:
         found: list[bytes] = []
+        self._room = BATCH_BYTES
         if self._ended:
-            while self._ending and len(found) < BATCH_SIZE:
+            while self._ending and len(found) < BATCH_SIZE and self._room > 0:
                 if self._fill(self._ending[0], self._end(), self._spec.bounds == "full", found):
                     self._ending.pop(0)
             return found if found or self._ending else None
@@ -124,7 +131,7 @@ class DensifySource(TransformSource):
                 return []
             self._batch = batch
             self._position = 0
-        while self._position < len(self._batch) and len(found) < BATCH_SIZE:
+        while self._position < len(self._batch) and len(found) < BATCH_SIZE and self._room > 0:
             if self._take(self._batch[self._position], found):
                 self._position += 1
         return found
@@ -187,6 +194,9 @@ class DensifySource(TransformSource):
                 base = self._first
             progress = Progress(prefix, base)
             self._partitions[key] = progress
+            self._size += len(key) + len(prefix) + _PARTITION_BYTES
+            if self._size > self._limit_bytes:
+                raise CommandError(6007200, f"$densify exceeded memory limit of {self._limit_bytes}")
         progress.prefix = prefix
         return progress
 
@@ -198,7 +208,7 @@ class DensifySource(TransformSource):
             order = compare_values(value, limit)
             if order > 0 or (order == 0 and not inclusive):
                 return True
-            if len(found) >= BATCH_SIZE:
+            if len(found) >= BATCH_SIZE or self._room <= 0:
                 return False
             self._generated += 1
             if self._generated > self._most:
@@ -206,7 +216,9 @@ class DensifySource(TransformSource):
                     5897900,
                     f"Generated {self._generated} documents in $densify, which is over the limit of {MAX_GENERATED}",
                 )
-            found.append(with_value(progress.prefix, spec.field, value))
+            made = with_value(progress.prefix, spec.field, value)
+            self._room -= i64(len(made))
+            found.append(made)
             progress.steps += 1
 
 

@@ -24,7 +24,7 @@ class FacetSpec(StageSpec):
         branches: list[Branch] = []
         for pipeline in self.pipelines:
             branches.append(Branch(pipeline, run))
-        return FacetSource(source, self.names, branches)
+        return FacetSource(source, self.names, branches, run.limits.facet_bytes)
 
     def describe(self) -> Value:
         described: list[tuple[str, Value]] = []
@@ -65,27 +65,30 @@ class Branch:
         self.feed: Final = FeedSource()
         self.output: Final = open_pipeline(pipeline, self.feed, run)
         self.documents: Final[list[Value]] = []
-        self.size = 0
         self.done = False
 
-    def step(self) -> None:
-        """Takes one batch of results."""
+    def step(self) -> int:
+        """Takes one batch of results; how many bytes they have."""
         if self.done:
-            return
+            return 0
         batch = self.output.next_batch()
         if batch is None:
             self.done = True
-            return
+            return 0
+        size = 0
         for doc in batch:
             self.documents.append(doc)
-            self.size += len(doc)
-        if self.size > 100 << 20:
-            raise CommandError(4031700, "document constructed by $facet is larger than 104857600 bytes")
+            size += len(doc)
+        return size
 
 
 class FacetSource(DocumentSource):
-    def __init__(self, source: DocumentSource, names: list[str], branches: list[Branch]) -> None:
+    """What all branches have given waits for the end: 4031700 beyond `limit_bytes`."""
+
+    def __init__(self, source: DocumentSource, names: list[str], branches: list[Branch], limit_bytes: int) -> None:
         self._source: Final = source
+        self._limit_bytes: Final = limit_bytes
+        self._size = 0
         self._names: Final = names
         self._branches: Final = branches
         self._reading = True
@@ -99,7 +102,7 @@ class FacetSource(DocumentSource):
             return []
         waiting = False
         for branch in self._branches:
-            branch.step()
+            self._step(branch)
             waiting = waiting or not branch.done
         if waiting:
             return []
@@ -111,7 +114,7 @@ class FacetSource(DocumentSource):
         busy = False
         for branch in self._branches:
             if not branch.done and not branch.feed.is_empty():
-                branch.step()
+                self._step(branch)
                 busy = True
         if busy:
             return
@@ -123,6 +126,15 @@ class FacetSource(DocumentSource):
                 branch.feed.put(batch)
         if batch is None:
             self._reading = False
+
+    def _step(self, branch: Branch) -> None:
+        self._size += branch.step()
+        if self._size > self._limit_bytes:
+            raise CommandError(
+                4031700,
+                f"document constructed by $facet is {self._size} bytes, which exceeds the limit of"
+                f" {self._limit_bytes} bytes",
+            )
 
     def _document(self) -> bytes:
         builder = DocumentBuilder()

@@ -9,7 +9,9 @@ from mongottl.document.types import Date, ObjectId, Regex, Value
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.pipeline.source import DocumentSource
 
-HASH_JOIN_BYTES: Final = 100 << 20  # of foreign documents that an equality join keeps
+_DOCUMENT_BYTES: Final = 48  # that a document takes beside its own, roughly
+_KEY_BYTES: Final = 240  # that a key takes beside its own, roughly: its place in the table and a list of documents
+_PLACE_BYTES: Final = 40  # that each further document of a key takes
 
 
 def local_values(doc: bytes, path: FieldPath) -> list[Value]:
@@ -31,9 +33,10 @@ def are_plain(values: list[Value]) -> bool:
 
 
 class ForeignTable:
-    """The documents of a collection by the values of a field."""
+    """The documents of a collection by the values of a field, as long as all of it takes no more than `limit_bytes`."""
 
-    def __init__(self, source: DocumentSource, path: FieldPath, collation: Collation | None) -> None:
+    def __init__(self, source: DocumentSource, path: FieldPath, collation: Collation | None, limit_bytes: int) -> None:
+        self._limit_bytes: Final = limit_bytes
         self._source: Final = source
         self._collation: Final = collation
         self._path: Final = path
@@ -52,13 +55,20 @@ class ForeignTable:
         for doc in batch:
             place = len(self._documents)
             self._documents.append(doc)
-            self._size += len(doc)
+            self._size += len(doc) + _DOCUMENT_BYTES
             for value in values_at(doc, self._path):
-                places = self._by_key.setdefault(self._key_of(value), [])
-                if not places or places[-1] != place:
+                key = self._key_of(value)
+                places = self._by_key.get(key)
+                if places is None:
+                    self._by_key[key] = [place]
+                    self._size += len(key) + _KEY_BYTES
+                elif places[-1] != place:
                     places.append(place)
-        if self._size > HASH_JOIN_BYTES:
+                    self._size += _PLACE_BYTES
+        if self._size > self._limit_bytes:
             self.too_large = True
+            self._documents.clear()
+            self._by_key.clear()
             self._source.close()
 
     def _key_of(self, value: Value) -> bytes:

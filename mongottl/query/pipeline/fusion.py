@@ -73,6 +73,9 @@ class RankFusionSpec(StageSpec):
         return encode({NAME: self.argument})
 
 
+_DOCUMENT_BYTES: Final = 400  # that a document takes beside its own bytes, roughly
+
+
 class Ranked:
     """A document and its place in each of the inputs, 0 where it is not in it."""
 
@@ -92,6 +95,7 @@ class RankFusionSource(DocumentSource):
         if not self._fed:
             source.close()
         self._found: Final[dict[bytes, Ranked]] = {}
+        self._size = 0
         self._place = 0
         self._rank = 0
         self._input: DocumentSource | None = None
@@ -121,6 +125,12 @@ class RankFusionSource(DocumentSource):
             key = encode_value(get_value(document, "_id"))
             ranked = self._found.get(key)
             if ranked is None:
+                self._size += len(document) + len(key) + _DOCUMENT_BYTES
+                if self._size > self._run.limits.group_bytes:
+                    raise CommandError(
+                        ErrorCode.ExceededMemoryLimit,
+                        f"{NAME} exceeded memory limit of {self._run.limits.group_bytes} bytes",
+                    )
                 ranked = Ranked(plain(document), inputs)
                 self._found[key] = ranked
             ranked.ranks[self._place] = self._rank

@@ -12,6 +12,7 @@ from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Expression, parse_expression
+from mongottl.query.expr.accumulators import size_of
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.path import value_at
@@ -23,6 +24,7 @@ from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.subpipeline import target_namespace
 
 GRAPH_VALUES: Final = 1000  # that one filter of a $graphLookup asks an index for
+_VALUE_BYTES: Final = 120  # that a value which has been asked for takes beside its key, roughly
 _ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
 
 
@@ -95,7 +97,9 @@ class GraphLookupSource(TransformSource):
         self._seen_values: Final[set[bytes]] = set()
         self._seen_documents: Final[set[bytes]] = set()
         self._found: list[Value] = []
+        # Of what has been found and asked for, and of what the next level begins with.
         self._size = 0
+        self._frontier_size = 0
 
     def next_batch(self) -> list[bytes] | None:
         if self._position >= len(self._batch):
@@ -152,6 +156,7 @@ class GraphLookupSource(TransformSource):
         self._size = 0
         self._depth = 0
         self._frontier = start if isinstance(start, list) else [start]
+        self._frontier_size = size_of(start)
         self._next_level()
         self._searching = True
 
@@ -163,7 +168,14 @@ class GraphLookupSource(TransformSource):
             if key not in self._seen_values:
                 self._seen_values.add(key)
                 self._wanted.append(value)
+                self._size += len(key) + _VALUE_BYTES
         self._frontier = []
+        self._frontier_size = 0
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self._size + self._frontier_size > self._run.limits.graph_lookup_bytes:
+            raise CommandError(40099, "$graphLookup reached maximum memory consumption")
 
     def _ask(self) -> None:
         """Asks the foreign collection for some of the wanted values, or all."""
@@ -184,9 +196,9 @@ class GraphLookupSource(TransformSource):
                 self._frontier.extend(reached)
             elif not isinstance(reached, Missing):
                 self._frontier.append(reached)
-            self._size += len(match)
-            if self._size > self._run.limits.graph_lookup_bytes:
-                raise CommandError(40099, "$graphLookup reached maximum memory consumption")
+            self._frontier_size += size_of(reached)
+            self._size += len(identity) + len(match) + _VALUE_BYTES
+            self._check_size()
             if spec.depth_field is not None:
                 match = with_value(match, spec.depth_field, Int64(self._depth))
             self._found.append(match)

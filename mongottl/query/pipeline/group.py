@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.config import MemoryLimits
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
@@ -25,14 +26,13 @@ from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumula
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.partition import MAX_LEVEL, Partitions, part_of, read_chunk
 from mongottl.query.pipeline.run_context import RunContext
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
+from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.spill import SpillFile, SpillStatistics
 
 _MAX_REMEMBERED_KEYS: Final = 100_000
 _GROUP_BYTES: Final = 200  # that a group takes beside its key and states, roughly
 _DIVIDED_AT_ONCE: Final = 4096  # groups
-_MAX_OUTPUT_BYTES: Final = 4 << 20  # of a batch, before its last document
 _GROUP_CODES: Final[dict[str, int]] = {"can't $divide by zero": 4848401, "can't $mod by zero": 4848403}
 
 
@@ -215,7 +215,14 @@ class GroupSource(DocumentSource):
             arguments = self._arguments
             states = group.states
             for i in range(len(states)):
-                states[i].add(arguments[i].evaluate(ev))
+                value = arguments[i].evaluate(ev)
+                if not self._is_new and isinstance(value, (str, bytes, list)):
+                    # It may take the place of a smaller one.
+                    before: i64 = states[i].size()
+                    states[i].add(value)
+                    self._size += i64(states[i].size()) - before
+                else:
+                    states[i].add(value)
         if self._is_new:
             self._is_new = False
             self._size += _GROUP_BYTES
@@ -237,11 +244,7 @@ class GroupSource(DocumentSource):
                 size: i64 = state.size()
                 self._size += size - before
                 if size > self._growth_limits[next_growing]:
-                    raise CommandError(
-                        ErrorCode.ExceededMemoryLimit,
-                        f"{self._accumulators[i].name} used too much memory and spilling to disk cannot reduce memory"
-                        f" consumption any further. Memory limit: {self._growth_limits[next_growing]} bytes",
-                    )
+                    raise too_much_gathered(self._accumulators[i].name, self._growth_limits[next_growing])
                 next_growing += 1
             else:
                 state.add(self._arguments[i].evaluate(ev))
@@ -292,8 +295,7 @@ class GroupSource(DocumentSource):
         for i in range(len(states)):
             if states[i].grows():
                 self._growing.append(i)
-                of_set = self._accumulators[i].name in ("$addToSet", "$setUnion")
-                self._growth_limits.append(self._limits.add_to_set_bytes if of_set else self._limits.push_bytes)
+                self._growth_limits.append(growth_limit(self._accumulators[i].name, self._limits))
 
     def _check_size(self) -> None:
         if self._size <= self._limit_bytes or self._parts is not None:
@@ -370,7 +372,7 @@ class GroupSource(DocumentSource):
         batch: list[bytes] = []
         size = 0
         ready = self._ready
-        while ready and len(batch) < BATCH_SIZE and size < _MAX_OUTPUT_BYTES:
+        while ready and len(batch) < BATCH_SIZE and size < BATCH_BYTES:
             document = self._output(self._finished.pop(ready.pop()))
             size += len(document)
             batch.append(document)
@@ -385,6 +387,19 @@ class GroupSource(DocumentSource):
             value = group.states[i].result()
             builder.append_named(accumulators[i].field_bytes, shown_result(accumulators[i].name, value))
         return builder.finish()
+
+
+def growth_limit(accumulator: str, limits: MemoryLimits) -> int:
+    """How many bytes one state of an accumulator that gathers values may hold."""
+    return limits.add_to_set_bytes if accumulator in ("$addToSet", "$setUnion") else limits.push_bytes
+
+
+def too_much_gathered(accumulator: str, limit_bytes: int) -> CommandError:
+    return CommandError(
+        ErrorCode.ExceededMemoryLimit,
+        f"{accumulator} used too much memory and spilling to disk cannot reduce memory consumption any further."
+        f" Memory limit: {limit_bytes} bytes",
+    )
 
 
 def _group_error(error: CommandError) -> CommandError:

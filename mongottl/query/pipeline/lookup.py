@@ -8,6 +8,8 @@ filters in it can use indexes.
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.annotated import carried
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
@@ -26,7 +28,7 @@ from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.foreign_table import ForeignTable, are_plain, is_simple, local_values
 from mongottl.query.pipeline.pushdown import all_of
 from mongottl.query.pipeline.run_context import EqualityProbe, RunContext
-from mongottl.query.pipeline.source import DocumentSource, TransformSource
+from mongottl.query.pipeline.source import BATCH_BYTES, DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_pipeline, stage
 from mongottl.query.pipeline.subpipeline import (
     brings_documents,
@@ -38,6 +40,7 @@ from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, with_index
 
 _PROBED: Final = 64  # documents of one value that are fetched without a plan
 _ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
+_REMEMBERED_BYTES: Final = 16 << 20  # of foreign documents that are kept for further outer documents of a batch
 
 
 class LookupSpec(StageSpec):
@@ -134,6 +137,10 @@ class LookupSpec(StageSpec):
 
 
 class LookupSource(TransformSource):
+    """Where what is joined is unwound, foreign documents are joined as they come: an outer document and a batch of
+    foreign ones are held at most. Otherwise all of one outer document are, up to the limit.
+    """
+
     def __init__(self, source: DocumentSource, spec: LookupSpec, run: RunContext) -> None:
         super().__init__(source)
         self._spec: Final = spec
@@ -143,9 +150,17 @@ class LookupSource(TransformSource):
         self._position = 0
         self._table: ForeignTable | None = None
         self._remembered: Final[dict[bytes, list[Value]]] = {}
-        # The foreign documents of the outer document at `_position`, and what they have given so far.
-        self._foreign: DocumentSource | None = None
+        self._remembered_bytes: i64 = 0
+        # Of the outer document at `_position`: whether it has been looked at; foreign documents that are read but not
+        # joined yet, from `_place` on; how many have been joined; where more come from, None for no more.
+        self._begun = False
         self._found: list[Value] = []
+        self._place = 0
+        self._joined = 0
+        self._foreign: DocumentSource | None = None
+        # What has been found for it, all of it, unless that is too much to be remembered under this key.
+        self._all: list[Value] | None = None
+        self._found_bytes: i64 = 0
         self._key = b""
         # Whether a probe may answer, and the one of this call with what it has found so far.
         self._may_probe = False
@@ -166,6 +181,7 @@ class LookupSource(TransformSource):
             self._batch = batch
             self._position = 0
             self._remembered.clear()
+            self._remembered_bytes = 0
             foreign = self._spec.foreign
             if foreign is not None and self._table is not None and self._table.is_outdated():
                 self._table = self._new_table(foreign)
@@ -175,21 +191,33 @@ class LookupSource(TransformSource):
             if table.too_large:
                 self._table = None
             return []
-        joined: list[bytes] = []
-        asked = 0
         foreign_path = self._spec.foreign
         self._probed = 0
         if self._may_probe and self._table is None and foreign_path is not None and self._batch:
             self._probe = self._run.equality_probe(self._spec.database, self._spec.collection, foreign_path.dotted)
+        unwind = self._spec.unwind
+        joined: list[bytes] = []
+        room: i64 = BATCH_BYTES
+        asked = 0
         while self._position < len(self._batch) and asked < _ASKED_AT_ONCE and self._probed < MAX_OUTPUT:
             doc = self._batch[self._position]
-            found = self._matches(doc)
-            if found is None:
-                asked += 1
-                continue
-            joined.extend(self._joined(doc, found))
-            self._position += 1
-            if len(joined) >= MAX_OUTPUT:
+            if not self._begun:
+                self._begin(doc)
+            if unwind is not None:
+                room = self._unwind(doc, unwind, joined, room)
+            if room > 0 and len(joined) < MAX_OUTPUT:
+                if self._foreign is not None:
+                    asked += 1
+                    self._ask(self._foreign)
+                    continue
+                if unwind is None:
+                    changed = self._with_all(doc)
+                    room -= i64(len(changed))
+                    joined.append(changed)
+                elif self._joined == 0 and unwind.preserve:
+                    joined.append(self._with_none(doc, unwind))
+                self._end()
+            if room <= 0 or len(joined) >= MAX_OUTPUT:
                 break
         return joined
 
@@ -198,76 +226,119 @@ class LookupSource(TransformSource):
             self._foreign.close()
         self.source.close()
 
-    def _joined(self, doc: bytes, found: list[Value]) -> list[bytes]:
-        """A document with what is joined to it; one for each of these where they are unwound."""
+    def _with_all(self, doc: bytes) -> bytes:
+        """A document with an array of all that has been found for it."""
+        return with_value(doc, self._spec.into, self._found)
+
+    def _with_none(self, doc: bytes, unwind: UnwindSpec) -> bytes:
+        """A document that `$unwind` keeps although nothing is joined to it."""
         into = self._spec.into
-        unwind = self._spec.unwind
-        if unwind is None:
-            changed = with_value(doc, into, found)
-            if len(changed) - len(doc) > self._run.limits.lookup_document_bytes:
-                raise CommandError(
-                    4568,
-                    f"Total size of documents in {self._spec.collection} matching pipeline's $lookup stage exceeds"
-                    f" {self._run.limits.lookup_document_bytes} bytes",
-                )
-            return [changed]
-        results: list[bytes] = []
-        for place in range(len(found)):
-            results.append(with_index(with_value(doc, into, found[place]), unwind.index_path, place))
-        if not found and unwind.preserve:
-            emptied = set_path(with_value(doc, into, []), 0, into.part_bytes, 0, 0, b"")
-            results.append(with_index(carried(doc, emptied), unwind.index_path, None))
-        return results
+        emptied = set_path(with_value(doc, into, []), 0, into.part_bytes, 0, 0, b"")
+        return with_index(carried(doc, emptied), unwind.index_path, None)
+
+    def _unwind(self, doc: bytes, unwind: UnwindSpec, into: list[bytes], room: i64) -> i64:
+        """Joins a document to each of those that have been found, as long as there is room; what is left of that."""
+        found = self._found
+        place = self._place
+        path = self._spec.into
+        while place < len(found) and room > 0 and len(into) < MAX_OUTPUT:
+            changed = with_index(with_value(doc, path, found[place]), unwind.index_path, self._joined)
+            into.append(changed)
+            room -= i64(len(changed))
+            self._joined += 1
+            place += 1
+        if place >= len(found):
+            self._found = []
+            place = 0
+        self._place = place
+        return room
+
+    def _count(self, batch: list[Value] | list[bytes]) -> None:
+        """Counts what has been found for a document. 4568 if that is too much for one array."""
+        for document in batch:
+            if isinstance(document, bytes):
+                self._found_bytes += i64(len(document))
+        limit = self._run.limits.lookup_document_bytes
+        if self._spec.unwind is None and self._found_bytes > limit:
+            raise CommandError(
+                4568,
+                f"Total size of documents in {self._spec.collection} matching pipeline's $lookup stage exceeds"
+                f" {limit} bytes",
+            )
 
     def _new_table(self, foreign: FieldPath) -> "ForeignTable":
         spec = self._spec
         source = self._run.open_collection(spec.database, spec.collection, spec.narrowing, spec.ctx)
-        return ForeignTable(source, foreign, spec.ctx.collation)
+        return ForeignTable(source, foreign, spec.ctx.collation, self._run.limits.lookup_table_bytes)
 
-    def _matches(self, doc: bytes) -> list[Value] | None:
-        """What is joined to a document; None if the foreign collection has been asked and is to be asked for more."""
-        foreign = self._foreign
-        if foreign is not None:
-            return self._next_found(foreign)
+    def _begin(self, doc: bytes) -> None:
+        """Finds what is joined to a document, or opens what gives it."""
+        self._begun = True
+        self._found = []
+        self._place = 0
+        self._joined = 0
+        self._all = None
+        self._found_bytes = 0
         spec = self._spec
         local = spec.local
         if local is None:
             self._foreign = self._open_pipeline(doc, None)
-            return None
+            return
         values = local_values(doc, local)
         if spec.pipeline is not None:
             self._foreign = self._open_pipeline(doc, self._filter(values))
-            return None
+            return
         table = self._table
         if table is not None and are_plain(values):
-            return table.find(values)
+            self._found = table.find(values)
+            self._count(self._found)
+            return
         probe = self._probe
         if probe is not None and len(values) == 1 and is_simple(values[0]):
             probed = probe.find(values[0], _PROBED)
             if probed is not None:
                 self._probed += len(probed)
-                return probed
+                self._found = probed
+                self._count(probed)
+                return
         self._key = encode_value(values)
         known = self._remembered.get(self._key)
-        if known is None:
-            match = self._filter(values)
-            if spec.narrowing is not None:
-                match = encode({"$and": [match, spec.narrowing]})
-            self._foreign = self._run.open_collection(spec.database, spec.collection, match, spec.ctx)
-        return known
+        if known is not None:
+            self._found = known
+            self._count(known)
+            return
+        match = self._filter(values)
+        if spec.narrowing is not None:
+            match = encode({"$and": [match, spec.narrowing]})
+        self._foreign = self._run.open_collection(spec.database, spec.collection, match, spec.ctx)
+        self._all = []
 
-    def _next_found(self, foreign: DocumentSource) -> list[Value] | None:
+    def _ask(self, foreign: DocumentSource) -> None:
+        """Takes in a batch of what is joined to the current document."""
         batch = foreign.next_batch()
-        if batch is not None:
-            self._found.extend(batch)
-            return None
-        found = self._found
+        if batch is None:
+            self._foreign = None
+            foreign.close()
+            everything = self._all
+            if everything is not None:
+                self._remembered[self._key] = everything
+                self._remembered_bytes += self._found_bytes
+                self._all = None
+            return
+        self._count(batch)
+        everything = self._all
+        if everything is not None:
+            if self._remembered_bytes + self._found_bytes > _REMEMBERED_BYTES:
+                self._all = None
+            else:
+                everything.extend(batch)
+        self._found.extend(batch)
+
+    def _end(self) -> None:
+        """The current document has got all that there is to join."""
+        self._begun = False
         self._found = []
-        self._foreign = None
-        foreign.close()
-        if self._spec.pipeline is None:
-            self._remembered[self._key] = found
-        return found
+        self._position += 1
 
     def _filter(self, values: list[Value]) -> bytes:
         """The filter that the foreign field equals one of the values."""

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mongottl.document.annotated import carried
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
@@ -9,7 +10,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
-from mongottl.query.pipeline.source import DocumentSource, TransformSource, carry_all
+from mongottl.query.pipeline.source import DocumentSource, MappedSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.projection.nodes import EXCLUDE, INCLUDE, NODE, Entry
@@ -71,21 +72,15 @@ def _collect_leaves(entry: Entry, path: str, kind: int, paths: list[str]) -> Non
             paths.append(below)
 
 
-class ProjectSource(TransformSource):
+class ProjectSource(MappedSource):
     def __init__(self, source: DocumentSource, projection: Projection, run: RunContext) -> None:
         super().__init__(source)
         self._carries: Final = bool(run.metadata)
         self.projection: Final = projection
 
-    def next_batch(self) -> list[bytes] | None:
-        batch = self.source.next_batch()
-        if batch is None:
-            return None
-        projection = self.projection
-        shaped: list[bytes] = []
-        for doc in batch:
-            shaped.append(projection.apply(doc, None))
-        return carry_all(batch, shaped) if self._carries else shaped
+    def mapped(self, document: bytes) -> bytes | None:
+        shaped = self.projection.apply(document, None)
+        return carried(document, shaped) if self._carries else shaped
 
 
 @stage("$project", StageTraits(streaming=True, in_update=True, planned=True))

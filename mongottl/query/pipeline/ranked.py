@@ -21,6 +21,9 @@ from mongottl.query.expr.ranking import smallest
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator
 from mongottl.query.sort import SortPattern, parse_sort
 
+# States that keep a few of many values let go of the rest at the latest when they hold this much, or twice what stays.
+_CUT_AT_BYTES: Final = 16 << 20
+
 
 class FirstNState(GatheredState):
     def __init__(self, count: int) -> None:
@@ -39,13 +42,16 @@ class LastNState(GatheredState):
     def __init__(self, count: int) -> None:
         super().__init__()
         self.count: Final = count
+        self._cut_at_bytes = _CUT_AT_BYTES
 
     def add(self, value: Value) -> None:
         self.values.append(None if isinstance(value, Missing) else value)
         self.bytes += size_of(value)
-        if len(self.values) >= 2 * self.count + 16:
+        held = len(self.values)
+        if held >= 2 * self.count + 16 or (self.bytes > self._cut_at_bytes and held > self.count):
             self.values = self.values[-self.count :]
             self.bytes = _size_of_all(self.values)
+            self._cut_at_bytes = max(_CUT_AT_BYTES, 2 * self.bytes)
 
     def result(self) -> Value:
         return self.values[-self.count :]
@@ -59,15 +65,18 @@ class ExtremeNState(GatheredState):
         self.count: Final = count
         self.collation: Final = collation
         self.greatest: Final = greatest
+        self._cut_at_bytes = _CUT_AT_BYTES
 
     def add(self, value: Value) -> None:
         if is_nullish(value):
             return
         self.values.append(value)
         self.bytes += size_of(value)
-        if len(self.values) >= 2 * self.count + 64:
+        held = len(self.values)
+        if held >= 2 * self.count + 64 or (self.bytes > self._cut_at_bytes and held > self.count):
             self.values = smallest(self.values, self.count, self.greatest, self.collation)
             self.bytes = _size_of_all(self.values)
+            self._cut_at_bytes = max(_CUT_AT_BYTES, 2 * self.bytes)
 
     def result(self) -> Value:
         return smallest(self.values, self.count, self.greatest, self.collation)
@@ -83,6 +92,7 @@ class TopState(AccumulatorState):
         self.entries: list[tuple[bytes, int, Value]] = []
         self.arrived = 0
         self.bytes = 0
+        self._cut_at_bytes = _CUT_AT_BYTES
 
     def add(self, value: Value) -> None:
         if not isinstance(value, TopEntry):
@@ -90,8 +100,10 @@ class TopState(AccumulatorState):
         self.entries.append((value.key, self.arrived, value.output))
         self.arrived += 1
         self.bytes += size_of(value.output) + len(value.key) + 64
-        if len(self.entries) >= 2 * self.count + 64:
+        count = len(self.entries)
+        if count >= 2 * self.count + 64 or (self.bytes > self._cut_at_bytes and count > self.count):
             self._cut()
+            self._cut_at_bytes = max(_CUT_AT_BYTES, 2 * self.bytes)
 
     def _cut(self) -> None:
         self.entries.sort(key=_entry_order)

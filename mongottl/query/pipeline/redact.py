@@ -11,7 +11,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, Scope, parse_expression
 from mongottl.query.expr.parser import show
 from mongottl.query.pipeline.run_context import RunContext
-from mongottl.query.pipeline.source import DocumentSource, TransformSource
+from mongottl.query.pipeline.source import DocumentSource, MappedSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 _DESCEND: Final = "descend"
@@ -35,24 +35,17 @@ class RedactSpec(StageSpec):
         return encode({"$redact": self.expression.describe()})
 
 
-class RedactSource(TransformSource):
+class RedactSource(MappedSource):
     def __init__(self, source: DocumentSource, expression: Expression, slot: int, run: RunContext) -> None:
         super().__init__(source)
         self._expression: Final = expression
         self._slot: Final = slot
         self._ev: Final = run.evaluation()
 
-    def next_batch(self) -> list[bytes] | None:
-        batch = self.source.next_batch()
-        if batch is None:
-            return None
-        kept: list[bytes] = []
-        for doc in batch:
-            self._ev.root = doc
-            redacted = redact(doc, self._expression, self._slot, self._ev)
-            if isinstance(redacted, bytes):
-                kept.append(carried(doc, redacted))
-        return kept
+    def mapped(self, document: bytes) -> bytes | None:
+        self._ev.root = document
+        redacted = redact(document, self._expression, self._slot, self._ev)
+        return carried(document, redacted) if isinstance(redacted, bytes) else None
 
 
 def redact(doc: bytes, expression: Expression, slot: int, ev: EvaluationContext) -> Value:

@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.annotated import carried
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.path import check_field_path
@@ -16,7 +17,7 @@ from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
-from mongottl.query.pipeline.source import DocumentSource, TransformSource, carry_all
+from mongottl.query.pipeline.source import DocumentSource, MappedSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 
@@ -180,24 +181,17 @@ class AddFieldsSpec(StageSpec):
         return encode({self.name: self.tree.describe()})
 
 
-class AddFieldsSource(TransformSource):
+class AddFieldsSource(MappedSource):
     def __init__(self, source: DocumentSource, tree: FieldTree, run: RunContext) -> None:
         super().__init__(source)
         self._tree: Final = tree
         self._carries: Final = bool(run.metadata)
         self._ev: Final = run.evaluation()
 
-    def next_batch(self) -> list[bytes] | None:
-        batch = self.source.next_batch()
-        if batch is None:
-            return None
-        tree = self._tree
-        ev = self._ev
-        changed: list[bytes] = []
-        for doc in batch:
-            ev.root = doc
-            changed.append(tree.apply(doc, 0, ev))
-        return carry_all(batch, changed) if self._carries else changed
+    def mapped(self, document: bytes) -> bytes | None:
+        self._ev.root = document
+        changed = self._tree.apply(document, 0, self._ev)
+        return carried(document, changed) if self._carries else changed
 
 
 def _parse_add_fields(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
@@ -231,31 +225,23 @@ class ReplaceRootSpec(StageSpec):
         return encode({"$replaceRoot": {"newRoot": self.expression.describe()}})
 
 
-class ReplaceRootSource(TransformSource):
+class ReplaceRootSource(MappedSource):
     def __init__(self, source: DocumentSource, expression: Expression, run: RunContext) -> None:
         super().__init__(source)
         self._expression: Final = expression
         self._carries: Final = bool(run.metadata)
         self._ev: Final = run.evaluation()
 
-    def next_batch(self) -> list[bytes] | None:
-        batch = self.source.next_batch()
-        if batch is None:
-            return None
-        expression = self._expression
-        ev = self._ev
-        replaced: list[bytes] = []
-        for doc in batch:
-            ev.root = doc
-            value = expression.evaluate(ev)
-            if not isinstance(value, bytes):
-                raise CommandError(
-                    40228,
-                    "'newRoot' expression must evaluate to an object, but resulting value was: "
-                    f"{show(value)}. Type of resulting value: '{type_of(value)}'.",
-                )
-            replaced.append(value)
-        return carry_all(batch, replaced) if self._carries else replaced
+    def mapped(self, document: bytes) -> bytes | None:
+        self._ev.root = document
+        value = self._expression.evaluate(self._ev)
+        if not isinstance(value, bytes):
+            raise CommandError(
+                40228,
+                "'newRoot' expression must evaluate to an object, but resulting value was: "
+                f"{show(value)}. Type of resulting value: '{type_of(value)}'.",
+            )
+        return carried(document, value) if self._carries else value
 
 
 @stage("$replaceRoot", StageTraits(streaming=True, in_update=True, planned=True))

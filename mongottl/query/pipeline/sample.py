@@ -14,9 +14,9 @@ from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.metadata import RANDOM_VALUE
 from mongottl.query.pipeline.run_context import RunContext
-from mongottl.query.pipeline.source import BlockingSource, DocumentSource, OutputQueue
+from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
-from mongottl.query.sort import TopK
+from mongottl.query.sorter import Sorter
 
 _MAX_SIZE: Final = 1 << 40  # more than there can be documents
 
@@ -33,26 +33,38 @@ class SampleSpec(StageSpec):
         return encode({"$sample": {"size": Int64(self.size)}})
 
 
-class SampleSource(BlockingSource):
-    """Every document gets a random sort key; the smallest keys stay."""
+class SampleSource(DocumentSource):
+    """Every document gets a random sort key; those with the smallest keys stay."""
 
     def __init__(self, source: DocumentSource, size: int, run: RunContext) -> None:
-        super().__init__(source)
-        self._top: Final = TopK(min(size, _MAX_SIZE))
+        self.source: Final = source
         self._run: Final = run
-        self._output: Final = OutputQueue()
+        self._sorter: Final = Sorter(min(size, _MAX_SIZE), run.limits.sort_bytes, run.space)
+        self._reading = True
 
-    def absorb(self, batch: list[bytes]) -> None:
-        asked = RANDOM_VALUE in self._run.metadata
-        for doc in batch:
-            value = self._run.random()
-            self._top.push(struct.pack(">d", value), annotated(doc, RANDOM_VALUE, value) if asked else doc)
+    def next_batch(self) -> list[bytes] | None:
+        sorter = self._sorter
+        if sorter.pending:
+            sorter.work()
+            return []
+        if self._reading:
+            batch = self.source.next_batch()
+            if batch is None:
+                self._reading = False
+                sorter.finish()
+                return []
+            asked = RANDOM_VALUE in self._run.metadata
+            for doc in batch:
+                value = self._run.random()
+                sorter.add(struct.pack(">d", value), annotated(doc, RANDOM_VALUE, value) if asked else doc)
+            sorter.check()
+            return []
+        entries = sorter.take(BATCH_SIZE)
+        return [entry[2] for entry in entries] if entries else None
 
-    def finish(self) -> None:
-        self._output.put(self._top.finish())
-
-    def emit(self) -> list[bytes] | None:
-        return self._output.take()
+    def close(self) -> None:
+        self._sorter.close()
+        self.source.close()
 
 
 @stage("$sample", StageTraits(selects=True))

@@ -6,12 +6,13 @@ takes in one batch per call and answers [] until it has, so that no call takes l
 
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
-from mongottl.document.annotated import carried
 from mongottl.document.types import Value
 
 BATCH_SIZE: Final = 256  # documents; architecture decision 4
+# Of documents that a stage makes anew in one call, before the last one: a batch of them may be waited for and kept.
+BATCH_BYTES: Final = 4 << 20
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -19,7 +20,10 @@ class DocumentSource:
     """A stream of raw documents."""
 
     def next_batch(self) -> list[bytes] | None:
-        """The next documents, at most about BATCH_SIZE; [] if there are none yet; None behind the last."""
+        """The next documents, at most about BATCH_SIZE; [] if there are none yet; None behind the last.
+
+        Those that a stage makes anew are BATCH_BYTES at most, and the last one.
+        """
         raise NotImplementedError
 
     def is_outdated(self) -> bool:
@@ -60,41 +64,38 @@ class TransformSource(DocumentSource):
         self.source.close()
 
 
-def carry_all(batch: list[bytes], results: list[bytes]) -> list[bytes]:
-    """Results with the metadata of the documents that they were made of, one of each."""
-    return [carried(batch[i], results[i]) for i in range(len(results))]
-
-
-class BlockingSource(DocumentSource):
-    """Base of stages that must have read everything before they can give anything."""
+class MappedSource(TransformSource):
+    """Base of stages that make one document of another, or none. They may be much larger than what they are made of."""
 
     def __init__(self, source: DocumentSource) -> None:
-        self.source: Final = source
-        self._reading = True
+        super().__init__(source)
+        self._batch: list[bytes] = []
+        self._position = 0
 
     def next_batch(self) -> list[bytes] | None:
-        if self._reading:
-            batch = self.source.next_batch()
-            if batch is not None:
-                self.absorb(batch)
-                return []
-            self._reading = False
-            self.finish()
-        return self.emit()
+        batch = self._batch
+        position = self._position
+        if position >= len(batch):
+            fresh = self.source.next_batch()
+            if fresh is None:
+                return None
+            batch = fresh
+            position = 0
+        made: list[bytes] = []
+        room: i64 = BATCH_BYTES
+        while position < len(batch) and room > 0:
+            document = self.mapped(batch[position])
+            position += 1
+            if document is not None:
+                made.append(document)
+                room -= i64(len(document))
+        self._batch = batch if position < len(batch) else []
+        self._position = position if position < len(batch) else 0
+        return made
 
-    def absorb(self, batch: list[bytes]) -> None:
-        """Takes in one batch."""
+    def mapped(self, document: bytes) -> bytes | None:
+        """What the stage makes of a document; None to leave it out."""
         raise NotImplementedError
-
-    def finish(self) -> None:
-        """Everything has been read."""
-
-    def emit(self) -> list[bytes] | None:
-        """The next batch of results, after `finish`."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        self.source.close()
 
 
 def drain(source: DocumentSource) -> list[bytes]:

@@ -25,11 +25,10 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
-from mongottl.query.pipeline.source import DocumentSource, TransformSource
+from mongottl.query.pipeline.source import BATCH_BYTES, DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 MAX_OUTPUT: Final = 1024  # documents per call, at most twice as many
-MAX_OUTPUT_BYTES: Final = 4 << 20  # per call, before the last document
 
 
 class UnwindSpec(StageSpec):
@@ -87,7 +86,7 @@ class UnwindSource(TransformSource):
         found: list[bytes] = []
         batch = self._batch
         position = self._position
-        room: i64 = MAX_OUTPUT_BYTES
+        room: i64 = BATCH_BYTES
         while position < len(batch) and len(found) < MAX_OUTPUT and room > 0:
             first = len(found)
             doc = batch[position]

@@ -6,6 +6,8 @@ gathered and its documents are given out with their new fields, a bounded number
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.disjoint_paths import DisjointPaths
@@ -22,7 +24,7 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
-from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
+from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.windowframe import Partition
 from mongottl.query.pipeline.windowfunction import WindowFunction, parse_window_function
@@ -183,14 +185,17 @@ class WindowSource(DocumentSource):
         found: list[bytes] = []
         steps = 0
         place = self._given
-        while place < partition.count and len(found) < BATCH_SIZE and steps < STEPS:
+        room: i64 = BATCH_BYTES
+        while place < partition.count and len(found) < BATCH_SIZE and steps < STEPS and room > 0:
             doc = partition.document(place)
             values: list[Value] = []
             for function in self._functions:
                 value = function.value(partition, place, self._ev)
                 steps += function.steps
                 values.append(None if isinstance(value, Missing) else value)
-            found.append(outputs.put(doc, values))
+            changed = outputs.put(doc, values)
+            found.append(changed)
+            room -= i64(len(changed))
             place += 1
         self._given = place
         if place >= partition.count:

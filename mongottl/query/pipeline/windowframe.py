@@ -93,6 +93,15 @@ class Partition:
         value = value_at(self.document(place), _DOCUMENT_TYPE, 0, path.part_bytes, 0)
         return None if isinstance(value, Missing) else value
 
+    def check_gathered(self, size: int) -> None:
+        """5414201 if a function gathers more of the partition than the partition itself may hold in memory."""
+        if size > self._memory_limit_bytes:
+            raise CommandError(
+                5414201,
+                f"Exceeded memory limit in DocumentSourceSetWindowFields, used {size} bytes but max allowed is"
+                f" {self._memory_limit_bytes}",
+            )
+
     def close(self) -> None:
         """Lets go of the file. May be called more than once."""
         file = self._file

@@ -71,6 +71,8 @@ class WindowAccumulator(WindowFunction):
         while self._behind < behind:
             ev.root = partition.document(self._behind)
             self._state.add(argument.evaluate(ev))
+            if self._state.grows():
+                partition.check_gathered(self._state.size())
             self._behind += 1
             self.steps += 1
             self._known = False

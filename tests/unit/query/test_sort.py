@@ -11,7 +11,7 @@ from mongottl.document.keystring import encode_key
 from mongottl.document.types import Date, Undefined, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.query.sort import SortPattern, TopK, parse_sort
+from mongottl.query.sort import SortPattern, parse_sort
 
 
 def pattern(specification: dict[str, Value]) -> SortPattern:
@@ -194,32 +194,6 @@ def test_documents_are_sorted_stably() -> None:
     assert ascending == [3, 7, 5, 1, 4, 0, 6, 2]
     descending = [get_value(document, "_id") for document in pattern({"a": -1}).sort(documents)]
     assert descending == [2, 5, 0, 6, 1, 4, 3, 7]
-
-
-@pytest.mark.parametrize("limit", [1, 2, 5, 64, 65, 100, 500, 1000])
-def test_top_k_is_the_beginning_of_the_stable_sort(limit: int) -> None:
-    entries = [(bytes([i * 7919 % 61]), str(i).encode()) for i in range(700)]
-    for ordered in (entries, sorted(entries), sorted(entries, reverse=True)):
-        top = TopK(limit)
-        for key, document in ordered:
-            top.push(key, document)
-        expected = [document for _, document in sorted(ordered, key=lambda entry: entry[0])][:limit]
-        assert top.finish() == expected
-        assert top.size_bytes == sum(len(document) + 1 for document in expected)
-
-
-def test_top_k_goes_on_after_it_was_asked() -> None:
-    top = TopK(2)
-    for key in (b"c", b"b"):
-        top.push(key, key)
-    assert top.finish() == [b"b", b"c"]
-    top.push(b"a", b"a")
-    assert top.finish() == [b"a", b"b"]
-
-
-def test_top_k_needs_a_limit() -> None:
-    with pytest.raises(ValueError, match="limit"):
-        TopK(0)
 
 
 def test_every_order_of_arrival_gives_the_same_order() -> None:

@@ -92,9 +92,9 @@ def test_too_many() -> None:
     argument = {"field": "t", "range": {"step": 1, "bounds": [0, 300]}}
     spec = parse_pipeline([bson.encode({"$densify": argument})], ParseContext(namespace="db.c"))[1]
     assert isinstance(spec, DensifySpec)
-    assert len(drain(DensifySource(ListSource([]), spec, 300))) == 300
+    assert len(drain(DensifySource(ListSource([]), spec, 1 << 20, 300))) == 300
     with pytest.raises(CommandError) as caught:
-        drain(DensifySource(ListSource([]), spec, 299))
+        drain(DensifySource(ListSource([]), spec, 1 << 20, 299))
     assert caught.value.code == 5897900
 
 
