@@ -11,12 +11,16 @@ from mongottl.catalog.namespace import check_database_name, check_new_collection
 from mongottl.commands.collection_uuid import mismatch_in_batch
 from mongottl.commands.request import RequestParser
 from mongottl.document.bson_field import wrong_type
+from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.context import OperationContext
 
-# Of error messages in one reply.
+# Of error messages and their details in one reply, before the last one; and of that one.
 MAX_ERROR_BYTES: Final = 1024 * 1024
+MAX_ONE_ERROR_BYTES: Final = 10 * 1024 * 1024
+# Characters of a message that is cut short.
+_BEGINNING: Final = 1024
 
 
 class WriteErrors:
@@ -27,16 +31,22 @@ class WriteErrors:
         self._size = 0
 
     def add(self, index: int, error: CommandError) -> Value:
-        """Behind MAX_ERROR_BYTES of earlier ones index and code must do: the reply has to fit a message."""
+        """Behind MAX_ERROR_BYTES of earlier ones index and code must do: 100,000 statements have to fit one reply.
+
+        So does how a message begins whose error is too large by itself (a key that repeats may have 16 MiB).
+        """
         entry: dict[str, Value] = {"index": index, "code": error.code}
-        before = self._size
-        info = error.details.get("errInfo")
-        self._size += len(error.message) + (len(info) if isinstance(info, bytes) else 0)
-        if before <= MAX_ERROR_BYTES:
-            entry.update(error.details)
-            entry["errmsg"] = error.message
-        else:
+        if self._size > MAX_ERROR_BYTES:
             entry["errmsg"] = ""
+        else:
+            size = len(error.message.encode("utf-8", "surrogatepass")) + len(encode(error.details))
+            if size <= MAX_ONE_ERROR_BYTES:
+                entry.update(error.details)
+                entry["errmsg"] = error.message
+                self._size += size
+            else:
+                entry["errmsg"] = f"{error.message[:_BEGINNING]}..."
+                self._size += _BEGINNING
         self.entries.append(entry)
         return entry
 

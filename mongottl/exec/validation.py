@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mongottl.exec.context import OperationContext
 
 # Details are cut short beyond this, so that they fit a reply.
-MAX_INFO_BYTES: Final = 12 * 1024 * 1024
+MAX_INFO_BYTES: Final = 9 * 1024 * 1024
 
 
 def check_document(

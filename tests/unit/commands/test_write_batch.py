@@ -1,0 +1,33 @@
+"""Failures of a batch in one reply: as many of their details as fit."""
+
+from mongottl.commands.write_batch import MAX_ERROR_BYTES, MAX_ONE_ERROR_BYTES, WriteErrors
+from mongottl.document.build import encode
+from mongottl.errors import CommandError, ErrorCode
+
+
+def duplicate(size: int) -> CommandError:
+    """What a key of so many characters makes of its repetition."""
+    key = "x" * size
+    details: dict[str, object] = {"keyPattern": {"_id": 1}, "keyValue": {"_id": key}}
+    return CommandError(ErrorCode.DuplicateKey, f"E11000 duplicate key error dup key: {key}", details)
+
+
+def test_an_error_that_is_too_large_by_itself() -> None:
+    errors = WriteErrors()
+    large, small = errors.add(0, duplicate(MAX_ONE_ERROR_BYTES // 2)), errors.add(1, duplicate(3))
+    assert isinstance(large, dict)
+    assert isinstance(small, dict)
+    assert set(large) == {"index", "code", "errmsg"}
+    assert len(large["errmsg"]) == 1024 + 3
+    assert large["errmsg"].startswith("E11000 duplicate key error dup key: xxx")
+    assert small["keyValue"] == {"_id": "xxx"}
+
+
+def test_any_failures_fit_a_reply() -> None:
+    errors = WriteErrors()
+    errors.add(0, duplicate(MAX_ERROR_BYTES // 2 - 1000))
+    errors.add(1, duplicate(MAX_ONE_ERROR_BYTES // 2 - 1000))
+    for i in range(2, 100_000):
+        errors.add(i, duplicate(1000))
+    assert len(errors.entries) == 100_000
+    assert len(encode(errors.add_to({"n": 0}))) < 16 * 1024 * 1024
