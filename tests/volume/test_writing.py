@@ -1,0 +1,151 @@
+"""Much written at once, in one message or by one statement, and copies of whole collections."""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import gridfs
+import pymongo
+import pytest
+from bson.raw_bson import RawBSONDocument
+from pymongo.database import Database
+
+from tests.volume.documents import COMPILED, SHAPES, SMALL, TINY, text
+from tests.volume.test_reading import READ_MB, SORT_MB, read
+from tests.volume.watching import MB, Documents, Volume
+
+pytestmark = pytest.mark.slow
+
+MESSAGE_MB = 48
+# Of one message of 48 MB: as it came, its documents, and once more for what the allocator keeps.
+WRITE_MB = 250
+
+
+def many(count: int, size: int) -> list[Documents]:
+    return [{"_id": i, "n": i, "x": text(i, size)} for i in range(count)]
+
+
+@pytest.mark.parametrize(("count", "size"), [(600, 79_900), (47_000, 970), (3, 15_990_000)])
+def test_insert_many_of_48_mb(volume: Volume, scratch: Database[Documents], count: int, size: int) -> None:
+    documents = many(count, size)
+    with volume.server.watched(WRITE_MB + volume.stored_mb(MESSAGE_MB * MB)):
+        scratch.c.insert_many(documents)
+    assert list(scratch.c.find()) == documents
+
+
+def test_bulk_writes_of_48_mb(volume: Volume, scratch: Database[Documents]) -> None:
+    documents = many(15_000, 970)
+    operations: list[pymongo.InsertOne[Documents] | pymongo.ReplaceOne[Documents] | pymongo.UpdateOne] = []
+    operations += [pymongo.InsertOne(document) for document in documents]
+    operations += [pymongo.ReplaceOne({"_id": one["_id"]}, {"r": 1, "x": one["x"]}) for one in documents]
+    operations += [pymongo.UpdateOne({"_id": one["_id"]}, {"$set": {"x": one["x"]}}) for one in documents]
+    with volume.server.watched(WRITE_MB + volume.stored_mb(3 * MESSAGE_MB * MB)):
+        result = scratch.c.bulk_write(operations)
+    assert (result.inserted_count, result.matched_count, result.modified_count) == (15_000, 30_000, 15_000)
+    assert scratch.c.count_documents({"r": 1}) == 15_000
+
+
+def test_a_client_s_bulk_write_with_all_its_results(volume: Volume, scratch: Database[Documents]) -> None:
+    namespace = f"{scratch.name}.c"
+    operations: list[pymongo.InsertOne[Documents] | pymongo.UpdateOne] = []
+    operations += [pymongo.InsertOne(document, namespace=namespace) for document in many(10_000, 970)]
+    # What is upserted is told by its `_id`, which is long: the results are a cursor of several pages.
+    operations += [
+        pymongo.UpdateOne({"_id": text(i, 1500)}, {"$set": {"u": 1}}, upsert=True, namespace=namespace)
+        for i in range(14_000)
+    ]
+    with volume.server.watched(WRITE_MB + volume.stored_mb(3 * MESSAGE_MB * MB)):
+        result = volume.client.bulk_write(operations, verbose_results=True)
+    assert (result.inserted_count, result.upserted_count) == (10_000, 14_000)
+    assert len(result.update_results) == 14_000
+    assert result.update_results[24_000 - 1].upserted_id == text(13_999, 1500)
+
+
+def test_failures_of_a_batch(volume: Volume, scratch: Database[Documents]) -> None:
+    """Each of 20,000 documents is refused with its own key in the message: the reply has room for some."""
+    documents = [{"_id": text(i, 2000)} for i in range(20_000)]
+    scratch.c.insert_many(documents)
+    with volume.server.watched(WRITE_MB), pytest.raises(pymongo.errors.BulkWriteError) as failed:
+        scratch.c.insert_many(documents, ordered=False)
+    assert len(failed.value.details["writeErrors"]) == 20_000
+
+
+@pytest.fixture
+def copied(volume: Volume, scratch: Database[Documents]) -> Database[Documents]:
+    volume.database.small.aggregate([{"$out": {"db": scratch.name, "coll": "c"}}])
+    return scratch
+
+
+def test_update_and_delete_all(volume: Volume, copied: Database[Documents]) -> None:
+    copied.c.create_index("n")
+    with volume.server.watched(WRITE_MB + volume.stored_mb(SMALL.count * 200)):
+        assert copied.c.update_many({}, {"$inc": {"n": 1}}).modified_count == SMALL.count
+    with volume.server.watched(WRITE_MB + volume.stored_mb(SMALL.count * 200)):
+        assert copied.c.update_many({"n": {"$gt": 0}}, [{"$set": {"m": "$n"}}]).modified_count == SMALL.count
+    assert copied.c.count_documents({"m": {"$gt": 0}}) == SMALL.count
+    with volume.server.watched(WRITE_MB):
+        assert copied.c.delete_many({}).deleted_count == SMALL.count
+    assert copied.c.count_documents({}) == 0
+
+
+def test_index_builds(volume: Volume, copied: Database[Documents]) -> None:
+    indexes: list[Documents] = [
+        {"key": {"k": 1, "n": -1}, "name": "compound"},
+        {"key": {"n": 1}, "name": "unique", "unique": True},
+        {"key": {"x": "hashed"}, "name": "hashed"},
+        {"key": {"$**": 1}, "name": "wildcard", "wildcardProjection": {"x": 0}},
+    ]
+    for index in indexes:
+        with volume.server.watched(READ_MB + volume.stored_mb(SMALL.count * 400)):
+            copied.command("createIndexes", "c", indexes=[index])
+    with volume.server.watched(READ_MB):
+        assert copied.command("validate", "c")["valid"]
+
+
+def test_a_file_of_200_mb(volume: Volume, scratch: Database[Documents]) -> None:
+    size = 200 * MB if COMPILED else 40 * MB
+    part = random.Random(2).randbytes(MB)
+    files = gridfs.GridFSBucket(scratch)
+    digest = hashlib.md5(usedforsecurity=False)
+    with volume.server.watched(WRITE_MB + volume.stored_mb(size)), files.open_upload_stream("file") as upload:
+        for i in range(size // MB):
+            changed = i.to_bytes(4, "big") + part[4:]
+            digest.update(changed)
+            upload.write(changed)
+    received = hashlib.md5(usedforsecurity=False)
+    with volume.server.watched(READ_MB), files.open_download_stream_by_name("file") as download:
+        while data := download.read(MB):
+            received.update(data)
+    assert received.digest() == digest.digest()
+    with volume.server.watched(READ_MB):
+        files.delete(upload._id)
+    assert scratch["fs.chunks"].count_documents({}) == 0
+
+
+def test_export_and_import(volume: Volume, scratch: Database[Documents]) -> None:
+    """What mongodump and mongorestore do: each collection is read whole and inserted elsewhere."""
+
+    def exported(name: str) -> Iterator[RawBSONDocument]:
+        for found in volume.database[name].find_raw_batches():
+            batch: Any = found  # bytes, whatever the cursor's type says
+            start = 0
+            while start < len(batch):
+                end = start + int.from_bytes(batch[start : start + 4], "little")
+                yield RawBSONDocument(batch[start:end])
+                start = end
+
+    for shape in SHAPES:
+        size_bytes = shape.count * (shape.size_bytes + 200)
+        with volume.server.watched(WRITE_MB + volume.stored_mb(size_bytes)):
+            scratch[shape.name].insert_many(exported(shape.name))
+        assert read(scratch[shape.name].find_raw_batches()) == shape.checksum("_id")
+        scratch.drop_collection(shape.name)
+
+
+def test_deleting_a_million(volume: Volume, scratch: Database[Documents]) -> None:
+    volume.database.tiny.aggregate([{"$out": {"db": scratch.name, "coll": "c"}}])
+    with volume.server.watched(SORT_MB):
+        assert scratch.c.delete_many({"n": {"$lt": TINY.count // 4}}).deleted_count == TINY.count // 4
+    with volume.server.watched(SORT_MB):
+        scratch.c.drop()

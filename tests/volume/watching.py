@@ -1,0 +1,172 @@
+"""A server process and connections to it, what it holds in memory, and how long others wait for it meanwhile."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import bson
+import pymongo
+import pymongo.uri_parser
+from pymongo.database import Database
+
+Documents = dict[str, Any]
+Client = pymongo.MongoClient[Documents]
+
+# What a ping may take. It takes milliseconds where nothing stalls the server; the rest is for machines that are busy.
+PING_S: Final = 1.0
+MB: Final = 1_000_000
+
+_PINGER: Final = """
+import json, select, sys, time, pymongo
+with pymongo.MongoClient(sys.argv[1]) as client:
+    pings, worst_s = 0, 0.0
+    while True:
+        started = time.monotonic()
+        client.admin.command("ping")
+        worst_s = max(worst_s, time.monotonic() - started)
+        pings += 1
+        if select.select([sys.stdin], [], [], 0.02)[0]:
+            if not sys.stdin.readline():
+                break
+            print(json.dumps([pings, worst_s]), flush=True)
+            pings, worst_s = 0, 0.0
+"""
+
+
+class Watched:
+    """A server, and a process that pings it over a connection of its own all the time."""
+
+    def __init__(self, log: Path, *options: str) -> None:
+        self.log: Final = log
+        # -P: the package that the tests import is the one that serves, not whatever lies in the current folder.
+        command = [sys.executable, "-P", "-m", "mongottl", "--port", "0", *options]
+        with log.open("wb") as errors:
+            self._server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert self._server.stdout is not None
+        line = self._server.stdout.readline()
+        assert line, f"it did not start: {log.read_text()}"
+        self.uri: Final = line.split()[-1]
+        self._pinger = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PINGER, self.uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.client: Final = Client(self.uri)
+
+    def stop(self) -> None:
+        assert self._pinger.stdin is not None
+        assert self._pinger.stdout is not None
+        self._pinger.stdin.close()
+        self._pinger.wait(60)
+        self._pinger.stdout.close()
+        self.client.close()
+        self._server.send_signal(signal.SIGTERM)
+        assert self._server.wait(60) == 0, self.log.read_text()
+        assert self._server.stdout is not None
+        self._server.stdout.close()
+
+    def pings(self) -> tuple[int, float]:
+        """How many pings were answered since this was asked last, and the seconds that the slowest of them took."""
+        assert self._pinger.stdin is not None
+        assert self._pinger.stdout is not None
+        self._pinger.stdin.write("\n")
+        self._pinger.stdin.flush()
+        count, worst_s = json.loads(self._pinger.stdout.readline())
+        return count, worst_s
+
+    def memory_bytes(self, peak: bool = False) -> int:
+        """What the server holds now, or the most since `forget_peak`; 0 where the kernel does not tell."""
+        field = "VmHWM:" if peak else "VmRSS:"
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{self._server.pid}/status").read_text().splitlines():
+                if line.startswith(field):
+                    return int(line.split()[1]) * 1024
+        return 0
+
+    def forget_peak(self) -> None:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self._server.pid}/clear_refs").write_text("5")
+
+    @contextlib.contextmanager
+    def watched(self, more_mb: float, ping_s: float = PING_S) -> Iterator[None]:
+        """Fails if the server holds so much more memory meanwhile, or a ping takes longer.
+
+        more_mb: beyond what it holds now. The allocator gives freed memory back late, so bounds are several times what
+        the work needs, and far below what it would take without bounds.
+        """
+        self.forget_peak()
+        before = self.memory_bytes()
+        self.pings()
+        yield
+        count, worst_s = self.pings()
+        more = (self.memory_bytes(peak=True) - before) / MB
+        if "MONGOTTL_VOLUME_FIGURES" in os.environ:
+            name = os.environ.get("PYTEST_CURRENT_TEST", "")
+            print(f"{name}: {more:.0f} of {more_mb:.0f} MB, ping {worst_s * 1000:.0f} ms of {count}", file=sys.stderr)
+        assert worst_s <= ping_s, f"a ping took {worst_s:.2f} s"
+        assert more <= more_mb, f"the server took {more:.0f} MB more, and should take at most {more_mb:.0f}"
+
+
+class Connection:
+    """A plain socket: what is written and read when is up to the test, and documents go as they are."""
+
+    def __init__(self, uri: str) -> None:
+        host, port = pymongo.uri_parser.parse_uri(uri)["nodelist"][0]
+        self._socket: Final = socket.create_connection((host, port))
+
+    def send(self, command: Documents, documents: bytes = b"") -> None:
+        """documents: those of the sequence `documents`, one behind the other."""
+        body = bytes(4) + b"\0" + bson.encode(command)
+        if documents:
+            name = b"documents\0"
+            body += b"\1" + struct.pack("<i", 4 + len(name) + len(documents)) + name + documents
+        self._socket.sendall(struct.pack("<iiii", 16 + len(body), 1, 0, 2013) + body)
+
+    def receive(self) -> Documents:
+        data = bytearray()
+        while len(data) < 4 or len(data) < struct.unpack_from("<i", data)[0]:
+            part = self._socket.recv(64 * 1024)
+            assert part, "the server closed the connection"
+            data += part
+        reply: Documents = bson.decode(memoryview(data)[21:])
+        return reply
+
+    def insert(self, database: str, collection: str, documents: Iterable[bytes]) -> None:
+        """Inserts many in messages as large as may be: faster than PyMongo, of which this is no test."""
+        waiting: list[bytes] = []
+        size = 0
+        for document in documents:
+            if len(waiting) == 100_000 or size + len(document) > 47 * MB:
+                self._insert(database, collection, waiting)
+                waiting = []
+                size = 0
+            waiting.append(document)
+            size += len(document)
+        self._insert(database, collection, waiting)
+
+    def _insert(self, database: str, collection: str, documents: list[bytes]) -> None:
+        self.send({"insert": collection, "ordered": False, "$db": database}, b"".join(documents))
+        assert self.receive() == {"n": len(documents), "ok": 1.0}
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Volume:
+    """A server with the collections of `documents` in the database `volume`. engine: its name."""
+
+    def __init__(self, server: Watched, engine: str) -> None:
+        self.server: Final = server
+        self.engine: Final = engine
+        self.client: Final = server.client
+        self.database: Final[Database[Documents]] = server.client.volume
+
+    def stored_mb(self, size_bytes: float) -> float:
+        """What documents of so many bytes may take of the server's memory, where it keeps them there."""
+        return 2 * size_bytes / MB if self.engine == "memory" else 0.0
