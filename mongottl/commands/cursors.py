@@ -95,7 +95,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
         if limited:
             op.limit_time(cursor.time_left_s)
         page = yield from cursor.next_page(op, batch_size)
-        if not page and tail is not None and tail.await_data and not cursor.exhausted:
+        if page.count == 0 and tail is not None and tail.await_data and not cursor.exhausted:
             page = yield from await_page(op, cursor, tail.collection.number, batch_size, await_s)
     except BaseException:
         registry.close(cursor)
@@ -105,12 +105,12 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
         cursor.last_used_s = op.service.clock.monotonic_s()
     if limited:
         cursor.time_left_s = op.time_left_s()
-    op.service.metrics.documents["returned"] += len(page)
+    op.service.metrics.documents["returned"] += page.count
     cursor_id = cursor.cursor_id
     if cursor.exhausted:
         registry.close(cursor)
         cursor_id = 0
-    return {"cursor": {"nextBatch": page, "id": Int64(cursor_id), "ns": cursor.namespace}}
+    return {"cursor": {"nextBatch": page.documents(), "id": Int64(cursor_id), "ns": cursor.namespace}}
 
 
 class KillCursorsRequest(NamedTuple):

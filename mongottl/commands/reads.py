@@ -30,10 +30,9 @@ from mongottl.commands.view_reads import (
     distinct_documents,
     find_on_view,
 )
-from mongottl.document.build import EMPTY_DOCUMENT, ArraySize, value_size
+from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
-from mongottl.document.keystring import encode_value
-from mongottl.document.path import FieldPath, values_at
+from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -42,6 +41,7 @@ from mongottl.exec.choice import is_trivial
 from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_documents
 from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.distinct_values import DistinctValues
 from mongottl.exec.express import express_record, is_express
 from mongottl.exec.plan_cache import QueryShape
 from mongottl.exec.planner import natural_direction, plan_query
@@ -54,7 +54,6 @@ from mongottl.query.pipeline import DocumentSource
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 
-MAX_DISTINCT_BYTES: Final = 16 * 1024 * 1024 - 4096
 NUL_IN_KEY: Final = 31032
 
 
@@ -307,18 +306,9 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
 def _collect_distinct(
     op: OperationContext, source: DocumentSource, key: str, collation: Collation | None
 ) -> Steps[dict[str, Value]]:
-    path = FieldPath(key)
-    seen: dict[bytes, Value] = {}
-    array = ArraySize()
+    values = DistinctValues(FieldPath(key), collation)
     while (batch := source.next_batch()) is not None:
-        for document in batch:
-            for value in values_at(document, path):
-                encoded = encode_value(value, False, collation)
-                if encoded not in seen:
-                    seen[encoded] = value
-                    array.add(value_size(value))
-                    if array.size > MAX_DISTINCT_BYTES:
-                        raise CommandError(17217, "distinct too big, 16mb cap")
+        values.add(batch)
         op.check_interrupt()
         yield None
-    return {"values": [seen[encoded] for encoded in sorted(seen)]}
+    return {"values": (yield from values.in_order(op))}

@@ -6,7 +6,8 @@
     builder.append_raw("b", type_code, buf, value, end)           # the value's bytes under a name of one's own
     document = builder.finish()
 
-Replies are written as plain dicts and lists of values: `encode({"ok": 1.0, "cursor": {"firstBatch": [raw, raw]}})`.
+Replies are written as plain dicts and lists of values: `encode({"ok": 1.0, "values": [1, 2]})`; what may be large in
+them is a RawArray, which an ArrayBuilder makes.
 """
 
 import struct
@@ -51,6 +52,7 @@ from mongottl.document.types import (
     MinKey,
     Missing,
     ObjectId,
+    RawArray,
     Regex,
     Symbol,
     Timestamp,
@@ -183,6 +185,9 @@ def _write_rare(writer: BytesWriter, name: bytes, value: Value) -> None:
         _write_name(writer, DB_POINTER, name)
         _write_string(writer, value.namespace)
         writer.write(value.oid)
+    elif isinstance(value, RawArray):
+        _write_name(writer, ARRAY, name)
+        writer.write(value.data)
     elif isinstance(value, MinKey):
         _write_name(writer, MIN_KEY, name)
     elif isinstance(value, MaxKey):
@@ -250,6 +255,25 @@ class ArraySize:
         copied._name_bytes = self._name_bytes
         copied._longer_at = self._longer_at
         return copied
+
+
+class ArrayBuilder:
+    """An array that is encoded value by value."""
+
+    def __init__(self) -> None:
+        self._writer = BytesWriter()
+        self._writer.write(_LENGTH_PLACE)
+        self._count: i64 = 0
+
+    def append(self, value: Value) -> None:
+        write_element(self._writer, index_name(self._count), value)
+        self._count += 1
+
+    def finish(self) -> RawArray:
+        """The array. The builder must not be used afterwards."""
+        self._writer.append(0)
+        _set_length(self._writer, 0)
+        return RawArray(self._writer.getvalue())
 
 
 class DocumentBuilder:

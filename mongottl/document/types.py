@@ -68,6 +68,7 @@ __all__ = [
     "MinKey",
     "Missing",
     "ObjectId",
+    "RawArray",
     "RawDocument",
     "Regex",
     "Symbol",
@@ -194,6 +195,13 @@ class BinData:
 
     def __repr__(self) -> str:
         return f"BinData({self.data!r}, {self.subtype})"
+
+
+class RawArray:
+    """An array as raw BSON. Only replies have such: large arrays are encoded bit by bit, not with the reply."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data: Final = data
 
 
 class Regex:

@@ -26,7 +26,7 @@ The stages of plans, each of which pulls batches of records:
 
 Results:
     reading     pages of records or of a pipeline's documents; cursors: what is left of a result for getMore
-    tailing     cursors that wait for more
+    distinct_values what `distinct` gathers; tailing: cursors that wait for more
     aggregation pipelines: which stages the planner answers; output: what `$out` and `$merge` write
     views       what a view comes down to
     temporary_files: where what does not fit into memory goes

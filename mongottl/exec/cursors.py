@@ -9,7 +9,8 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from mongottl.document.build import ArraySize
+from mongottl.document.build import ArrayBuilder, ArraySize
+from mongottl.document.types import RawArray
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.sessions import SessionRegistry
@@ -24,6 +25,8 @@ DEFAULT_FIRST_BATCH: Final = 101
 MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
 # What a stored document may have, and 16 KiB more for what a query adds.
 MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + 16 * 1024
+# Documents of a list that one call adds to a page.
+_LISTED_AT_ONCE: Final = 2048
 
 
 class Page:
@@ -33,18 +36,19 @@ class Page:
     """
 
     def __init__(self, wanted: int) -> None:
-        self.documents: list[bytes] = []
         self.wanted = wanted
-        self._array = ArraySize()
+        self.count = 0
+        self._size = ArraySize()
+        self._array = ArrayBuilder()
         self._closed = False
 
     def missing(self) -> int:
         """How many documents still fit by number; 0 for any number."""
-        return self.wanted - len(self.documents) if self.wanted else 0
+        return self.wanted - self.count if self.wanted else 0
 
     def fitting(self, records: list[Record], start: int, end: int) -> int:
         """Which of records[start:end] is the first whose document no longer fits by size; `end` if all do."""
-        array = self._array.copy()
+        array = self._size.copy()
         for i in range(start, end):
             size = len(records[i][1])
             if array.count > 0 and array.with_one_more(size) > MAX_PAGE_BYTES:
@@ -52,12 +56,16 @@ class Page:
             array.add(size)
         return end
 
+    def documents(self) -> RawArray:
+        """The batch, for the reply. The page takes no more then."""
+        return self._array.finish()
+
     def close(self) -> None:
         """Takes no more."""
         self._closed = True
 
     def is_full(self) -> bool:
-        return self._closed or (self.wanted > 0 and len(self.documents) >= self.wanted)
+        return self._closed or (self.wanted > 0 and self.count >= self.wanted)
 
     def add(self, document: bytes) -> bool:
         """Adds the document, or says False and is full. The first one always fits.
@@ -69,11 +77,12 @@ class Page:
             raise too_large(document)
         if self.is_full():
             return False
-        if self.documents and self._array.with_one_more(size) > MAX_PAGE_BYTES:
+        if self.count > 0 and self._size.with_one_more(size) > MAX_PAGE_BYTES:
             self._closed = True
             return False
-        self.documents.append(document)
-        self._array.add(size)
+        self._array.append(document)
+        self._size.add(size)
+        self.count += 1
         return True
 
 
@@ -105,11 +114,12 @@ class ListPages(PageSource):
         self._position = 0
 
     def fill(self, op: "OperationContext", page: Page) -> bool:
-        while self._position < len(self._documents):
+        end = min(self._position + _LISTED_AT_ONCE, len(self._documents))
+        while self._position < end:
             if not page.add(self._documents[self._position]):
                 return True
             self._position += 1
-        return False
+        return end < len(self._documents)
 
 
 class ClientCursor:
@@ -143,15 +153,15 @@ class ClientCursor:
         if self.killed:
             raise CommandError(ErrorCode.CursorKilled, f"cursor id {self.cursor_id} was killed while in use")
 
-    def next_page(self, op: "OperationContext", wanted: int) -> "Steps[list[bytes]]":
+    def next_page(self, op: "OperationContext", wanted: int) -> "Steps[Page]":
         """The next page: `wanted` documents (0: no such bound) or as many as fit 16 MiB, at least one."""
         page = Page(wanted)
         while True:
             if not self.source.fill(op, page):
                 self.exhausted = self.tail is None or self.tail.is_dead
-                return page.documents
+                return page
             if page.is_full():
-                return page.documents
+                return page
             op.check_interrupt()
             yield None
             self.check_alive()

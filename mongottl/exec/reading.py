@@ -363,18 +363,18 @@ def first_reply(
 
     batch_size: -1 for mongod's 101 documents; 0 opens the cursor without reading. keep: False for `singleBatch`.
     """
-    page: list[bytes] = []
+    page = Page(0)
     if batch_size != 0:
         try:
             page = yield from cursor.next_page(op, DEFAULT_FIRST_BATCH if batch_size < 0 else batch_size)
         except BaseException:
             cursor.close()
             raise
-    op.service.metrics.documents["returned"] += len(page)
+    op.service.metrics.documents["returned"] += page.count
     if cursor.exhausted or not keep:
         cursor.close()
         cursor_id = 0
     else:
         cursor.time_left_s = op.time_left_s()
         cursor_id = op.service.cursors.register(cursor)
-    return {"cursor": {"firstBatch": page, "id": Int64(cursor_id), "ns": cursor.namespace}}
+    return {"cursor": {"firstBatch": page.documents(), "id": Int64(cursor_id), "ns": cursor.namespace}}

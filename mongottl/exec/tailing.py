@@ -11,7 +11,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.exec.context import OperationContext, Steps, Wait
-from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.cursors import ClientCursor, Page
 from mongottl.exec.liveness import living
 from mongottl.exec.signal import Signal
 from mongottl.exec.stages import (
@@ -92,9 +92,7 @@ class Tail:
         return not self.scan.started
 
 
-def await_page(
-    op: OperationContext, cursor: ClientCursor, number: int, wanted: int, seconds: float
-) -> Steps[list[bytes]]:
+def await_page(op: OperationContext, cursor: ClientCursor, number: int, wanted: int, seconds: float) -> Steps[Page]:
     """The next page of a tailable cursor that has nothing now; empty if nothing comes in time.
 
     number: of the collection whose inserts end the waiting. Dropping it or closing the cursor ends it as well, and the
@@ -117,10 +115,10 @@ def await_page(
             signal.clear()
             op.refresh_now()
             page = yield from cursor.next_page(op, wanted)
-            if page:
+            if page.count:
                 return page
     finally:
         cursor.signal = None
         op.waits_for = None
         registry.remove_waiting(number, signal)
-    return []
+    return Page(wanted)

@@ -2,7 +2,8 @@
 
 Each test runs against a server process of each storage engine, by PyMongo. What comes back is compared with what was
 written, byte by byte where it can be. Meanwhile another process pings the server, and the kernel notes the most memory
-that the server holds: a test names how much more it may take, and no ping may take longer than `watching.PING_S`.
+that the server holds: a test names how much more it may take, and while a ping waits the server may compute for no
+longer than `watching.STALL_S`. With MONGOTTL_VOLUME_FIGURES in the environment, pytest -s shows the figures.
 
 An interpreted server gets a tenth of the documents, which still is more than one reply takes.
 """

@@ -5,6 +5,7 @@ another order, `k` one of a hundred values, and `x` a text that compresses to ab
 """
 
 import random
+import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -16,6 +17,7 @@ from mongottl.build_info import is_compiled
 COMPILED: Final = is_compiled()
 KEYS: Final = 100
 _TEXT: Final = random.Random(1).randbytes(1 << 20).hex()
+_TINY: Final = struct.Struct("<i5si3sic")
 _TWICE: Final = _TEXT + _TEXT
 
 
@@ -35,7 +37,7 @@ class Shape:
 
     def document(self, i: int) -> bytes:
         if self.text_bytes < 0:
-            return bson.encode({"_id": i, "n": self.n(i)})
+            return _TINY.pack(21, b"\x10_id\0", i, b"\x10n\0", self.n(i), b"\0")  # as bson.encode does, and faster
         return bson.encode({"_id": i, "n": self.n(i), "k": i % KEYS, "x": text(i, self.text_bytes)})
 
     def documents(self) -> Iterator[bytes]:
