@@ -106,6 +106,8 @@ class Connection:
 
     async def _answer(self, message: OpMsg | OpQuery) -> None:
         dispatcher = self._server.dispatcher
+        if self._server.durability.holds_writers and dispatcher.may_write(message):
+            await self._server.durability.wait_until_writers_may_go()
         outcome = dispatcher.handle(message, self._client)
         if isinstance(outcome, bytes):
             body = outcome
@@ -166,11 +168,13 @@ class Connection:
                     if may_abandon and self._glance() == _GONE:
                         raise ClientLeftError
                     await trio.lowlevel.checkpoint()
+                    if not may_abandon and self._server.durability.holds_writers:
+                        await self._server.durability.wait_until_writers_may_go()
                 elif isinstance(step, Wait):
                     await self._wait(step, may_abandon)
                 elif isinstance(step, Flush):
                     try:
-                        await self._server.flush()
+                        await self._server.durability.flush()
                     except EngineUnavailable as failure:
                         error = failure  # the command's to answer
                 slice_end = monotonic_s() + SLICE_S

@@ -111,6 +111,13 @@ class Dispatcher:
         spec = COMMANDS.get(first_field_name(message.body))
         return spec is not None and spec.may_be_abandoned and not spec.is_write(message.body)
 
+    def may_write(self, message: OpMsg | OpQuery) -> bool:
+        """Whether the command changes data."""
+        if not isinstance(message, OpMsg):
+            return False
+        spec = COMMANDS.get(first_field_name(message.body))
+        return spec is not None and spec.is_write(message.body)
+
     def abandon(self, message: OpMsg) -> None:
         """The client left in the middle of a stream of replies: its cursor is of no use to anybody."""
         if first_field_name(message.body) == "getMore":

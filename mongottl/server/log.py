@@ -38,7 +38,9 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Internal error": 9900020,
     "The storage engine failed": 9900030,
     "Cannot write to disk; it will be tried again": 9900031,
+    "Nothing is written any more; restart the server": 9900032,
     "A purge failed; it will be tried again": 9900040,
+    "Nothing is purged any more": 9900041,
     "Document would fail validation": 20294,
     "Command": 51803,
 }

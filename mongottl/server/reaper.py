@@ -14,6 +14,7 @@ import trio
 
 from mongottl.exec.context import ServiceContext, Steps, Wait
 from mongottl.exec.expiry import reap_due, refill_wheel
+from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
 
@@ -29,8 +30,9 @@ RETRY_S: Final = 1.0
 class Reaper:
     """The task that purges. `wake` must be called when something earlier was armed or the clock was moved."""
 
-    def __init__(self, service: ServiceContext, log: Log) -> None:
+    def __init__(self, service: ServiceContext, durability: Durability, log: Log) -> None:
         self._service = service
+        self._durability = durability
         self._log = log
         self._wake = trio.Event()
         self._refill: Steps[None] | None = None
@@ -52,6 +54,9 @@ class Reaper:
                     self._refill = None
                 await self.drive(reap_due(self._service))
             except (EngineUnavailable, WriteConflict) as error:
+                if self._service.engine.failed:
+                    self._log.error("ttl", "Nothing is purged any more", error=str(error))
+                    await trio.sleep_forever()
                 self._log.error("ttl", "A purge failed; it will be tried again", error=str(error))
                 await self._rest()
                 continue
@@ -90,6 +95,7 @@ class Reaper:
                 await trio.sleep(step.seconds)
             elif clock.monotonic_s() >= slice_end:
                 await trio.lowlevel.checkpoint()
+                await self._durability.wait_until_writers_may_go()
             else:
                 continue
             slice_end = clock.monotonic_s() + SLICE_S

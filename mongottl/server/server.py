@@ -3,7 +3,7 @@
     open_server(config)                     start, give the Server, stop at the end of the block
       ├── accept loop                        one task a connection
       ├── reaper                             server/reaper
-      ├── flusher                            WAL to disk every 100 ms while there is something to write
+      ├── flusher                            server/durability: log to disk every 100 ms while there are commits
       └── janitor                            idle cursors and sessions
 
 Stopping: the listener is closed; connections are closed for reading, so each ends when it has answered what it is
@@ -26,18 +26,15 @@ from mongottl.exec.client import ClientInfo
 from mongottl.exec.context import ServiceContext
 from mongottl.server.connection import Connection
 from mongottl.server.dispatch import Dispatcher
+from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, open_storage_engine
+from mongottl.storage.interface import StorageEngine, open_storage_engine
 
-FLUSH_INTERVAL_S: Final = 0.1
-FLUSH_RETRY_S: Final = 1.0
 GRACE_S: Final = 1.0
 ACCEPT_RETRY_S: Final = 0.1
 # Connections accepted in a row before others get their turn.
 ACCEPT_BURST: Final = 64
-# Rows of dropped collections whose space is given back between two turns of others.
-DROP_BATCH: Final = 1000
 JANITOR_INTERVAL_S: Final = 60.0
 LISTEN_BACKLOG: Final = 1024
 RECURSION_LIMIT: Final = 10_000
@@ -55,7 +52,8 @@ class Server:
         self.log = log
         self.service = ServiceContext(config, clock, engine)
         self.dispatcher = Dispatcher(self.service, log)
-        self.reaper = Reaper(self.service, log)
+        self.durability = Durability(engine, clock, log)
+        self.reaper = Reaper(self.service, self.durability, log)
         self.stopping = trio.Event()
         self.port = 0
         self._listeners: list[socket.socket] = []
@@ -63,9 +61,7 @@ class Server:
         # Connections that have been accepted, those included whose task has not begun yet.
         self._accepted = 0
         self._last_connection_id = 0
-        self._written = trio.Event()
-        self._flush_lock = trio.Lock()
-        self.service.note_write = self._note_write
+        self.service.note_write = self.durability.note_write
         self.service.log_lines = log.lines
         self.service.log_settings = log.settings
         self.service.log_invalid_document = self._log_invalid_document
@@ -115,7 +111,7 @@ class Server:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
         nursery.start_soon(self.reaper.run)
-        nursery.start_soon(self._flusher)
+        nursery.start_soon(self.durability.run)
         nursery.start_soon(self._janitor)
         for listener in self._listeners:
             nursery.start_soon(self._accept, listener, nursery)
@@ -146,42 +142,11 @@ class Server:
             trio.lowlevel.notify_closing(listener)
             listener.close()
 
-    async def flush(self) -> None:
-        """Waits until all that was committed so far is on disk. EngineUnavailable if that cannot be had."""
-        if not self.engine.dirty:
-            return
-        async with self._flush_lock:
-            await trio.to_thread.run_sync(self.engine.flush)
-
-    def _note_write(self) -> None:
-        self._written.set()
-
     def _log_invalid_document(self, client: ClientInfo, namespace: str, document: str, info: str) -> None:
         ctx = f"conn{client.connection_id}"
         self.log.warning(
             "storage", "Document would fail validation", ctx, namespace=namespace, document=document, errInfo=info
         )
-
-    async def _flusher(self) -> None:
-        while True:
-            await self._written.wait()
-            await trio.sleep(FLUSH_INTERVAL_S)
-            self._written = trio.Event()
-            try:
-                await self._tidy()
-            except EngineUnavailable as error:
-                # A full disk, for example: commands say so too, and go on to be answered.
-                self.log.error("storage", "Cannot write to disk; it will be tried again", error=str(error))
-                self._written.set()
-                await trio.sleep(FLUSH_RETRY_S)
-
-    async def _tidy(self) -> None:
-        while self.engine.drop_some(DROP_BATCH):
-            await trio.lowlevel.checkpoint()
-        await self.flush()
-        if self.engine.maintenance_due:
-            async with self._flush_lock:
-                await trio.to_thread.run_sync(self.engine.maintain)
 
     async def _janitor(self) -> None:
         while True:

@@ -191,13 +191,24 @@ class ContractEngine(StorageEngine):
             self.inner.delete_catalog_entry(key)
 
     @property
-    def dirty(self) -> bool:
-        return self.inner.dirty
+    def committed_number(self) -> int:
+        return self.inner.committed_number
+
+    @property
+    def durable_number(self) -> int:
+        durable = self.inner.durable_number
+        assert durable <= self.inner.committed_number, "durable_number: of a commit that has not been made"
+        return durable
+
+    @property
+    def failed(self) -> bool:
+        return self.inner.failed
 
     def flush(self) -> None:
-        # Another thread may commit meanwhile, so nothing can be said about `dirty` after it.
+        before = self.inner.committed_number
         with _Allowed("flush"):
             self.inner.flush()
+        assert self.closed or self.inner.durable_number >= before, "flush: a commit is not durable"
 
     @property
     def maintenance_due(self) -> bool:

@@ -407,15 +407,28 @@ class StorageEngine(ABC):
 
     @property
     @abstractmethod
-    def dirty(self) -> bool:
-        """Whether something was committed that `flush` has not made durable yet."""
+    def committed_number(self) -> int:
+        """The number of the last commit: they are counted from 1 since the engine was opened."""
         raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def durable_number(self) -> int:
+        """The commit up to which all are durable against power loss, as far as `flush` knows."""
+        raise NotImplementedError
+
+    @property
+    def failed(self) -> bool:
+        """Whether a flush has failed. From then on the engine accepts no commit and no flush, and reads alone go on."""
+        return False
 
     @abstractmethod
     def flush(self) -> None:
-        """Makes what was committed before the call durable against power loss; from any thread, and it may wait long.
+        """Makes what was committed before the call durable, so that `durable_number` is at least what
+        `committed_number` was then; from any thread, and it may wait long.
 
-        Once it has failed it fails for good: what the system has dropped cannot be told any more.
+        Once it has failed it fails for good, and so does every write: the system may have dropped what it could not
+        write, and reports that once. EngineUnavailable.
         """
         raise NotImplementedError
 
@@ -427,9 +440,10 @@ class StorageEngine(ABC):
 
     @property
     def writers_should_wait(self) -> bool:
-        """Whether the next `maintain` will hold up units of work that begin meanwhile.
+        """Whether the engine's log grows for as long as units of work keep coming, and should not grow longer.
 
-        A server does well to let none begin until it has returned, so that only writers wait, not the whole thread.
+        A server then begins none until the next `maintain` has returned. It does not hold up those that begin all the
+        same, but has to be repeated then.
         """
         return False
 

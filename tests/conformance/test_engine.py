@@ -207,7 +207,8 @@ def test_catalog_entries_are_replaced_and_ordered_by_bytes(engine: StorageEngine
 def test_flush_and_maintain_may_be_called_at_any_time(engine: StorageEngine) -> None:
     engine.flush()
     engine.maintain()
-    assert not engine.dirty
+    assert engine.durable_number == engine.committed_number
+    assert not engine.failed
     assert not engine.maintenance_due
     engine.flush()
 

@@ -1,5 +1,6 @@
 """What a data directory keeps: over a restart, over a crash, and under a flush in another thread."""
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -129,20 +130,52 @@ def test_what_was_dropped_is_given_back_after_a_restart(persistent: Opener) -> N
     engine.close()
 
 
-def test_dirty_is_set_by_commits_and_cleared_by_flush(persistent: Opener) -> None:
+def test_commits_are_numbered_and_a_flush_makes_all_before_it_durable(persistent: Opener) -> None:
     engine = persistent()
-    seen = [engine.dirty]
-    fill(engine)
-    seen.append(engine.dirty)
+    numbers = [(engine.committed_number, engine.durable_number)]
+    for _ in range(2):
+        with engine.unit_of_work() as unit:
+            engine.put_catalog_entry("x", b"y")
+            unit.commit()
+    numbers.append((engine.committed_number, engine.durable_number))
     thread = threading.Thread(target=engine.flush)
     thread.start()
     thread.join()
-    seen.append(engine.dirty)
+    numbers.append((engine.committed_number, engine.durable_number))
     with engine.unit_of_work():
-        engine.put_catalog_entry("x", b"y")
-    seen.append(engine.dirty)
-    assert seen == [False, True, False, False]
+        engine.put_catalog_entry("x", b"z")  # rolled back
+    numbers.append((engine.committed_number, engine.durable_number))
+    assert numbers == [(0, 0), (2, 0), (2, 2), (2, 2)]
     assert engine.statistics()["flushes"] == 1
+    engine.close()
+
+
+def test_a_commit_during_a_flush_is_not_said_to_be_durable(persistent: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = persistent()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow_sync(descriptor: int) -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    def commit() -> None:
+        with engine.unit_of_work() as unit:
+            engine.put_catalog_entry("x", b"y")
+            unit.commit()
+
+    commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", slow_sync)
+        thread = threading.Thread(target=engine.flush)
+        thread.start()
+        assert begun.wait(30)
+        assert engine.durable_number == 0
+        commit()
+        go_on.set()
+        thread.join()
+    assert (engine.committed_number, engine.durable_number) == (2, 1)
+    engine.flush()
+    assert engine.durable_number == 2
     engine.close()
 
 

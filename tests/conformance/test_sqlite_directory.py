@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import DataDirectoryError, EngineUnavailable, StorageEngine, open_storage_engine
+from mongottl.storage.interface import (
+    DataDirectoryError,
+    EngineUnavailable,
+    RecordStore,
+    StorageEngine,
+    open_storage_engine,
+)
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 
@@ -261,53 +267,92 @@ def test_a_failed_flush_fails_for_good(filled: Path, monkeypatch: pytest.MonkeyP
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
         with pytest.raises(EngineUnavailable, match="cannot be made durable"):
             engine.flush()
-    assert engine.dirty
+    assert engine.failed
+    assert engine.durable_number < engine.committed_number
     with pytest.raises(EngineUnavailable, match="an earlier flush failed"):
         engine.flush()
+    with pytest.raises(EngineUnavailable, match="an earlier flush failed"), engine.unit_of_work():
+        pass
+    assert dict(engine.catalog_entries())["key"] == b"value"  # reads go on
     engine.close()
 
 
-@pytest.mark.slow
-def test_a_log_that_never_rests_is_ended_by_holding_writers_back(tmp_path: Path) -> None:
-    engine = SqliteEngine(open_data_directory(str(tmp_path)), checkpoint_bytes=100_000, long_log_bytes=400_000)
+def test_a_unit_of_work_that_meets_a_failed_flush_is_rolled_back(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, _ = sqlite_engine(filled)
+    before = engine.catalog_entries()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        with pytest.raises(EngineUnavailable, match="an earlier flush failed"), engine.unit_of_work() as unit:
+            engine.put_catalog_entry("key", b"value")
+            with pytest.raises(EngineUnavailable, match="cannot be made durable"):
+                engine.flush()
+            unit.commit()
+    assert engine.catalog_entries() == before
+    engine.maintain()
+    engine.close()
+
+
+def engine_with_long_log(directory: Path) -> tuple[SqliteEngine, RecordStore]:
+    engine = SqliteEngine(open_data_directory(str(directory)), checkpoint_bytes=100_000, long_log_bytes=400_000)
     with engine.unit_of_work() as unit:
         store = engine.create_record_store("records")
         unit.commit()
-    stop = threading.Event()
-    failures: list[BaseException] = []
+    while not engine.writers_should_wait:
+        write_some(engine, store)
+    return engine, store
 
-    def work() -> None:
-        try:
-            while not stop.is_set():
-                engine.maintain()
-        except BaseException as error:
-            failures.append(error)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    longest = 0
-    try:
-        # Ends when it has happened; the bound only keeps a broken engine from writing for ever.
-        while engine.statistics()["checkpoints_holding_writers"] < 3 and store.count() < 200_000:
-            with engine.unit_of_work() as unit:
-                store.insert_records([(b"x" * 1000, 1, 0)] * 20)
-                unit.commit()
-            longest = max(longest, engine.statistics()["log_bytes"])
-    finally:
-        stop.set()
-        thread.join()
-    assert failures == []
-    assert engine.statistics()["checkpoints_holding_writers"] >= 3
-    # The commit after the end of a log begins it anew.
+def write_some(engine: SqliteEngine, store: RecordStore) -> None:
     with engine.unit_of_work() as unit:
-        store.insert_record(b"last", 1, 0)
+        store.insert_records([(b"x" * 1000, 1, 0)] * 20)
         unit.commit()
-    assert engine.statistics()["log_bytes"] < longest
-    assert len(store.scan(0, store.count() + 1)[0]) == store.count()
+
+
+def test_a_long_log_is_ended_while_no_unit_of_work_begins(tmp_path: Path) -> None:
+    engine, store = engine_with_long_log(tmp_path)
+    longest = engine.statistics()["log_bytes"]
+    engine.maintain()
+    assert engine.statistics()["long_logs_ended"] == 1
+    # The commit after the end of a log begins it anew.
+    write_some(engine, store)
+    assert engine.statistics()["log_bytes"] < longest / 2
+    count = store.count()
     engine.close()
     again = open_directory(tmp_path)
-    assert again.record_store("records").count() == store.count()
+    assert again.record_store("records").count() == count
     again.close()
+
+
+def test_units_of_work_wait_for_no_maintenance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, store = engine_with_long_log(tmp_path)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow_sync(descriptor: int) -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    # A reader that keeps the log from being copied to its end, so that it cannot be ended yet.
+    reader = sqlite3.connect(tmp_path / "mongottl.sqlite3", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM stores").fetchone()
+    write_some(engine, store)
+    count = store.count()
+    thread = threading.Thread(target=engine.maintain)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", slow_sync)
+        thread.start()
+        assert begun.wait(30)
+        write_some(engine, store)
+        assert thread.is_alive()
+        go_on.set()
+        thread.join()
+    assert store.count() == count + 20
+    assert engine.statistics()["long_logs_ended"] == 0
+    reader.close()
+    engine.maintain()
+    assert engine.statistics()["long_logs_ended"] == 1
+    engine.close()
 
 
 def test_every_index_query_uses_its_index(filled: Path) -> None:

@@ -108,8 +108,12 @@ class MemoryEngine(StorageEngine):
             self._units.log(_UndoCatalog(self, key, held))
 
     @property
-    def dirty(self) -> bool:
-        return False
+    def committed_number(self) -> int:
+        return self._units.commit_count
+
+    @property
+    def durable_number(self) -> int:
+        return self._units.commit_count
 
     def flush(self) -> None:
         return None

@@ -73,8 +73,8 @@ class SqliteConnection:
         self._rollback_actions: list[Callable[[], None]] = []
         self.commit_count = 0
         self.rollback_count = 0
-        # Committed writes that no flush has begun to make durable; another thread clears it.
-        self.dirty = False
+        # Why no unit of work is begun or committed any more; empty while they are. Another thread sets it.
+        self.refusal = ""
 
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """All rows of a query."""
@@ -169,8 +169,9 @@ class SqliteConnection:
     def begin(self) -> None:
         if self._state != _NONE:
             raise RuntimeError("units of work do not nest")
+        if self.refusal:
+            raise EngineUnavailable(self.refusal)
         try:
-            # IMMEDIATE, so that waiting for a checkpoint that restarts the log happens here, where SQLite can wait.
             self._cursor.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise engine_error(error) from error
@@ -179,6 +180,9 @@ class SqliteConnection:
     def commit(self) -> None:
         if self._state != _OPEN:
             raise self._no_unit()
+        if self.refusal:
+            self._state = _FAILED
+            raise EngineUnavailable(self.refusal)
         try:
             if self.persistent:
                 for counters in self._touched:
@@ -191,7 +195,6 @@ class SqliteConnection:
             self._state = _FAILED
             raise engine_error(error) from error
         self._state = _NONE
-        self.dirty = True
         self.commit_count += 1
         for counters in self._touched:
             counters.touched = False

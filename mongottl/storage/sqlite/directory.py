@@ -8,6 +8,7 @@ A directory that cannot be used is refused with a DataDirectoryError and left as
 for any size of the database: the header and the file's length. This module runs no SQL.
 """
 
+import errno
 import os
 import sys
 from typing import Final
@@ -67,7 +68,7 @@ class DataDirectory:
         if sys.platform != "win32":
             descriptor = os.open(self.path, os.O_RDONLY)
             try:
-                os.fsync(descriptor)
+                sync_file(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -151,6 +152,24 @@ def open_data_directory(path: str) -> DataDirectory:
     directory = DataDirectory(os.path.abspath(path))
     directory.lock_and_check()
     return directory
+
+
+def sync_file(descriptor: int) -> None:
+    """Waits until what was written to a file is on the disk. OSError if it cannot be."""
+    if sys.platform == "linux":
+        os.fdatasync(descriptor)
+    elif sys.platform == "darwin":
+        import fcntl
+
+        try:
+            # There, fsync leaves it in the disk's own memory.
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                raise
+            os.fsync(descriptor)  # a file system that cannot do more
+    else:
+        os.fsync(descriptor)
 
 
 def _number(header: bytes, offset: int) -> int:

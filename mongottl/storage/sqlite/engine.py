@@ -13,12 +13,16 @@ file was synchronised there first, by the checkpoint (synchronous = NORMAL does 
                        ▲
                        └── `flush` waits for the disk here
 
+A flush covers all commits that were made before it began: one wait for the disk serves all who wait for theirs. If the
+disk cannot be waited for, the engine accepts no write any more, since the system may have dropped the log's pages and
+would report success at the next attempt.
+
 Checkpoints never run by themselves on the thread of the connection (they wait for the disk): `maintain` runs them on a
-second connection, where they disturb nobody. When one has copied everything before the next commit comes, that commit
-begins the log anew over its old pages, which costs half as much as making it longer. Under steady writing that moment
-never comes, so a log that has grown long is ended by a checkpoint that holds writers back; the disk is waited for
-before it, so that it has little left to do. `writers_should_wait` says when, for a server that can make writers wait
-while it goes on with everything else. A log that nobody maintains is copied by the unit of work that finds it too long.
+second connection, and only such as hold nobody up (PASSIVE). When one has copied everything before the next commit
+comes, that commit begins the log anew over its old pages, which costs half as much as making it longer. Under steady
+writing that moment never comes. So `writers_should_wait` says when a log has grown long, for a server that then begins
+no unit of work during the next `maintain` and goes on with everything else; the disk is waited for before, so that this
+takes little time. A log that nobody maintains is copied by the unit of work that finds it too long.
 """
 
 import os
@@ -38,7 +42,13 @@ from mongottl.storage.interface import (
     storage_engine,
 )
 from mongottl.storage.sqlite.connection import SqliteConnection, SqliteUnitOfWork, StoreCounters, engine_error
-from mongottl.storage.sqlite.directory import APPLICATION_ID, FORMAT_VERSION, DataDirectory, open_data_directory
+from mongottl.storage.sqlite.directory import (
+    APPLICATION_ID,
+    FORMAT_VERSION,
+    DataDirectory,
+    open_data_directory,
+    sync_file,
+)
 from mongottl.storage.sqlite.records import SqliteRecordStore, create_record_table
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
 
@@ -55,7 +65,7 @@ _CACHE_KIB: Final = 16 * 1024
 _CACHED_STATEMENTS: Final = 1024
 # Enough that a page changed often is copied once.
 _CHECKPOINT_BYTES: Final = 32 << 20
-# Writers wait 5 to 20 ms for the end of a log of any length; this one comes every million or two of small documents.
+# Writers wait a few ms for the end of a log of any length; this one comes every million or two of small documents.
 _LONG_LOG_BYTES: Final = 256 << 20
 # A log of this length, which nobody maintains, is copied by the unit of work that finds it.
 _LOG_LIMIT_BYTES: Final = 1 << 30
@@ -64,8 +74,10 @@ _COMMITS_PER_LOOK: Final = 1024
 # A checkpoint is repeated at once, so often at most, while it leaves more than this.
 _CHECKPOINT_ROUNDS: Final = 4
 _BYTES_LEFT: Final = 2 << 20
-# How long a writer waits for that checkpoint, and the checkpoint for a unit of work.
+# How long opening waits for the locks of another process, and how long everything later does: nothing of ours holds
+# them, and who waits for them holds up the whole server.
 _BUSY_S: Final = 10.0
+_BUSY_MS: Final = 50
 # Places in SQLite's index of the log, -shm, of two numbers of 4 bytes in the machine's order: the committed frames, and
 # how many of them the database has (sqlite.org/walformat.html, section 2). A frame is a page and 24 bytes.
 _SHM_FRAMES_AT: Final = 16
@@ -117,16 +129,13 @@ class SqliteEngine(StorageEngine):
         self._database_file = -1
         self._shm_file = -1
         self._closed = False
-        self._flush_failed = False
+        self._durable_number = 0
         self._flush_lock = threading.Lock()
         self._maintain_lock = threading.Lock()
-        # Held by `maintain` while it ends the log, which it announces first.
-        self._end_of_log = threading.Lock()
-        self._ending_log = False
         self._checkpointer: sqlite3.Connection | None = None
         self._flush_count = 0
         self._checkpoint_count = 0
-        self._held_up_count = 0
+        self._ended_count = 0
         self._next_look = _COMMITS_PER_LOOK
         self._next_store_id = 1
         self._records: dict[str, SqliteRecordStore] = {}
@@ -146,6 +155,7 @@ class SqliteEngine(StorageEngine):
                 self._database_file = os.open(directory.database_path, os.O_RDWR)
                 self._shm_file = os.open(directory.shm_path, os.O_RDONLY)
                 directory.sync()
+                self._connection.raw.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             except BaseException as error:
                 self._connection.raw.close()
                 self._close_files()
@@ -155,13 +165,9 @@ class SqliteEngine(StorageEngine):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         self._saved = False
-        if self._ending_log:
-            # SQLite would make it wait too, but in steps of up to 100 ms, and may let one unit after the other pass.
-            with self._end_of_log:
-                pass
         if self._connection.commit_count >= self._next_look:
             self._next_look = self._connection.commit_count + _COMMITS_PER_LOOK
-            if self._log_bytes() > _LOG_LIMIT_BYTES:
+            if self._log_bytes() > _LOG_LIMIT_BYTES and not self._maintain_lock.locked():
                 self.maintain()
         return SqliteUnitOfWork(self._connection)
 
@@ -252,24 +258,38 @@ class SqliteEngine(StorageEngine):
         self._connection.write("DELETE FROM catalog WHERE key = ?", (key,))
 
     @property
-    def dirty(self) -> bool:
-        return self._wal_file >= 0 and self._connection.dirty
+    def committed_number(self) -> int:
+        return self._connection.commit_count
+
+    @property
+    def durable_number(self) -> int:
+        return self._connection.commit_count if self._directory is None else self._durable_number
+
+    @property
+    def failed(self) -> bool:
+        return bool(self._connection.refusal)
 
     def flush(self) -> None:
         with self._flush_lock:
             if self._wal_file < 0:
                 return
-            if self._flush_failed:
-                raise EngineUnavailable("an earlier flush failed: what was written since may be lost; restart")
-            # Cleared first: a commit during the wait may or may not be covered, so it sets the flag again.
-            self._connection.dirty = False
+            if self._connection.refusal:
+                raise EngineUnavailable(self._connection.refusal)
+            # A commit is counted when the system has all of it.
+            number = self._connection.commit_count
             try:
-                _sync_file(self._wal_file)
+                sync_file(self._wal_file)
             except OSError as error:
-                self._flush_failed = True
-                self._connection.dirty = True
+                self._refuse_writes(str(error))
                 raise EngineUnavailable(f"the write-ahead log cannot be made durable: {error}") from error
+            self._durable_number = number
             self._flush_count += 1
+
+    def _refuse_writes(self, reason: str) -> None:
+        self._connection.refusal = (
+            f"an earlier flush failed ({reason}): what was written since the one before may be lost, and nothing is"
+            " written any more; restart"
+        )
 
     @property
     def maintenance_due(self) -> bool:
@@ -282,8 +302,9 @@ class SqliteEngine(StorageEngine):
     def maintain(self) -> None:
         with self._maintain_lock:
             directory = self._directory
-            if directory is None or self._closed or not self.maintenance_due:
+            if directory is None or self._closed or self.failed or not self.maintenance_due:
                 return
+            log_is_long = self.writers_should_wait
             try:
                 if self._checkpointer is None:
                     self._checkpointer = _connect(directory.database_path)
@@ -291,22 +312,21 @@ class SqliteEngine(StorageEngine):
                 for _ in range(_CHECKPOINT_ROUNDS):
                     self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                     # What it returns does not count what was committed while it ran.
-                    if self._uncopied_bytes() <= _BYTES_LEFT:
+                    if self._uncopied_bytes() <= (0 if log_is_long else _BYTES_LEFT):
                         break
                 if self.writers_should_wait:
-                    _sync_file(self._wal_file)
-                    _sync_file(self._database_file)
-                    # Waits for the open unit of work, and the next one waits for it.
-                    with self._end_of_log:
-                        self._ending_log = True
-                        self._checkpointer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-                        self._held_up_count += 1
+                    # The server holds writers up during the next call, which shall have little to wait for.
+                    sync_file(self._wal_file)
+                    sync_file(self._database_file)
+                elif log_is_long:
+                    self._ended_count += 1
             except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorname", "") == "SQLITE_IOERR_FSYNC":
+                    self._refuse_writes(str(error))
                 raise engine_error(error) from error
             except OSError as error:
+                self._refuse_writes(str(error))
                 raise EngineUnavailable(f"the database cannot be made durable: {error}") from error
-            finally:
-                self._ending_log = False
             self._checkpoint_count += 1
 
     def statistics(self) -> dict[str, int]:
@@ -316,7 +336,7 @@ class SqliteEngine(StorageEngine):
             "rollbacks": self._connection.rollback_count,
             "flushes": self._flush_count,
             "checkpoints": self._checkpoint_count,
-            "checkpoints_holding_writers": self._held_up_count,
+            "long_logs_ended": self._ended_count,
             "idents": len(self._records) + len(self._sorted),
             "dropped_idents": len(self._dropped),
             "database_bytes": int(read("PRAGMA page_count", ())[0]) * _PAGE_BYTES,
@@ -442,6 +462,8 @@ def _connect(path: str, uri: bool = False) -> sqlite3.Connection:
         raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         raw.execute("PRAGMA temp_store = MEMORY")
         raw.execute("PRAGMA mmap_size = 0")
+        # On macOS, SQLite's own waits for the disk are otherwise such as a power cut can undo.
+        raw.execute("PRAGMA checkpoint_fullfsync = ON")
         # Some systems build SQLite to overwrite deleted rows with zeros, which we have no use for.
         raw.execute("PRAGMA secure_delete = OFF")
     except sqlite3.Error:
@@ -476,7 +498,7 @@ def _create_database(directory: DataDirectory) -> None:
         raw.close()
     descriptor = os.open(path, os.O_RDWR)
     try:
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)
     os.replace(path, directory.database_path)
@@ -520,10 +542,3 @@ def _check_read_only(path: str) -> None:
         raw.execute("SELECT key FROM catalog").fetchall()
     finally:
         raw.close()
-
-
-def _sync_file(descriptor: int) -> None:
-    if sys.platform == "linux":
-        os.fdatasync(descriptor)
-    else:
-        os.fsync(descriptor)
