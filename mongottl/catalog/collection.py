@@ -208,6 +208,11 @@ class Collection:
         self.generation += 1
 
     @property
+    def counted_indexes(self) -> list[IndexEntry]:
+        """The indexes that replies count: those that clients see, but for that by which the collection is ordered."""
+        return [index for index in self.listed_indexes if not index.descriptor.clustered]
+
+    @property
     def listed_indexes(self) -> list[IndexEntry]:
         """The indexes that clients see."""
         if self.time_series is None:

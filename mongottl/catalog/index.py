@@ -145,7 +145,19 @@ class IndexDescriptor:
 def _same_filter(a: bytes | None, b: bytes | None) -> bool:
     if a is None or b is None:
         return a is None and b is None
-    return compare_values(a, b) == 0
+    return compare_values(a, b) == 0 or _conjuncts(a) == _conjuncts(b)
+
+
+def _conjuncts(filter: bytes) -> list[bytes]:
+    """The parts of a filter that all must hold, as one document each and in an order of their own."""
+    parts: list[bytes] = []
+    for name, value in fields(filter):
+        if name == "$and" and isinstance(value, list):
+            for part in value:
+                parts += _conjuncts(part) if isinstance(part, bytes) else [encode({name: part})]
+        else:
+            parts.append(encode({name: value}))
+    return sorted(parts)
 
 
 def id_index_spec(collation: Collation | None = None) -> bytes:

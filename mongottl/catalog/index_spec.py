@@ -293,7 +293,7 @@ def _check_key(key: bytes, version: int, has_ttl: bool) -> None:
             ErrorCode.CannotCreateIndex, "TTL indexes are single-field indexes, compound indexes do not support TTL"
         )
     for path, direction in pattern:
-        _check_direction(direction, version)
+        _check_direction(path, direction, version)
         _check_path(path)
     for path, direction in pattern:
         if isinstance(direction, str) and has_ttl and path == TS_FIELD:
@@ -314,11 +314,11 @@ def _check_key(key: bytes, version: int, has_ttl: bool) -> None:
     kind.check_pattern(pattern)
 
 
-def _check_direction(direction: Value, version: int) -> None:
+def _check_direction(path: str, direction: Value, version: int) -> None:
     if isinstance(direction, str):
         if direction == "":
             raise CommandError(ErrorCode.CannotCreateIndex, "Values in the index key pattern cannot be empty strings")
-        if direction == "wildcard":
+        if direction == "wildcard" and not is_wildcard(path):
             raise CommandError(7246202, "The index type 'wildcard' is for internal use: name the path '$**' instead")
         return
     if version < 2 and not isinstance(direction, (bytes, list)):

@@ -4,13 +4,13 @@ from typing import Final
 
 from mongottl.document.numbers import is_true
 from mongottl.document.types import DOCUMENT, Regex, Value, type_code_of
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 
 _PARTIAL_OPERATORS: Final = (
-    "$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists", "$geoWithin", "$geoIntersects",
+    "$all", "$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists", "$geoWithin", "$geoIntersects",
 )  # fmt: skip
 _PARTIAL_ROOTS: Final = ("$and", "$or")
 # What MongoDB keeps from filters that are part of the catalog, rather than finding it unfit for an index.
@@ -60,8 +60,12 @@ def _check_partial_operators(operand: bytes) -> None:
             if place == 0 and name in ("$ref", "$id", "$db"):
                 return
             raise _unsupported_in_partial("$exists: false" if name == "$exists" else name)
-        if name == "$in" and isinstance(value, list) and any(isinstance(item, Regex) for item in value):
-            raise _unsupported_in_partial("$regex")
+        if name in ("$in", "$all") and isinstance(value, list):
+            for item in value:
+                if isinstance(item, Regex):
+                    raise _unsupported_in_partial("$regex")
+                if name == "$all" and isinstance(item, bytes) and first_field_name(item) == "$elemMatch":
+                    raise _unsupported_in_partial("$elemMatch")
 
 
 def _unsupported_in_partial(name: str) -> CommandError:

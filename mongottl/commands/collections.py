@@ -58,7 +58,7 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     check_uuid(op, "drop", request.collection_uuid, op.database, request.collection, collection)
     if collection is None:
         return {}
-    indexes = len(collection.listed_indexes)
+    indexes = len(collection.counted_indexes)
     op.service.cursors.close_where_namespace(collection.namespace)
     op.catalog.drop_collection(collection)
     op.forget_usage(collection.namespace)

@@ -213,11 +213,15 @@ def _check_applicable(collection: Collection, request: CollModRequest, changes: 
     """InvalidOptions (72) for what only other kinds of collections have."""
     options = collection.options
     if collection.time_series is not None:
+        if request.time_series is not None:  # beside it, and only there, mongod ignores those of capped collections
+            changes.pop("size", None)
+            changes.pop("max", None)
         for name in changes:
             if name != "expireAfterSeconds":
                 raise CommandError(
                     ErrorCode.InvalidOptions, f"option not supported on a time-series collection: {name}"
                 )
+        return
     if (request.capped_size is not None or request.capped_max is not None) and not options.capped:
         raise CommandError(ErrorCode.InvalidOptions, "Collection must be capped.")
     if request.time_series is not None and options.time_series is None:

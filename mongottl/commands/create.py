@@ -38,7 +38,9 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
-from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.bson_field import missing_field
+from mongottl.document.build import encode
+from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, integer
@@ -67,7 +69,7 @@ class CreateRequest(NamedTuple):
     validation_action: Annotated[str | None, Field("validationAction", TEXT)] = None
     view_on: Annotated[str | None, Field("viewOn", TEXT)] = None
     pipeline: Annotated[list[bytes] | None, Field("pipeline", DOCUMENTS)] = None
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    collation: Annotated[bytes | None, Field("collation", DOCUMENT_FIELD)] = None
     time_series: Annotated[bytes | None, Field("timeseries", DOCUMENT_FIELD)] = None
     expire_after_seconds: Annotated[int | None, Field("expireAfterSeconds", INTEGER)] = None
     clustered_index: Annotated[Value, Field("clusteredIndex", ANY)] = MISSING
@@ -172,8 +174,6 @@ def _add_capped(request: CreateRequest, options: dict[str, Value]) -> None:
         check_capped_size(request.size)
     if request.clustered_index is not MISSING:
         return  # excludes capped ones, with codes of its own
-    if request.view_on is not None:
-        return  # a view ignores what is about stored documents
     if not request.capped:
         if request.size is not None or request.max is not None:
             raise CommandError(
@@ -183,6 +183,8 @@ def _add_capped(request: CreateRequest, options: dict[str, Value]) -> None:
         return
     if request.size is None:
         raise CommandError(ErrorCode.InvalidOptions, "the 'size' field is required when 'capped' is true")
+    if request.view_on is not None:
+        return  # a view ignores what is about stored documents
     options["capped"] = True
     options["size"] = integer(request.size)
     if request.max is not None:
@@ -231,7 +233,7 @@ def _check_together(request: CreateRequest, options: dict[str, Value]) -> None:
                 raise _contradiction("idIndex", other)
         if request.view_on is not None:
             raise _contradiction("idIndex", "viewOn")
-        check_id_index_spec(request.id_index, parse_collation(request.collation))
+        check_id_index_spec(request.id_index, _collation(request))
     if "timeseries" in options:
         for other in ("capped", "clusteredIndex", "validator", "validationLevel", "validationAction"):
             if other in options:
@@ -266,9 +268,18 @@ def _add_expiry(op: OperationContext, request: CreateRequest, options: dict[str,
         check_expiring_time_field(get_value(request.time_series, "timeField"))
 
 
+def _collation(request: CreateRequest) -> Collation | None:
+    """40414 for a collation that says nothing."""
+    if request.collation is None:
+        return None
+    if is_empty(request.collation):
+        raise missing_field("collation.locale")
+    return parse_collation(request.collation)
+
+
 def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
     """What only has to be kept: nothing here depends on it."""
-    collation = parse_collation(request.collation)
+    collation = _collation(request)
     if collation is not None:
         options["collation"] = collation.spec
     if request.temp:

@@ -118,7 +118,7 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
     created = collection is None
     if collection is not None and collection.time_series is not None:
         for descriptor in wanted:
-            check_time_series_index(descriptor)
+            check_time_series_index(collection.time_series, descriptor)
     if collection is None:
         op.catalog.check_new_name(op.database, name)
         _new_indexes(op, f"{op.database}.{name}", None, wanted)  # refuses what clashes before anything is made
@@ -151,7 +151,7 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
 
 
 def _ready(collection: Collection) -> int:
-    return sum(1 for index in collection.listed_indexes if index.ready)
+    return sum(1 for index in collection.counted_indexes if index.ready)
 
 
 def _has_ttl(descriptor: IndexDescriptor) -> bool:
@@ -337,8 +337,7 @@ def _check_index_type(index: Value) -> None:
 
 def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[Reply]:
     known = collection.listed_indexes
-    before = len(known)
-    reply: dict[str, Value] = {"nIndexesWas": before}
+    reply: dict[str, Value] = {"nIndexesWas": len(collection.counted_indexes)}
     removed: list[IndexEntry] = []
     if index in ("*", ["*"]):
         removed = [entry for entry in known if not entry.descriptor.is_id]

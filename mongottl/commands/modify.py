@@ -67,11 +67,16 @@ class FindAndModifyRequest(NamedTuple):
     latency="writes",
 )
 def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply | Steps[Reply]:
-    """`value` is the document before the change, or after it with `new`; null where nothing matched."""
+    """`value` is the document before the change, or after it with `new`; null where nothing matched.
+
+    InvalidOptions (72) for updates of measurements.
+    """
     check_request(request)
     op.bypass_validation = request.bypass
     check_uuid_of(op, "findAndModify", request.collection_uuid, request.collection)
-    collection = op.catalog.lookup(op.database, request.collection)
+    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
+    if collection is not None and collection.time_series is not None and not request.remove:
+        raise CommandError(ErrorCode.InvalidOptions, "Cannot perform a non-multi update on a time-series collection")
     if collection is None:
         check_database_name(op.database)
         check_new_collection_name(op.database, request.collection)

@@ -7,6 +7,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.index_kinds.wildcard import SEVERAL_WILDCARDS
 from mongottl.catalog.time_series import TimeSeries
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -15,6 +16,7 @@ from mongottl.exec.context import OperationContext
 
 _LISTS: Final = ("$and", "$or", "$nor")
 _INDEX_KINDS: Final = ("btree", "2dsphere")
+_META_INDEX_KINDS: Final = ("2d", "hashed")
 
 
 def check_measurement_update(series: TimeSeries, filter: bytes, update: Value, multi: bool) -> None:
@@ -52,11 +54,26 @@ def _is_about_meta(series: TimeSeries, filter: bytes) -> bool:
     return True
 
 
-def check_time_series_index(descriptor: IndexDescriptor) -> None:
-    """CannotCreateIndex (67) for what measurements have no indexes of, InvalidOptions (72) for unique ones."""
+def check_time_series_index(series: TimeSeries, descriptor: IndexDescriptor) -> None:
+    """CannotCreateIndex (67) for what measurements have no indexes of.
+
+    InvalidOptions (72) for unique and text ones, for sparse ones except on the meta field, and for a TTL without a
+    partial filter; 7246201 for wildcards, of which mongod's own index on buckets would have several. On the meta field
+    alone 2d and hashed indexes are possible too.
+    """
     if descriptor.unique or descriptor.prepare_unique:
         raise _invalid("Unique indexes are not supported on time-series collections")
-    if descriptor.is_id or descriptor.kind.name not in _INDEX_KINDS:
+    kind = descriptor.kind.name
+    if kind == "text":
+        raise _invalid("Text indexes are not supported on time-series collections")
+    if kind == "wildcard":
+        raise CommandError(SEVERAL_WILDCARDS, "Wildcard indexes are not supported on time-series collections")
+    only_meta = all(series.is_meta(path.dotted) for path in descriptor.paths)
+    if descriptor.sparse and not only_meta:
+        raise _invalid("Sparse indexes are not supported on measurements of time-series collections")
+    if descriptor.expire_after_s is not None and descriptor.partial_filter is None:
+        raise _invalid("TTL indexes on time-series collections need a partialFilterExpression on the metaField")
+    if descriptor.is_id or not (kind in _INDEX_KINDS or (only_meta and kind in _META_INDEX_KINDS)):
         raise CommandError(
             ErrorCode.CannotCreateIndex, f"Index {descriptor.name} is not supported on time-series collections"
         )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.keystring import encode_value
 from mongottl.document.render import render_document
-from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, Value, type_name
+from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, BinData, Value, type_name
 from mongottl.document.validate import MAX_DEPTH, check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
@@ -177,8 +178,17 @@ def _check_record_id(document: bytes) -> None:
         return
     cursor = ElementCursor(document, 0)
     while cursor.next():
-        if cursor.name_is(b"_id") and len(cursor.raw_element()) > _MAX_RECORD_ID_BYTES:
+        if cursor.name_is(b"_id") and _record_id_bytes(cursor.decoded()) > _MAX_RECORD_ID_BYTES:
             raise WriteError(5894900, f"Size of RecordId is above limit of {_MAX_RECORD_ID_BYTES} bytes")
+
+
+def _record_id_bytes(value: Value) -> int:
+    """The bytes of an `_id` as mongod's key: two more than a string has, seven more than binary data has."""
+    if isinstance(value, str):
+        return len(value.encode("utf-8")) + 2
+    if isinstance(value, BinData):
+        return len(value.data) + 7
+    return len(encode_value(value))
 
 
 def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rids: list[int]) -> None:

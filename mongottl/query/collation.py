@@ -60,7 +60,7 @@ def parse_collation(document: bytes) -> Collation | None:
         return None
     given: dict[str, Value] = {}
     for name, value in fields(document):
-        if value is not None:
+        if value is not None or name == "backwards":
             given[name] = _checked(name, value)
     locale = given.get("locale")
     if not isinstance(locale, str):

@@ -152,13 +152,16 @@ class Round:
             body.pairs[0][1] = first[1]
         return body
 
-    def send(self, body: Node) -> bytes:
-        """A command's reply, checked. The reply is empty for what cannot be encoded."""
+    def send(self, body: Node, odd_database: float = 0.01) -> bytes:
+        """A command's reply, checked. The reply is empty for what cannot be encoded.
+
+        odd_database: how often it is sent to another database than the one where it belongs.
+        """
         self.sent += 1
         name = body.pairs[0][0]
         spec = COMMANDS.get(name)
         database = "admin" if spec is not None and spec.admin_only else "test"
-        if self.rng.random() < 0.01:
+        if self.rng.random() < odd_database:
             database = self.rng.choice(["admin", "local", "config", "test2", "", "a.b", "$external"])
         try:
             message = encode(Node([*body.pairs, ["$db", database]]))
@@ -230,7 +233,7 @@ class Round:
     def check_end(self) -> None:
         """Fails the round if the server no longer answers, or if a collection or index is not in order."""
         for body in (node(setParameter=1, logLevel=0), node(ping=1)):
-            reply = decode(self.send(body))
+            reply = decode(self.send(body, odd_database=0.0))
             if reply.get("ok") != 1.0:
                 self.failures.append(Failure("no answer to ping", self.seed, body, show(reply)))
         for database in self.service.catalog.database_names():

@@ -27,6 +27,7 @@ from mongottl.catalog.index_kinds.wildcard_paths import (
 from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import KeyStringBuilder, encode_key, encode_raw
+from mongottl.document.numbers import is_true
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, MinKey, Undefined, Value, type_code_of, type_name
 from mongottl.document.walk import ElementCursor, fields, get_value
@@ -34,6 +35,8 @@ from mongottl.errors import CommandError, ErrorCode
 
 WILDCARD_PATH: Final = "$**"
 PROJECTION: Final = "wildcardProjection"
+SEVERAL_WILDCARDS: Final = 7246201
+_NOT_EXCLUDED: Final = 7246209
 MULTIKEY_REGULAR_FIELD: Final = 7246301
 
 
@@ -43,8 +46,9 @@ def is_wildcard(path: str) -> bool:
 
 
 class WildcardKind(IndexKind):
-    """CannotCreateIndex (67) for several wildcards, for components that hold the same paths, for `unique`, `sparse` and
-    TTL; FailedToParse (9) for a projection where the path is not "$**"; BadValue (2) for one in another index."""
+    """7246201 for several wildcards, 7246209 for an exclusion that leaves in what other components hold,
+    CannotCreateIndex (67) for such components otherwise, `unique`, `sparse` and TTL; FailedToParse (9) for a
+    projection where the path is not "$**"; BadValue (2) for one in another index."""
 
     def __init__(self) -> None:
         super().__init__("wildcard", "", {PROJECTION: ""}, least_version=2)
@@ -54,7 +58,7 @@ class WildcardKind(IndexKind):
 
     def check_pattern(self, pattern: Pattern) -> None:
         if sum(1 for path, _ in pattern if is_wildcard(path)) > 1:
-            raise _cannot_create("wildcard indexes do not allow more than one wildcard field")
+            raise CommandError(SEVERAL_WILDCARDS, "wildcard indexes do not allow more than one wildcard field")
 
     def check_misplaced(self, option: str) -> None:
         raise CommandError(ErrorCode.BadValue, f"The field '{option}' is only allowed in an 'wildcard' index")
@@ -80,7 +84,8 @@ class WildcardKind(IndexKind):
         held = _held(pattern, projection)
         for path, _ in pattern:
             if not is_wildcard(path) and held.touches(path):
-                raise _cannot_create(f"The wildcard holds the field '{path}' as well; exclude it by {PROJECTION}")
+                message = f"The wildcard holds the field '{path}' as well; exclude it by {PROJECTION}"
+                raise CommandError(_NOT_EXCLUDED, message) if _excludes(projection) else _cannot_create(message)
         return key, options
 
     def distinguishing(self, pattern: IndexPattern) -> Value:
@@ -93,6 +98,13 @@ class WildcardKind(IndexKind):
 
 def _cannot_create(message: str) -> CommandError:
     return CommandError(ErrorCode.CannotCreateIndex, message)
+
+
+def _excludes(projection: Value) -> bool:
+    """Whether a projection names what is left out, besides `_id`."""
+    return isinstance(projection, bytes) and not any(
+        is_true(value) for path, value in fields(projection) if path != "_id"
+    )
 
 
 def _held(pattern: Pattern, projection: Value) -> PathNode:

@@ -2,8 +2,7 @@
 
 from mypy_extensions import i64
 
-from mongottl.document.numbers import is_true
-from mongottl.document.types import Value, is_number, type_code_of, type_name
+from mongottl.document.types import Value, type_code_of, type_name
 from mongottl.document.walk import fields, read_embedded
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -100,12 +99,12 @@ def _flag(written: dict[str, Value], name: str) -> bool:
     if name not in written:
         return False
     value = written[name]
-    if not isinstance(value, bool) and not is_number(value):
+    if not isinstance(value, bool):
         raise CommandError(
             ErrorCode.TypeMismatch,
-            f'Expected boolean or number type for field "{name}", found {type_name(type_code_of(value))}',
+            f'"{name}" had the wrong type. Expected bool, found {type_name(type_code_of(value))}',
         )
-    return is_true(value)
+    return value
 
 
 def text_parts(match: MatchExpression) -> list[TextExpression]:

@@ -4,6 +4,7 @@ The fields of commands are those of the request classes, the options of stages t
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import bson
@@ -210,6 +211,10 @@ def lookup(**changed: Any) -> dict[str, Any]:
         ({"connPoolStats": 1, "other": 1}, 0),
         ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a", "hidden": 1}]}, 14),
         ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a", "sparse": 1}]}, 0),
+        ({"find": "c", "filter": {"$text": {"$search": "x", "$caseSensitive": 1}}}, 14),
+        ({"create": "d", "collation": {}}, 40414),
+        ({"create": "d", "collation": None}, 0),
+        ({"create": "v", "viewOn": "c", "capped": True}, 72),
     ],
     ids=str,
 )
@@ -229,3 +234,63 @@ def test_groups_of_server_status_are_left_out_and_asked_for() -> None:
     assert {"metrics", "asserts"}.isdisjoint(reply)
     assert {"host", "connections", "mirroredReads"} <= set(reply)
     assert "mirroredReads" not in server.run({"serverStatus": 1})
+
+
+def test_a_clustered_collections_own_index_is_not_counted() -> None:
+    server = Running()
+    server.run({"create": "c", "clusteredIndex": {"key": {"_id": 1}, "unique": True}})
+    same = {"createIndexes": "c", "indexes": [{"key": {"_id": 1}, "name": "other"}]}
+    reply = server.run(same)
+    assert (reply["numIndexesBefore"], reply["numIndexesAfter"]) == (0, 0)
+    assert server.index({"a": 1})["numIndexesAfter"] == 1
+    assert server.run({"dropIndexes": "c", "index": "a_1"})["nIndexesWas"] == 1
+
+
+def test_partial_filters_whose_conditions_stand_in_another_order_are_the_same() -> None:
+    server = Running()
+    server.index({"a": 1}, partialFilterExpression={"$and": [{"a": 1}, {"b": 2}]})
+    again = server.index({"a": 1}, partialFilterExpression={"$and": [{"b": 2}, {"a": 1}]})
+    assert again["numIndexesAfter"] == again["numIndexesBefore"] == 2
+    server.index({"c": 1}, partialFilterExpression={"a": {"$all": [1, 2]}})
+    specification = {"key": {"d": 1}, "name": "d", "partialFilterExpression": {"a": {"$all": [Regex("x")]}}}
+    assert server.code({"createIndexes": "c", "indexes": [specification]}) == 67
+
+
+@pytest.mark.parametrize(
+    ("specification", "code"),
+    [
+        ({"key": {"v": "text"}}, 72),
+        ({"key": {"v": 1}, "sparse": True}, 72),
+        ({"key": {"m": 1}, "sparse": True}, 0),
+        ({"key": {"$**": 1}}, 7246201),
+        ({"key": {"t": 1}, "expireAfterSeconds": 5}, 72),
+        ({"key": {"v": "hashed"}}, 67),
+        ({"key": {"m": "2d"}}, 0),
+    ],
+    ids=str,
+)
+def test_indexes_of_time_series_collections(specification: dict[str, Any], code: int) -> None:
+    server = Running()
+    server.run({"create": "c", "timeseries": {"timeField": "t", "metaField": "m"}})
+    command = {"createIndexes": "c", "indexes": [{"name": "i", **specification}]}
+    if code:
+        assert server.code(command) == code
+    else:
+        server.run(command)
+
+
+def test_find_and_modify_of_measurements() -> None:
+    server = Running()
+    server.run({"create": "c", "timeseries": {"timeField": "t", "metaField": "m"}})
+    server.insert({"t": datetime(2024, 1, 1, tzinfo=UTC), "m": 1, "v": 1})
+    assert server.code({"findAndModify": "c", "query": {"v": 1}, "update": {"$set": {"m": 2}}}) == 72
+    assert server.run({"findAndModify": "c", "query": {"v": 1}, "remove": True})["lastErrorObject"] == {"n": 1}
+
+
+def test_ids_of_a_clustered_collection_are_as_long_as_keys_may_be() -> None:
+    server = Running()
+    server.run({"create": "c", "clusteredIndex": {"key": {"_id": 1}, "unique": True}})
+    limit = 8 * 1024 * 1024
+    server.insert({"_id": "x" * (limit - 2)}, {"_id": Binary(bytes(limit - 7), 0)})
+    reply = server.run({"insert": "c", "documents": [{"_id": "x" * (limit - 1)}]})
+    assert reply["writeErrors"][0]["code"] == 5894900

@@ -251,7 +251,6 @@ def test_what_does_not_go_with_encrypted_fields(running: Running) -> None:
     "options",
     [
         {"capped": True, "size": 4096, "max": 100},
-        {"capped": True},
         {"validator": {"a": {"$exists": True}}},
         {"validationLevel": "strict", "validationAction": "error"},
     ],

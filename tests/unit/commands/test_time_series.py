@@ -130,7 +130,7 @@ def test_no_update_without_a_meta_field() -> None:
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        ({"findAndModify": "c", "query": {}, "remove": True}, 166),
+        ({"findAndModify": "c", "query": {}, "update": {"$set": {"m": 1}}}, 72),
         ({"renameCollection": "test.c", "to": "test.d"}, 166),
         ({"convertToCapped": "c", "size": 4096}, 166),
         ({"cloneCollectionAsCapped": "c", "toCollection": "d", "size": 4096}, 166),

@@ -49,7 +49,7 @@ def full(document: dict[str, Any]) -> dict[str, Any]:
         ({"locale": "en", "strength": 2.9}, {"strength": 2}),
         ({"locale": "en", "strength": Int64(5)}, {"strength": 5}),
         ({"locale": "en", "strength": Decimal128("2.5")}, {"strength": 2}),
-        ({"locale": "en", "strength": None, "alternate": None, "backwards": None, "caseFirst": None}, {}),
+        ({"locale": "en", "strength": None, "alternate": None, "caseFirst": None}, {}),
         ({"locale": "en", "caseLevel": True, "numericOrdering": True}, {"caseLevel": True, "numericOrdering": True}),
         ({"locale": "en", "caseFirst": "upper"}, {"caseFirst": "upper"}),
         ({"locale": "en", "caseFirst": "lower"}, {"caseFirst": "lower"}),
