@@ -456,12 +456,9 @@ class ConvertExpression(NamedExpression):
 
 
 def _target_of(to: Value) -> int:
-    """The type code that a `to` names; -1 for null."""
+    """The type code that a `to` names, as a document by its `type`; -1 for null. Unknown fields are let pass."""
     if isinstance(to, bytes):
         members = dict(fields(to))
-        for key in members:
-            if key not in ("type", "subtype"):
-                raise CommandError(ErrorCode.FailedToParse, f"$convert found an unknown argument in 'to': {key}")
         if "type" not in members:
             raise CommandError(ErrorCode.FailedToParse, "Missing 'type' parameter to $convert's 'to'")
         to = members["type"]

@@ -164,3 +164,8 @@ def test_decimals(expression: dict[str, Any], expected: str) -> None:
 )
 def test_index_of_code_points(arguments: list[Any], expected: int) -> None:
     assert value_of({"$indexOfCP": arguments}) == str(expected)
+
+
+@pytest.mark.parametrize("to", [{"type": "string", "extra": 1}, {"type": "string", "Subtype": 5}])
+def test_unknown_fields_of_a_target_type_are_let_pass(to: dict[str, Any]) -> None:
+    assert value_of({"$convert": {"input": 42, "to": to}}) == "42"
