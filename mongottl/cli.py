@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mongottl.server.log import Log
 
 _COMMANDS: Final = ("serve",)
+# How long the last lines of the log may take.
+LOG_WAIT_S: Final = 0.1
 _FORMS: Final = {"number": "N", "text": "TEXT", "address": "HOST:PORT"}
 _USAGE_ERROR: Final = 2
 # Objects made, and collections of the younger generation, between two looks of the garbage collector.
@@ -155,3 +157,4 @@ async def _serve(config: ServerConfig, log: "Log") -> None:
                 log.info("control", "Stopping", signal=signal.Signals(number).name)
                 break
     log.info("control", "Stopped")
+    log.drain(LOG_WAIT_S)

@@ -177,6 +177,8 @@ class Collection:
         self.plan_memory = PlanMemory()
         self.evicted_through: int = 0
         self.writes: int = 0
+        # Those of them that did nothing but delete what had expired.
+        self.purges: int = 0
 
     def set_indexes(self, indexes: list[IndexEntry]) -> None:
         """Takes a new list of indexes and everything that follows from it."""

@@ -47,6 +47,10 @@ MAX_DEPTH: Final = 180
 # A command's own levels (`updates: [{q: {$and: [{…}]}, u: {$set: …}}]`) come on top of those of the document in it.
 MAX_MESSAGE_DEPTH: Final = 201
 
+# What `SlicedValidation` checks at once, if the elements allow it.
+SLICE_BYTES: Final = 64 * 1024
+_NEVER: Final = 1 << 62
+
 _LONG_STRING: Final = 128  # bytes from which cutting a string out costs less than looking through it in place
 _HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # 80 80 80 80 80 80 80 80 as a signed integer
 
@@ -73,6 +77,56 @@ def validate_document_at(buf: bytes, start: i64, limit: i64, max_depth: int = MA
     return _check_document(buf, start, limit, i64(max_depth), max_depth)
 
 
+class SlicedValidation:
+    """`validate_document` in parts of bounded length, so that others can run between them.
+
+        check = SlicedValidation(buf, MAX_DEPTH)
+        while not check.advance(): …
+
+    Documents longer than SLICE_BYTES are entered, and left again between their elements; a single string or a binary
+    value is checked at once, whatever its length. Errors as those of `validate_document`, from `advance`.
+    """
+
+    def __init__(self, buf: bytes, max_depth: int = MAX_DEPTH, slice_bytes: int = SLICE_BYTES) -> None:
+        self._buf = buf
+        self._max_depth = max_depth
+        self._slice_bytes: i64 = slice_bytes
+        self._pos: i64 = 0
+        # Offset of the NUL that ends each document that was entered and not left, the outermost first.
+        self._ends: list[int] = []
+
+    def advance(self) -> bool:
+        """Checks another SLICE_BYTES or more; whether that was all."""
+        buf = self._buf
+        until: i64 = self._pos + self._slice_bytes
+        size: i64 = len(buf)
+        if self._pos == 0:
+            self._enter(0, size)
+        while self._ends:
+            last: i64 = i64(self._ends[-1])
+            levels: i64 = i64(self._max_depth - len(self._ends) + 1)
+            behind: i64 = _check_elements(buf, self._pos, last, levels, self._max_depth, until, self._slice_bytes)
+            if behind > 0:
+                self._pos = behind
+                self._ends.pop()
+                continue
+            self._pos = -behind
+            if self._pos >= until:
+                return False
+            # A long document or array, behind its type and its name, which has been checked.
+            value: i64 = i64(buf.find(b"\0", self._pos + 1))
+            self._enter(value + 1, last)
+        if self._pos != size:
+            raise _invalid(f"the document's length is {int(self._pos)}, but there are {int(size)} bytes", 0)
+        return True
+
+    def _enter(self, start: i64, limit: i64) -> None:
+        levels: i64 = i64(self._max_depth - len(self._ends))
+        last: i64 = _check_frame(self._buf, start, limit, levels, self._max_depth)
+        self._ends.append(int(last))
+        self._pos = start + 4
+
+
 def check_depth(doc: bytes, max_depth: int = MAX_DEPTH) -> None:
     """Checks a valid document's nesting alone, for what came in inside a command or was made by an update.
 
@@ -83,6 +137,12 @@ def check_depth(doc: bytes, max_depth: int = MAX_DEPTH) -> None:
 
 def _check_document(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: int) -> i64:
     """Checks the document or array at `start`; gives the offset behind it. levels: how many may nest, with it."""
+    last: i64 = _check_frame(buf, start, limit, levels, max_depth)
+    return _check_elements(buf, start + 4, last, levels, max_depth, _NEVER, _NEVER)
+
+
+def _check_frame(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: int) -> i64:
+    """Checks the length and the end of the document at `start`; gives the offset of the NUL that ends it."""
     if levels <= 0:
         raise CommandError(ErrorCode.Overflow, f"BSON nesting exceeded depth limit of {max_depth}")
     if limit - start < 5:
@@ -93,8 +153,19 @@ def _check_document(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: 
     last: i64 = start + size - 1
     if buf[last] != 0:
         raise _invalid("a document does not end in NUL", start)
-    pos: i64 = start + 4
+    return last
+
+
+def _check_elements(buf: bytes, pos: i64, last: i64, levels: i64, max_depth: int, until: i64, most_bytes: i64) -> i64:
+    """Checks the elements from `pos` to the NUL at `last`; gives the offset behind it.
+
+    until: an offset from which on the check stops at the next element, and gives its offset times -1. most_bytes: it
+    stops as well at a document longer than this. _NEVER for both to check everything at once.
+    """
     while True:
+        if pos >= until:
+            return -pos
+        element: i64 = pos
         # Here pos <= last: names stop at the NUL at `last`, and every value is checked against it.
         type_code: i64 = buf[pos]
         if type_code == 0:
@@ -123,6 +194,8 @@ def _check_document(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: 
         elif type_code == OBJECT_ID:
             pos += 12
         elif type_code == DOCUMENT or type_code == ARRAY:
+            if most_bytes != _NEVER and last - pos >= 5 and i64(read_i32_le(buf, pos)) > most_bytes:
+                return -element
             pos = _check_document(buf, pos, last, levels - 1, max_depth)
         elif type_code == BOOL:
             if buf[pos] > 1:

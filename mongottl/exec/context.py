@@ -106,6 +106,8 @@ class ServiceContext:
         self.purging = False
         # Numbers of collections for which the wheel does not know all that is waiting; see `exec.expiry`.
         self.unarmed: set[int] = set()
+        # "database.collection" of those that are being copied while new commands that write to them wait.
+        self.exclusive: set[str] = set()
         # Identifies this run of the server in `hello`'s topologyVersion.
         self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
         # The latest lines of a log by its name, for getLog; None for an unknown name.

@@ -1,7 +1,8 @@
 """Copies of whole collections, as `convertToCapped` and `cloneCollectionAsCapped` make them.
 
 A copy is made into a collection of another name, batch by batch, while others read and write. If the original was
-written to meanwhile, the copy begins again; the last attempt lets nobody in between. Then it takes its name.
+written to meanwhile, the copy begins again; while the last attempts last, commands that would write to it wait (see
+`ServiceContext.exclusive`). Then the copy takes its name.
 """
 
 from typing import Final
@@ -10,7 +11,8 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.context import OperationContext, Steps, Wait
+from mongottl.exec.expiry import due_by_policy
 from mongottl.exec.liveness import living
 from mongottl.exec.writes import insert_copies
 from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
@@ -18,8 +20,10 @@ from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
 # Records of one unit of work, and what their documents take together before the last one.
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 2 << 20
-# Copies that are made while others write, before one that is made alone.
+# Copies that are made while others write, and then while new writes wait: those that were under way may still write.
 _ATTEMPTS: Final = 3
+_EXCLUSIVE_ATTEMPTS: Final = 3
+_POLL_S: Final = 0.005
 
 
 def copy_as_capped(op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> Steps[None]:
@@ -34,35 +38,66 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
     op.catalog.check_new_name(database, temporary)
     # What a capped collection is ordered by is the order of insertion.
     options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING, "temp": True})
-    for attempt in range(_ATTEMPTS + 1):
-        made = op.catalog.create_collection(database, temporary, options)
-        published = False
-        try:
-            writes, default_ttl_s = source.writes, source.default_ttl_s
-            position = _first_to_copy(op, source, options)
-            while not source.dropped:
-                records, more = op.recovery_unit.records(source).scan(position, _BATCH, True, _BATCH_BYTES)
-                rows: list[NewRecord] = [record[1:] for record in living(source, records, op.service.now_s())]
-                if rows:
-                    insert_copies(op, made, rows)
-                if not more:
-                    break
-                position = records[-1][0]
-                if attempt < _ATTEMPTS:
-                    op.check_interrupt()
-                    yield None
-            unchanged = source.writes == writes and source.default_ttl_s == default_ttl_s
-            published = _publish(op, source, made, name, unchanged)
-        finally:
-            if not published and not made.dropped:
-                op.catalog.drop_collection(made)
-                op.service.note_write()
-        if published:
+    for _ in range(_ATTEMPTS):
+        if (yield from _copy_once(op, source, temporary, name, options)):
             return
-    raise CommandError(ErrorCode.WriteConflict, f"{source.namespace} kept changing; try again")
+    namespace = source.namespace
+    while namespace in op.service.exclusive:  # two copies of one collection
+        op.check_interrupt()
+        yield Wait(_POLL_S)
+    op.service.exclusive.add(namespace)
+    try:
+        for _ in range(_EXCLUSIVE_ATTEMPTS):
+            if (yield from _copy_once(op, source, temporary, name, options)):
+                return
+    finally:
+        op.service.exclusive.discard(namespace)
+    raise CommandError(ErrorCode.WriteConflict, f"{namespace} kept changing; try again")
 
 
-def _first_to_copy(op: OperationContext, source: Collection, options: CollectionOptions) -> int:
+def _copy_once(
+    op: OperationContext, source: Collection, temporary: str, name: str, options: CollectionOptions
+) -> Steps[bool]:
+    """One attempt; whether the copy has got its name."""
+    made = op.catalog.create_collection(source.database, temporary, options)
+    published = False
+    try:
+        writes, default_ttl_s = _writes_to(source), source.default_ttl_s
+        position = yield from _first_to_copy(op, source, options)
+        while not source.dropped:
+            records, more = op.recovery_unit.records(source).scan(position, _BATCH, True, _BATCH_BYTES)
+            rows: list[NewRecord] = [record[1:] for record in living(source, records, op.service.now_s())]
+            if rows:
+                insert_copies(op, made, rows)
+            if not more:
+                break
+            position = records[-1][0]
+            op.check_interrupt()
+            yield None
+        # What has expired since it was copied: the copy has no TTL by which it would go.
+        while expired := due_by_policy(op.recovery_unit.records(made), source, op.service.now_s()):
+            unit = op.recovery_unit.write(made)
+            with unit:
+                unit.delete(expired)
+                unit.commit()
+            if len(expired) >= _BATCH:
+                op.check_interrupt()
+                yield None
+        unchanged = _writes_to(source) == writes and source.default_ttl_s == default_ttl_s
+        published = _publish(op, source, made, name, unchanged)
+    finally:
+        if not published and not made.dropped:
+            op.catalog.drop_collection(made)
+            op.service.note_write()
+    return published
+
+
+def _writes_to(source: Collection) -> int:
+    """A number that changes with what the copy has to have; not by purges of what leaves the copy as well."""
+    return source.writes if source.date_ttl_indexes else source.writes - source.purges
+
+
+def _first_to_copy(op: OperationContext, source: Collection, options: CollectionOptions) -> Steps[int]:
     """A record that all those that fit and live now come behind: the older ones would have to go again at once."""
     now_s = op.service.now_s()
     store = op.recovery_unit.records(source)
@@ -82,6 +117,8 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
         if not more:
             return 0
         position = records[-1][0]
+        op.check_interrupt()
+        yield None
 
 
 def _publish(op: OperationContext, source: Collection, made: Collection, name: str, unchanged: bool) -> bool:

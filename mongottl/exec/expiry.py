@@ -107,6 +107,7 @@ def _purge_collection(service: "ServiceContext", number: int) -> "Steps[int]":
             unit.delete(records)
             unit.purged = len(records)
             unit.commit()
+        collection.purges += 1
         deleted += len(records)
         yield None
 

@@ -24,7 +24,7 @@ from mongottl.exec.context import Flush, Steps, Wait
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.wire.connection import WireConnection
 from mongottl.wire.encode import encode_reply, encode_reply_to
-from mongottl.wire.messages import CHECKSUM_PRESENT, MORE_TO_COME, NeedData, OpMsg, OpQuery
+from mongottl.wire.messages import CHECKSUM_PRESENT, MORE_TO_COME, NOT_COMPRESSED, NeedData, OpMsg, OpQuery
 
 if TYPE_CHECKING:
     from mongottl.server.server import Server
@@ -34,6 +34,9 @@ RECEIVE_SIZE: Final = 64 * 1024
 SLICE_S: Final = 0.002
 # Messages answered or chunks received in a row, without having to wait for the client, before others get their turn.
 BURST: Final = 4
+
+# A reply of this length is compressed in another thread: zlib takes a millisecond for every 40 KB.
+LONG_REPLY_BYTES: Final = 32 * 1024
 
 # What `_glance` sees of the client's side of the socket.
 _SILENT: Final = 0
@@ -83,7 +86,10 @@ class Connection:
         sock = self._socket
         burst = 0
         while True:
-            message = wire.next_message()
+            if wire.next_is_compressed:
+                message = await trio.to_thread.run_sync(wire.next_message)
+            else:
+                message = wire.next_message()
             if isinstance(message, NeedData):
                 try:
                     data = sock.recv(RECEIVE_SIZE)
@@ -120,7 +126,11 @@ class Connection:
                 await self._stream(message, body)
                 return
         self._last_reply_id += 1
-        await self._send(encode_reply_to(message, self._last_reply_id, body))
+        if message.compressor != NOT_COMPRESSED and len(body) >= LONG_REPLY_BYTES:
+            data = await trio.to_thread.run_sync(encode_reply_to, message, self._last_reply_id, body)
+        else:
+            data = encode_reply_to(message, self._last_reply_id, body)
+        await self._send(data)
 
     async def _stream(self, message: OpMsg, body: bytes) -> None:
         """Answers a request again and again; all replies but the last say that another follows."""
@@ -135,7 +145,13 @@ class Connection:
                 more = client == _SILENT and dispatcher.has_more(message, body) and not self._server.stopping.is_set()
                 self._last_reply_id += 1
                 flags = checksum | (MORE_TO_COME if more else 0)
-                await self._send(encode_reply(self._last_reply_id, response_to, body, flags, message.compressor))
+                if message.compressor != NOT_COMPRESSED and len(body) >= LONG_REPLY_BYTES:
+                    data = await trio.to_thread.run_sync(
+                        encode_reply, self._last_reply_id, response_to, body, flags, message.compressor
+                    )
+                else:
+                    data = encode_reply(self._last_reply_id, response_to, body, flags, message.compressor)
+                await self._send(data)
                 if not more:
                     return
                 response_to = self._last_reply_id

@@ -21,7 +21,7 @@ from mongottl.commands.request import GenericArguments, session_key
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MISSING, Value
-from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
+from mongottl.document.validate import MAX_DEPTH, MAX_MESSAGE_DEPTH, SLICE_BYTES, SlicedValidation, validate_document
 from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
 from mongottl.errors import (
     RETRYABLE_WRITE_CODES,
@@ -43,6 +43,10 @@ from mongottl.wire.messages import OpMsg, OpQuery
 _OK: Final = 1.0
 # How often a retried write looks whether the first attempt, which is still under way, has come to its end.
 _RETRY_POLL_S: Final = 0.002
+# From this length on, a message is validated in steps.
+LONG_MESSAGE_BYTES: Final = 256 * 1024
+# How often a write looks whether the copy of its collection has ended.
+_COPY_POLL_S: Final = 0.005
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024 + 16 * 1024
 
@@ -61,13 +65,48 @@ class Dispatcher:
         Raises nothing but ProtocolError, and that only where a fail point wants the connection closed.
         """
         self.service.metrics.requests += 1
+        if isinstance(message, OpMsg) and message.size_bytes > LONG_MESSAGE_BYTES:
+            return self._handle_long(message, client)
+        try:
+            body = message.body if isinstance(message, OpMsg) else _query_body(message)
+            _check_size(body)
+            validate_document(body, MAX_MESSAGE_DEPTH)
+        except Exception as error:
+            return self._failed("", error, None)
+        return self._handle_valid(message, body, client, False)
+
+    def _handle_long(self, message: OpMsg, client: ClientInfo) -> Steps[bytes]:
+        """A message whose validation takes long: others run in between."""
+        try:
+            _check_size(message.body)
+            yield from _validated(message.body, MAX_MESSAGE_DEPTH)
+            size = 0
+            for _, documents in message.sequences:
+                for document in documents:
+                    if len(document) > SLICE_BYTES:
+                        yield from _validated(document, MAX_DEPTH)
+                        continue
+                    validate_document(document)
+                    size += len(document)
+                    if size >= SLICE_BYTES:
+                        size = 0
+                        yield None
+        except Exception as error:
+            return self._failed("", error, None)
+        outcome = self._handle_valid(message, message.body, client, True)
+        return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+    def _handle_valid(
+        self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, sequences_valid: bool
+    ) -> bytes | Steps[bytes]:
+        """The reply to a request whose body is valid.
+
+        sequences_valid: whether the documents beside it are known to be.
+        """
         name = ""
         op: OperationContext | None = None
         try:
-            body = message.body if isinstance(message, OpMsg) else _query_body(message)
             sequences = message.sequences if isinstance(message, OpMsg) else []
-            _check_size(body)
-            validate_document(body, MAX_MESSAGE_DEPTH)
             name = first_field_name(body)
             if isinstance(message, OpQuery) and not _is_handshake(name):
                 raise CommandError(
@@ -80,9 +119,10 @@ class Dispatcher:
             if isinstance(message, OpQuery):
                 generic.database = message.namespace.partition(".")[0]
             values = spec.parser.parse(body, sequences, generic)
-            for _, documents in sequences:
-                for document in documents:
-                    validate_document(document)
+            if not sequences_valid:
+                for _, documents in sequences:
+                    for document in documents:
+                        validate_document(document)
             op = OperationContext(self.service, client, generic.database)
             return self._run(spec, values, generic, op, body)
         except Exception as error:
@@ -178,6 +218,8 @@ class Dispatcher:
             op.uses(request.collection)
             if generic.raw_data:
                 check_raw_data(op, op.database, request.collection)
+        if service.exclusive and op.used_namespace in service.exclusive and spec.is_write(body):
+            return self._await_copy(spec, request, generic, op, concern, body)
         fail_point = service.fail_points.triggered(spec.name, op.client)
         if fail_point is not None:
             return self._failing(fail_point, spec, request, generic, op, concern, body)
@@ -312,6 +354,32 @@ class Dispatcher:
         except Exception as error:
             return self._failed(spec.name, error, op)
 
+    def _await_copy(
+        self,
+        spec: CommandSpec,
+        request: Any,
+        generic: GenericArguments,
+        op: OperationContext,
+        concern: WriteConcern | None,
+        body: bytes,
+    ) -> Steps[bytes]:
+        """A command that writes to a collection that is being copied: it waits for the copy to end."""
+        running = self.service.operations.begin(op, body, spec.counter)
+        try:
+            while op.used_namespace in self.service.exclusive:
+                op.check_interrupt()
+                yield Wait(_COPY_POLL_S)
+        except Exception as error:
+            return self._failed(spec.name, error, op)
+        finally:
+            self.service.operations.end(running)
+        try:
+            op.refresh_now()
+            outcome = self._carry_out(spec, request, generic, op, concern, body)
+            return (yield from outcome) if isinstance(outcome, Generator) else outcome
+        except Exception as error:
+            return self._failed(spec.name, error, op)
+
     def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> bytes | None:
         """Notes the session; the earlier reply if this is a retry of a write that was already carried out."""
         assert generic.lsid is not None
@@ -400,6 +468,13 @@ class Dispatcher:
             if op is not None and not error.labels and _is_retryable(op, error.code):
                 error.labels = (RETRYABLE_WRITE_LABEL,)
         return encode(error_reply(error))
+
+
+def _validated(document: bytes, max_depth: int) -> Steps[None]:
+    """Errors as those of `validate_document`."""
+    check = SlicedValidation(document, max_depth)
+    while not check.advance():
+        yield None
 
 
 def error_reply(error: CommandError) -> dict[str, Value]:

@@ -5,10 +5,16 @@
 
 Log lines are dated by the machine's own clock, not by one that tests move: they tell when something really happened.
 
+A pipe that nobody reads does not hold up the server: lines wait in a bounded buffer, and what finds no room there is
+dropped and counted, of which a line tells as soon as there is room again.
+
 Source: the field names are those of MongoDB's manual, "Log Messages".
 """
 
+import io
 import json
+import os
+import select
 import sys
 import traceback
 from collections import deque
@@ -18,6 +24,10 @@ from mongottl.clock import Clock, SystemClock, iso_date
 from mongottl.config import LogSettings
 
 _RECENT_LINES: Final = 1024
+# Of lines that wait for somebody to read the log.
+_MAX_WAITING_BYTES: Final = 1024 * 1024
+# What a pipe that is ready to be written to takes without blocking (POSIX's PIPE_BUF on Linux; elsewhere less).
+_PIPE_BYTES: Final = getattr(select, "PIPE_BUF", 512)
 _INFO: Final = "I"
 _WARNING: Final = "W"
 _ERROR: Final = "E"
@@ -43,6 +53,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Nothing is purged any more": 9900041,
     "Document would fail validation": 20294,
     "Command": 51803,
+    "Log lines were dropped: nobody read the log": 9900050,
 }
 
 
@@ -59,6 +70,8 @@ class Log:
         self._clock: Clock = SystemClock()
         self._recent: deque[str] = deque(maxlen=_RECENT_LINES)
         self._startup_warnings: list[str] = []
+        self._waiting = bytearray()
+        self.dropped_lines = 0
         self.internal_errors = 0
 
     def info(self, component: str, message: str, ctx: str = "main", **attributes: object) -> None:
@@ -105,13 +118,56 @@ class Log:
         as_json = json.dumps(entry, default=str, separators=(",", ":"))
         self._recent.append(as_json)
         line = as_json if self._json else _as_text(date, severity, component, message, ctx, attributes)
+        if self.dropped_lines and self.drain():
+            dropped, self.dropped_lines = self.dropped_lines, 0
+            self.warning("control", "Log lines were dropped: nobody read the log", lines=dropped)
+        self._put(line + "\n")
+        return as_json
+
+    def _put(self, line: str) -> None:
         stream = sys.stderr if self._stream is None else self._stream
         try:
-            stream.write(line + "\n")
-            stream.flush()
+            if _descriptor_of(stream) < 0:
+                stream.write(line)
+                stream.flush()
+                return
         except (OSError, ValueError):
-            pass  # nobody reads the log any more; that must not stop the server
-        return as_json
+            return  # nobody reads the log any more; that must not stop the server
+        data = line.encode("utf-8", "backslashreplace")
+        if len(self._waiting) + len(data) > _MAX_WAITING_BYTES and not self.drain():
+            self.dropped_lines += 1
+            return
+        self._waiting += data
+        self.drain()
+
+    def drain(self, wait_s: float = 0.0) -> bool:
+        """Writes what waits as far as the log takes it now, or within so many seconds; whether nothing is left."""
+        stream = sys.stderr if self._stream is None else self._stream
+        waiting = self._waiting
+        try:
+            descriptor = _descriptor_of(stream)
+            while waiting and descriptor >= 0 and _is_ready(descriptor, wait_s):
+                written = os.write(descriptor, waiting[:_PIPE_BYTES])
+                del waiting[:written]
+        except (OSError, ValueError):
+            waiting.clear()
+        return not waiting
+
+
+def _descriptor_of(stream: TextIO) -> int:
+    """The file descriptor that a stream writes to, where it can be asked whether it is ready; else -1."""
+    if not hasattr(select, "poll"):
+        return -1
+    try:
+        return stream.fileno()
+    except (AttributeError, io.UnsupportedOperation):
+        return -1
+
+
+def _is_ready(descriptor: int, wait_s: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(wait_s * 1000))
 
 
 def _as_text(date: str, severity: str, component: str, message: str, ctx: str, attributes: dict[str, object]) -> str:

@@ -152,6 +152,7 @@ class Server:
         while True:
             await trio.sleep(JANITOR_INTERVAL_S)
             self.service.close_idle()
+            self.log.drain()
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         failing = False

@@ -41,6 +41,9 @@ from mongottl.wire.messages import (
 )
 
 _NOTHING: Final = 0  # no opcode
+# A compressed message that says to be so long without compression is better decompressed in another thread.
+LONG_COMPRESSED_BYTES: Final = 128 * 1024
+_COMPRESSED_HEADER_SIZE: Final = HEADER_SIZE + 9
 
 
 class ReceiveBuffer:
@@ -67,6 +70,24 @@ class ReceiveBuffer:
         """Bytes received that belong to no message yet handed out: not 0 at the end of the stream means truncated."""
         return len(self._buffer) - self._pos + len(self._more)
 
+    @property
+    def next_is_compressed(self) -> bool:
+        """Whether the next message is here as a whole and is one that takes long to decompress."""
+        if self._error:
+            return False
+        have = len(self._buffer) - self._pos
+        if have + len(self._more) < _COMPRESSED_HEADER_SIZE:
+            return False
+        if have < _COMPRESSED_HEADER_SIZE:
+            self._join()
+            have = len(self._buffer)
+        pos = self._pos
+        if read_i32_le(self._buffer, pos + 12) != OP_COMPRESSED:
+            return False
+        length: int = read_i32_le(self._buffer, pos)
+        size: int = read_i32_le(self._buffer, pos + 20)
+        return length <= have + len(self._more) and size >= LONG_COMPRESSED_BYTES
+
     def _next_end(self) -> int:
         """Offset in `_buffer` of the end of the whole message at `_pos`, or -1 when it is not there yet.
 
@@ -90,7 +111,8 @@ class ReceiveBuffer:
         return self._pos + length
 
     def _join(self) -> None:
-        self._buffer = self._buffer[self._pos :] + bytes(self._more)
+        # At once: a message may have 48 MB, and each copy of them holds up all connections.
+        self._buffer = b"".join([self._buffer[self._pos :], self._more])
         self._pos = 0
         self._more = bytearray()
 

@@ -31,6 +31,7 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
     body or two, two sequences of one name.
     """
     pos = start + 20
+    size_bytes = end - start
     if end < pos:
         raise ProtocolError("OP_MSG: the message ends before its flag bits")
     flags: int = read_i32_le(buffer, start + 16)
@@ -71,7 +72,7 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
         raise ProtocolError("OP_MSG: no body section")
     request_id: int = read_i32_le(buffer, start + 4)
     response_to: int = read_i32_le(buffer, start + 8)
-    return OpMsg(request_id, response_to, flags, body, sequences, compressor)
+    return OpMsg(request_id, response_to, flags, body, sequences, compressor, size_bytes)
 
 
 def _take_sequence(buffer: bytes, pos: int, end: int, sequences: list[tuple[str, list[bytes]]]) -> int:

@@ -75,6 +75,7 @@ class OpMsg:
     body: the document of the one kind 0 section.
     sequences: (identifier, documents) of each kind 1 section, in order, with distinct identifiers; usually empty.
     compressor: id of the compressor around the message, or NOT_COMPRESSED. A reply uses its request's.
+    size_bytes: of the whole message before compression, where it was received; else 0.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class OpMsg:
         body: bytes,
         sequences: list[tuple[str, list[bytes]]],
         compressor: int = NOT_COMPRESSED,
+        size_bytes: int = 0,
     ) -> None:
         self.request_id = request_id
         self.response_to = response_to
@@ -92,6 +94,7 @@ class OpMsg:
         self.body = body
         self.sequences = sequences
         self.compressor = compressor
+        self.size_bytes = size_bytes
 
     @property
     def checksum_present(self) -> bool:

@@ -145,7 +145,7 @@ def logged_messages() -> set[str]:
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr in methods
-                and ast.unparse(node.func.value).endswith("log")
+                and (ast.unparse(node.func.value).endswith("log") or path.name == "log.py")
                 and len(node.args) >= 2
                 and isinstance(node.args[1], ast.Constant)
             ):

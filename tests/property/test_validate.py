@@ -11,7 +11,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from mongottl.document.types import Value
-from mongottl.document.validate import validate_document, validate_document_at
+from mongottl.document.validate import SlicedValidation, validate_document, validate_document_at
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
 
@@ -105,6 +105,30 @@ def test_random_bytes_are_refused_or_readable(telling: list[int], with_length: b
     if with_length:
         body = (len(body) + 5).to_bytes(4, "little") + body + b"\0"
     event(f"passed: {check(body)}")
+
+
+def verdict(buf: bytes, max_depth: int) -> tuple[int, str]:
+    try:
+        validate_document(buf, max_depth)
+    except CommandError as error:
+        return error.code, error.message
+    return 0, ""
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.one_of(DOCUMENTS, mutated()), st.integers(1, 40), st.integers(1, 6))
+def test_checking_in_slices_is_checking_at_once(buf: bytes, slice_bytes: int, max_depth: int) -> None:
+    check = SlicedValidation(buf, max_depth, slice_bytes)
+    found = (0, "")
+    try:
+        for _ in range(len(buf) + 1):
+            if check.advance():
+                break
+        else:
+            raise AssertionError("it goes on for ever")
+    except CommandError as error:
+        found = (error.code, error.message)
+    assert found == verdict(buf, max_depth)
 
 
 @settings(deadline=None)

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import bson
 import pytest
@@ -9,7 +10,14 @@ from bson import Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
 
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Date, DBPointer, JavaScript, Regex, Symbol, Undefined
-from mongottl.document.validate import MAX_DEPTH, check_depth, validate_document, validate_document_at
+from mongottl.document.validate import (
+    MAX_DEPTH,
+    SLICE_BYTES,
+    SlicedValidation,
+    check_depth,
+    validate_document,
+    validate_document_at,
+)
 from mongottl.errors import CommandError, ErrorCode
 
 ALL_TYPES = encode(
@@ -55,6 +63,18 @@ def refused(buf: bytes, max_depth: int = MAX_DEPTH) -> CommandError:
     with pytest.raises(CommandError) as caught:
         validate_document(buf, max_depth)
     return caught.value
+
+
+@pytest.mark.parametrize(
+    "value", [list(range(100_000)), ["x" * 200] * 5000, {"a": {"b": [["x"] * 1000] * 100}}, "x" * 1_000_000]
+)
+def test_slices_of_long_documents(value: Any) -> None:
+    buf = encode({"before": 1, "value": value, "behind": 2})
+    check = SlicedValidation(buf)
+    steps = 1
+    while not check.advance():
+        steps += 1
+    assert steps <= 2 if isinstance(value, str) else steps > len(buf) // (2 * SLICE_BYTES)
 
 
 def test_a_document_of_all_types_passes() -> None:

@@ -490,6 +490,18 @@ class TestConversion:
         assert len(server.ids()) == 601
         assert server.ids(filter={"x": 1}) == [0]
 
+    def test_what_expires_meanwhile_does_not_make_the_copy_begin_again(self, server: Running) -> None:
+        server.index({"_ts": 1}, "t", expireAfterSeconds=-1)
+        server.insert(*({"_id": number, "ttl": 1 + number % 50} for number in range(2000)))
+        seconds = 0
+        for _ in server.steps({"convertToCapped": "c", "size": 1_000_000}):
+            server.advance(1)
+            server.reap()
+            seconds += 1
+        assert 3 < seconds < 40
+        assert server.collection().options.capped
+        assert server.ids() == [number for number in range(2000) if 1 + number % 50 > seconds]
+
     def test_a_stopped_conversion_leaves_nothing(self, server: Running) -> None:
         server.insert(*({"_id": number} for number in range(600)))
         steps = server.steps({"convertToCapped": "c", "size": 1_000_000})

@@ -99,6 +99,96 @@ def test_what_writes_goes_on_without_its_client(setup: Setup) -> None:
         assert setup.dispatcher.may_abandon(setup.message(command)) is expected
 
 
+def test_writes_wait_for_the_last_attempts_of_a_copy(setup: Setup) -> None:
+    """A collection that never stops changing becomes capped all the same, and others are served meanwhile."""
+    setup.run({"insert": "c", "documents": [{"_id": n} for n in range(1000)]})
+    copying = setup.dispatcher.handle(setup.message({"convertToCapped": "c", "size": 1_000_000}), setup.client)
+    assert not isinstance(copying, bytes)
+    waiting: list[Steps[bytes]] = []
+    number = 1000
+    while True:
+        try:
+            next(copying)
+        except StopIteration as stop:
+            assert bson.decode(stop.value)["ok"] == 1.0
+            break
+        assert setup.run({"ping": 1})["ok"] == 1.0
+        assert setup.run({"count": "c"})["n"] >= 1000
+        number += 1
+        outcome = setup.dispatcher.handle(setup.message({"insert": "c", "documents": [{"_id": number}]}), setup.client)
+        if not isinstance(outcome, bytes):
+            assert isinstance(next(outcome), Wait)
+            waiting.append(outcome)
+    assert len(waiting) >= 3
+    assert setup.service.exclusive == set()
+    for outcome in waiting:
+        assert bson.decode(run_to_end(outcome))["n"] == 1
+    assert setup.run({"count": "c"})["n"] == number
+    collection = setup.service.catalog.lookup("test", "c")
+    assert collection is not None
+    assert collection.options.capped
+
+
+def test_a_write_that_waits_for_a_copy_can_be_ended(setup: Setup) -> None:
+    setup.service.exclusive.add("test.c")
+    insert = {"insert": "c", "documents": [{}], "maxTimeMS": 1000}
+    outcome = setup.dispatcher.handle(setup.message(insert), setup.client)
+    assert not isinstance(outcome, bytes)
+    assert isinstance(next(outcome), Wait)
+    [operation] = setup.service.operations.all()
+    operation.op.kill()
+    assert bson.decode(run_to_end(outcome))["code"] == 11601
+    assert setup.run({"insert": "d", "documents": [{}]})["n"] == 1
+
+
+def long_message(command: dict[str, Any], documents: list[bytes]) -> OpMsg:
+    body = bson.encode({**command, "$db": "test"})
+    size = len(body) + sum(len(document) for document in documents)
+    return OpMsg(1, 0, 0, body, [("documents", documents)] if documents else [], -1, size)
+
+
+def pauses(setup: Setup, message: OpMsg) -> tuple[int, dict[str, Any]]:
+    """How often others may run before the command begins to work, and its reply."""
+    outcome = setup.dispatcher.handle(message, setup.client)
+    assert not isinstance(outcome, bytes)
+    before = 0
+    while setup.service.metrics.operations["insert"] == 0:
+        try:
+            next(outcome)
+        except StopIteration as stop:
+            return before, bson.decode(stop.value)
+        before += 1
+    return before, bson.decode(run_to_end(outcome))
+
+
+@pytest.mark.parametrize("size", [200, 500_000])
+def test_long_messages_are_validated_in_steps(setup: Setup, size: int) -> None:
+    documents = [bson.encode({"_id": n, "a": [1] * (size // 8)}) for n in range(4_000_000 // size)]
+    before, reply = pauses(setup, long_message({"insert": "c"}, documents))
+    assert reply["n"] == len(documents)
+    assert before >= 40
+
+
+def test_long_bodies_are_validated_in_steps(setup: Setup) -> None:
+    body = {"insert": "c", "documents": [{"_id": n, "a": {"b": ["x" * 50] * 1000}} for n in range(30)]}
+    before, reply = pauses(setup, long_message(body, []))
+    assert reply["n"] == 30
+    assert before >= 12
+
+
+def test_what_is_wrong_in_a_long_message(setup: Setup) -> None:
+    good = [bson.encode({"a": "x" * 1000})] * 1000
+    bad = bytearray(good[0])
+    bad[4] = 0x70
+    assert pauses(setup, long_message({"insert": "c"}, [*good, bytes(bad)]))[1]["code"] == 22
+    deep: Any = []
+    for _ in range(250):
+        deep = [deep]
+    large = {"insert": "c", "documents": [{"a": "x" * 300_000, "b": deep}]}
+    assert pauses(setup, long_message(large, []))[1]["code"] == 15
+    assert setup.run({"count": "c"})["n"] == 0
+
+
 LSID = {"id": Binary(bytes(16), 4)}
 RETRYABLE = {"lsid": LSID, "txnNumber": Int64(1)}
 LABEL = ["RetryableWriteError"]

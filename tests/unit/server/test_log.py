@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
 import re
+from collections.abc import Iterator
+from typing import TextIO
 
 import pytest
 
@@ -117,3 +120,65 @@ def test_values_that_json_does_not_know() -> None:
 )
 def test_dates(ms: int, text: str) -> None:
     assert iso_date(ms) == text
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, TextIO]]:
+    """The end to read from, and a stream to write to, of a pipe that blocks whoever writes too much."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        yield reader, stream
+    os.close(reader)
+
+
+def read_all(reader: int, log: Log) -> list[str]:
+    os.set_blocking(reader, False)
+    data = b""
+    while True:
+        try:
+            data += os.read(reader, 1 << 20)
+        except BlockingIOError:
+            log.drain()
+            try:
+                data += os.read(reader, 1 << 20)
+            except BlockingIOError:
+                return data.decode().splitlines()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes cannot be asked whether they are ready elsewhere")
+def test_a_pipe_that_nobody_reads_blocks_nobody(pipe: tuple[int, TextIO]) -> None:
+    reader, stream = pipe
+    log = Log("text", stream=stream)
+    for n in range(20_000):
+        log.info("network", "Connection accepted", f"conn{n}", remote="x" * 60)
+    dropped = log.dropped_lines
+    assert 1000 < dropped < 19_000
+    assert not log.drain()
+    lines = read_all(reader, log)
+    assert len(lines) == 20_000 - dropped
+    assert [f"[conn{n}]" in line for n, line in enumerate(lines)] == [True] * len(lines)
+    log.info("network", "Connection ended", "conn1")
+    told, ended = read_all(reader, log)
+    assert f'Log lines were dropped: nobody read the log  {{"lines": {dropped}}}' in told
+    assert ended.endswith("[conn1] Connection ended")
+    assert log.dropped_lines == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes cannot be asked whether they are ready elsewhere")
+def test_long_lines_go_through_a_pipe_in_parts(pipe: tuple[int, TextIO]) -> None:
+    reader, stream = pipe
+    log = Log("json", stream=stream)
+    log.info("network", "Connection accepted", remote="x" * 300_000)
+    [line] = read_all(reader, log)
+    assert json.loads(line)["attr"]["remote"] == "x" * 300_000
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes cannot be asked whether they are ready elsewhere")
+def test_a_pipe_whose_reader_has_gone_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        log = Log("text", stream=stream)
+        for _ in range(3):
+            log.info("network", "Connection accepted")
+        assert log.drain()
