@@ -129,6 +129,8 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
     errors = WriteErrors()
     deleted = 0
     for place, statement in enumerate(statements):
+        op.check_interrupt()
+        yield None
         try:
             deleted += yield from run_delete(op, request.collection, statement, request.let)
             op.statements_done += 1
@@ -138,7 +140,6 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
             errors.add(place, error)
             if request.ordered:
                 break
-        op.check_interrupt()
     return errors.add_to({"n": deleted if deleted < 2**31 else Int64(deleted)})
 
 

@@ -149,6 +149,8 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
     upserted: list[Value] = []
     matched = modified = 0
     for place, statement in enumerate(statements):
+        op.check_interrupt()
+        yield None
         try:
             result = yield from run_update(op, request.collection, statement, request.let)
             op.statements_done += 1
@@ -163,7 +165,6 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
         modified += result.modified
         if result.upserted_id is not MISSING:
             upserted.append({"index": place, "_id": result.upserted_id})
-        op.check_interrupt()
     reply: dict[str, Value] = {"n": matched, "nModified": modified}
     if upserted:
         reply["upserted"] = upserted

@@ -1,5 +1,6 @@
 """A server of each storage engine with its collections, made once for all tests."""
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ from pymongo.database import Database
 from tests.volume.documents import SHAPES
 from tests.volume.watching import Connection, Documents, Volume, Watched
 
+# Of a message of 48 MB: as it came, its documents, and several times that for what is freed late.
+LOAD_MB = 300
+
 
 @pytest.fixture(scope="session", params=["memory", "sqlite"])
 def volume(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Volume]:
@@ -18,12 +22,11 @@ def volume(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     server = Watched(folder / "log", *options)
     try:
         loaded = Volume(server, request.param)
-        connection = Connection(server.uri)
-        for shape in SHAPES:
-            total_bytes = shape.count * shape.size_bytes
-            with server.watched(150 + loaded.stored_mb(total_bytes + 100 * shape.count)):
-                connection.insert("volume", shape.name, shape.documents())
-        connection.close()
+        with contextlib.closing(Connection(server.uri)) as connection:
+            for shape in SHAPES:
+                stored_mb = loaded.stored_mb(shape.count * (shape.size_bytes + 150))
+                with server.watched(LOAD_MB + stored_mb):
+                    connection.insert("volume", shape.name, shape.documents())
         yield loaded
     finally:
         server.stop()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 MESSAGE_MB = 48
 # Of one message of 48 MB: as it came, its documents, and once more for what the allocator keeps.
-WRITE_MB = 250
+WRITE_MB = 300
 
 
 def many(count: int, size: int) -> list[Documents]:

@@ -3,6 +3,7 @@
 from mongottl.commands.write_batch import MAX_ERROR_BYTES, MAX_ONE_ERROR_BYTES, WriteErrors
 from mongottl.document.build import encode
 from mongottl.errors import CommandError, ErrorCode
+from tests.running import Running
 
 
 def duplicate(size: int) -> CommandError:
@@ -31,3 +32,14 @@ def test_any_failures_fit_a_reply() -> None:
         errors.add(i, duplicate(1000))
     assert len(errors.entries) == 100_000
     assert len(encode(errors.add_to({"n": 0}))) < 16 * 1024 * 1024
+
+
+def test_others_may_run_between_the_statements_of_a_batch() -> None:
+    running = Running()
+    running.insert(*({"_id": i} for i in range(50)))
+    updates = [{"q": {"_id": i}, "u": {"$set": {"a": 1}}} for i in range(50)]
+    deletes = [{"q": {"_id": i}, "limit": 1} for i in range(50)]
+    assert sum(1 for _ in running.steps({"update": "c", "updates": updates})) >= 50
+    assert running.ids(filter={"a": 1}) == list(range(50))
+    assert sum(1 for _ in running.steps({"delete": "c", "deletes": deletes})) >= 50
+    assert running.ids() == []
