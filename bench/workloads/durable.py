@@ -1,11 +1,14 @@
-"""Workloads of `bulk` once more, on a server that keeps its documents in files."""
+"""Servers that keep their documents in files: workloads of `bulk`, and what others wait while much is written."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
+from bench.load import Connection, Pinger
 from bench.measure import Result
+from bench.targets import DATABASE
 from bench.workloads.bulk import load_million
 from bench.workloads.registry import WORKLOADS, Context, Goal, workload
 
@@ -39,3 +42,31 @@ for _name, _goals in _GOALS.items():
         durable=True,
         goals=_goals,
     )(_in_files(_name, _durable_name))
+
+
+_ROUNDS_BYTES = 1_000_000
+
+
+@workload(
+    "steady-writes-durable",
+    "with --data-dir: inserts of 100 documents of 10 KB without a pause, through checkpoints; pings meanwhile",
+    needs_socket=True,
+    durable=True,
+    goals=(Goal("ping_p99_ms", 20), Goal("ping_max_ms", 100)),
+)
+def steady_writes(ctx: Context) -> Result:
+    """Some 256 MB are written until the server has to end its log while writers keep coming."""
+    numbers = itertools.count()
+    padding = b"x" * 10_000
+    with Connection(ctx.target.address()) as connection:
+
+        def call() -> int:
+            documents = [{"_id": next(numbers), "padding": padding} for _ in range(_ROUNDS_BYTES // len(padding))]
+            connection.command({"insert": "steady", "documents": documents, "$db": DATABASE})
+            return len(documents)
+
+        with Pinger(ctx.target.address()) as pinger:
+            result = ctx.run_calls("steady-writes-durable", call, "doc")
+        status = connection.command({"serverStatus": 1, "$db": "admin"})
+        storage = status.get("mongottl", {}).get("storage", {})
+        return replace(result, extra={**pinger.figures(), "long_logs_ended": float(storage.get("long_logs_ended", 0))})
