@@ -9,6 +9,7 @@ From a query to a plan:
     planner     from a filter and a sort to a plan; choice: of the ways that indexes offer
     predicates  what a filter says about single paths; expr_bounds: the same of `$expr`
     bounds      ranges of index keys from these, and whether an index gives a sort's order; bounds_text: in words
+    key_skipper leaps within a range over keys that trailing components exclude
     min_max     the part of an index that find's `min` and `max` name
     geo_near_path the path that a `$geoNear` is about
     implication whether a filter implies that of a partial index

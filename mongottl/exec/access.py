@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from mongottl.catalog.collection import Collection
 from mongottl.exec.bounds import IndexBounds
 from mongottl.exec.clustered import ClusteredScan
-from mongottl.exec.index_scan import IndexScan, OrStage, PointLookup
+from mongottl.exec.index_scan import IndexScan, OrStage, PointLookup, SkippingScan
 from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import CollectionScan, PlanStage
 from mongottl.query.match import MatchExpression
@@ -102,6 +102,8 @@ class IndexPath(AccessPath):
         forward = self.sorted >= 0
         if bounds.index.has_unique_keys and bounds.points == len(bounds.components):
             return PointLookup(self.collection, bounds, self.residual, self.match, forward, wanted, trial, self.express)
+        if bounds.trailing:
+            return SkippingScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)
         return IndexScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)
 
     def bound_paths(self) -> set[str]:

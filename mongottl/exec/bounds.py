@@ -3,10 +3,11 @@
 An index takes up the predicates (see `predicates`) on its leading paths:
 
     index {a: 1, b: 1, c: 1}     {a: 5, b: {$in: [1, 2]}, c: {$gt: 7}}   ->   (5, 1, >7), (5, 2, >7)
-                                 {a: 5, b: {$gt: 1}, c: 7}               ->   (5, >1); c is left to the filter
+                                 {a: 5, b: {$gt: 1}, c: 7}               ->   (5, >1), with c: 7 as a trailing bound
                                  {b: 1}                                  ->   nothing
 
-that is points, as many as there are, then one component with ranges; what follows is unbounded.
+that is points, as many as there are, then one component with ranges. What the filter says about those that follow are
+trailing bounds: a scan of the ranges leaps over the keys outside of them, and the filter is tested on the documents.
 
 Where an index is multikey, a document has one key per array element, and two predicates may hold for two elements. So
 there only one predicate per path is taken, and predicates on paths that run through the same array are combined only if
@@ -35,7 +36,7 @@ from mongottl.document.path import FieldPath
 from mongottl.document.types import Value
 from mongottl.exec.predicates import Filter, Predicate, is_everything
 from mongottl.query.match import MatchExpression
-from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, intersection_of_all
+from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, everything, intersection_of_all
 from mongottl.query.match.text_order import agree
 from mongottl.query.sort import SortPattern
 
@@ -89,6 +90,8 @@ class IndexBounds:
 
     components: of the keys. intervals: for each component that the ranges express, in the index's order; those behind
     are unbounded.
+    trailing: for components behind these, outside which ranges no key can match; a scan may leap over the others
+    (`key_skipper`). What lies behind the last of them is unbounded.
     ranges: ascending by key. single_points: leading components with one point; points: leading ones with points only.
     covered: parts of the filter that hold for every document with a key in the ranges. void: nothing can match.
     """
@@ -97,6 +100,7 @@ class IndexBounds:
         self.index = index
         self.components = components
         self.intervals: list[list[Interval]] = []
+        self.trailing: list[list[Interval]] = []
         self.ranges: list[KeyRange] = [(LOWEST_KEY, HIGHEST_KEY)]
         self.single_points = 0
         self.points = 0
@@ -138,25 +142,11 @@ def bounds_of(
     prefixes: list[bytes] = [b""]
     chosen: list[Predicate] = []
     for i in range(len(components)):
-        predicates = components[i].predicates(filter)
-        if components[i].whole and components[i].named and not arrays.along(components[i].path.dotted):
-            of_whole = filter.of_whole.get(components[i].path.dotted)
-            if of_whole is not None:
-                predicates = of_whole if predicates is None else [*predicates, *of_whole]
-        if predicates is not None:
-            predicates = _comparable(predicates, descriptor.collation)
-        if predicates is None:
+        taken = _usable(components[i], filter, descriptor.collation, chosen, arrays)
+        if not taken:
             break
         through_array = arrays.along(components[i].path.dotted)
-        if through_array:
-            predicate = _best_compatible(predicates, chosen, arrays)
-            if predicate is None:
-                break
-            taken = [predicate]
-            intervals = predicate.intervals
-        else:
-            taken = predicates
-            intervals = intersection_of_all([each.intervals for each in predicates])
+        intervals = intersection_of_all([each.intervals for each in taken])
         if i == 0 and descriptor.sparse and complete and not any(predicate.exists for predicate in taken):
             return None
         full = len(intervals) == 1 and is_everything(intervals[0])
@@ -177,6 +167,7 @@ def bounds_of(
         descending = components[i].descending
         if not points:
             bounds.ranges = _ranges(prefixes, intervals, descending)
+            _add_trailing(bounds, filter, chosen)
             return bounds
         prefixes = _extended(prefixes, intervals, descending)
         bounds.points += 1
@@ -184,9 +175,53 @@ def bounds_of(
             bounds.single_points += 1
     if bounds.points:
         bounds.ranges = [(prefix, successor(prefix)) for prefix in prefixes]
+        _add_trailing(bounds, filter, chosen)
     elif descriptor.sparse and complete:
         return None
     return bounds
+
+
+def _usable(
+    component: BoundComponent,
+    filter: Filter,
+    collation: Collation | None,
+    chosen: list[Predicate],
+    arrays: ArrayPaths,
+) -> list[Predicate]:
+    """The predicates on a component that may be taken up together with those chosen for the components before it."""
+    path = component.path.dotted
+    through_array = arrays.along(path)
+    predicates = component.predicates(filter)
+    if component.whole and component.named and not through_array:
+        of_whole = filter.of_whole.get(path)
+        if of_whole is not None:
+            predicates = of_whole if predicates is None else [*predicates, *of_whole]
+    if predicates is not None:
+        predicates = _comparable(predicates, collation)
+    if predicates is None:
+        return []
+    if not through_array:
+        return predicates
+    best = _best_compatible(predicates, chosen, arrays)
+    return [] if best is None else [best]
+
+
+def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) -> None:
+    """What the filter says about the components behind those that the ranges express."""
+    descriptor = bounds.index.descriptor
+    found: list[list[Interval]] = []
+    for component in bounds.components[len(bounds.intervals) :]:
+        taken = _usable(component, filter, descriptor.collation, chosen, bounds.arrays)
+        chosen.extend(taken)
+        intervals = intersection_of_all([each.intervals for each in taken]) if taken else [everything()]
+        if not intervals:
+            bounds.void = True
+            bounds.ranges = []
+            return
+        found.append(intervals)
+    while found and len(found[-1]) == 1 and is_everything(found[-1][0]):
+        found.pop()
+    bounds.trailing = found
 
 
 def _comparable(predicates: list[Predicate], collation: Collation | None) -> list[Predicate] | None:
@@ -294,6 +329,10 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
     arrays = bounds.arrays
     if arrays.found:
         bounded = [components[i].path.dotted for i in range(len(bounds.intervals))]
+        for i in range(len(bounds.trailing)):
+            intervals = bounds.trailing[i]
+            if len(intervals) != 1 or not is_everything(intervals[0]):
+                bounded.append(components[len(bounds.intervals) + i].path.dotted)
         for path in sort.paths:
             for other in bounded:
                 if arrays.along(shared_prefix(path.dotted, other)):

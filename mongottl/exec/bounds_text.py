@@ -85,15 +85,14 @@ def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
     if bounds.limits is not None:
         first, last = bounds.limits if forward else bounds.limits[::-1]
         return {"startKey": first, "startKeyInclusive": forward, "endKey": last, "endKeyInclusive": not forward}
+    expressed = [*bounds.intervals, *bounds.trailing]
     collated = bounds.index.descriptor.collation is not None
     for i in range(len(bounds.components)):
         component = bounds.components[i]
         backward = component.descending == forward
         texts: list[Value] = []
-        if i < len(bounds.intervals):
-            texts.extend(
-                [interval_text(interval, backward, collated and component.whole) for interval in bounds.intervals[i]]
-            )
+        if i < len(expressed):
+            texts.extend([interval_text(interval, backward, collated and component.whole) for interval in expressed[i]])
             if backward:
                 texts.reverse()
         else:

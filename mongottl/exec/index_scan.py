@@ -5,15 +5,18 @@ then tested on the documents after all, and from then on each record is given on
 """
 
 from abc import abstractmethod
+from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import IndexBounds
 from mongottl.exec.bounds_text import describe_bounds
 from mongottl.exec.context import OperationContext
+from mongottl.exec.key_skipper import KeySkipper
 from mongottl.exec.liveness import living
 from mongottl.exec.record_ids import RecordIdSet
 from mongottl.exec.stages import (
@@ -30,8 +33,12 @@ from mongottl.exec.stages import (
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.metadata import INDEX_KEY
-from mongottl.storage.interface import FetchedEntry, Record
+from mongottl.storage.interface import FetchedEntry, Record, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
+
+# Keys that a scan with bounds of trailing components reads at once, at first and at most.
+FIRST_CHUNK: Final = 4
+LARGEST_CHUNK: Final = 256
 
 
 class IndexStage(PlanStage):
@@ -68,6 +75,8 @@ class IndexStage(PlanStage):
         self._used = trial
         self._seeks = 0
         self._dropped_duplicates = 0
+        # Keys that were looked at and found outside the bounds.
+        self._passed_over = 0
         # Whether each document is to carry the key under which it was found.
         self.keyed = False
 
@@ -158,7 +167,7 @@ class IndexStage(PlanStage):
         details["direction"] = "forward" if self._forward else "backward"
         details["indexBounds"] = describe_bounds(self._bounds, self._forward)
         scan_counters = self.counters(self.examined)
-        scan_counters.returned = self.examined - self._dropped_duplicates
+        scan_counters.returned = self.examined - self._passed_over - self._dropped_duplicates
         scan_counters.extra = {
             "keysExamined": self.examined,
             "seeks": self._seeks,
@@ -282,6 +291,125 @@ class IndexScan(IndexStage):
 
     def gives_current_records(self) -> bool:
         return True
+
+
+class SkippingScan(IndexScan):
+    """An IndexScan that leaps over keys whose trailing components are outside their bounds.
+
+    It reads keys in chunks, and the records of those that are within the bounds. Where the next key that may match lies
+    behind the chunk, the storage is asked to seek there. The more keys of a chunk are looked at, the larger is the next
+    one: where leaps are short it costs as little as reading on.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        bounds: IndexBounds,
+        residual: MatchExpression | None,
+        match: MatchExpression | None,
+        forward: bool,
+        wanted: int,
+        trial: bool,
+    ) -> None:
+        super().__init__(collection, bounds, residual, match, forward, wanted, trial)
+        self._skipper = KeySkipper(bounds, forward)
+        self._skips = True
+        self._chunk = FIRST_CHUNK
+        # The bounds of what is left of the current range; None before it is begun.
+        self._current: tuple[bytes, bytes] | None = None
+
+    def read(self, op: OperationContext) -> list[Record] | None:
+        if self._place >= len(self._ranges):
+            return None
+        store = op.recovery_unit.records(self._collection)
+        data = op.recovery_unit.index(self._index)
+        records: list[Record] = []
+        room_bytes = BATCH_BYTES
+        for _ in range(MAX_RANGES_PER_CALL):
+            if self._place >= len(self._ranges) or len(records) >= self._size or room_bytes <= 0:
+                break
+            found = self._step(store, data, room_bytes)
+            for record in found:
+                room_bytes -= len(record[1])
+            records.extend(found)
+        match = self._residual
+        if match is not None:
+            records = [record for record in records if match.matches(record[1])]
+        seen = self._seen
+        return records if seen is None else self.unseen(records, seen)
+
+    def _catch_up(self) -> None:
+        super()._catch_up()
+        if self._index.arrays is not self._bounds.arrays:
+            # Each key may now belong to a document whose other keys have what the trailing components want.
+            self._skips = False
+
+    def _step(self, store: RecordStore, data: SortedDataInterface, room_bytes: int) -> list[Record]:
+        """The records of one chunk of keys."""
+        forward = self._forward
+        current = self._current
+        if current is None:
+            current = self._begun()
+            self._current = current
+            self._seeks += 1
+        low, high = current
+        chunk = self._chunk
+        entries = data.scan(low, high, self._after, chunk, forward) if low < high else []
+        looked_at = 0
+        passing: list[tuple[bytes, int]] = []
+        bound: bytes | None = None
+        for entry in entries:
+            key = entry[0]
+            if bound is not None and (key < bound) == forward:
+                continue
+            looked_at += 1
+            bound = self._skipper.bound_behind(key) if self._skips else None
+            if bound is None:
+                passing.append(entry)
+            else:
+                self._seeks += 1
+        self.examined += looked_at
+        self._passed_over += looked_at - len(passing)
+        records, taken = store.find_records([rid for _, rid in passing], room_bytes)
+        if self.keyed:
+            keys = {rid: key for key, rid in passing}
+            records = [(rid, self.with_key(document, keys[rid]), ts, ttl) for rid, document, ts, ttl in records]
+        if taken < len(passing):
+            self._after = passing[taken - 1]
+            return records
+        self._chunk = min(chunk * 2, LARGEST_CHUNK) if looked_at * 2 > chunk else max(chunk // 2, FIRST_CHUNK)
+        if bound is not None and (bound >= high if forward else bound <= low):
+            self._end_range()
+        elif len(entries) < chunk:
+            if self._place + 1 == len(self._ranges) and self._is_followed(data):
+                self.examined += 1
+                self._passed_over += 1
+            self._end_range()
+        elif bound is not None:
+            self._current = (bound, high) if forward else (low, bound)
+            self._after = None
+        else:
+            self._after = entries[-1]
+        return records
+
+    def _begun(self) -> tuple[bytes, bytes]:
+        """The next range, as far as keys in it can match."""
+        low, high = self._ranges[self._place]
+        if self._forward:
+            low = self._skipper.first_low(self._place, low)
+        return low, high
+
+    def _end_range(self) -> None:
+        self._place += 1
+        self._after = None
+        self._current = None
+
+    def _is_followed(self, data: SortedDataInterface) -> bool:
+        """Whether there is a key behind the last range: mongod has to look at it in order to see the end."""
+        low, high = self._ranges[self._place]
+        if self._forward:
+            return bool(data.scan(high, HIGHEST_KEY, None, 1))
+        return bool(data.scan(LOWEST_KEY, low, None, 1, False))
 
 
 class PointLookup(IndexStage):

@@ -7,6 +7,7 @@ from bson import Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
 
 from mongottl.document import compare
 from mongottl.document.build import encode
+from mongottl.document.key_split import component_end
 from mongottl.document.keystring import (
     HIGHEST_KEY,
     LOWEST_KEY,
@@ -17,7 +18,7 @@ from mongottl.document.keystring import (
     encode_value,
     successor,
 )
-from mongottl.document.types import MISSING, BinData, Date, JavaScript, Symbol, Undefined, Value
+from mongottl.document.types import MISSING, BinData, Date, DBPointer, JavaScript, Regex, Symbol, Undefined, Value
 from mongottl.document.walk import find_field
 
 # The bytes are on disk: a change of any of these is a change of the data format.
@@ -170,3 +171,19 @@ def test_greater_than_becomes_a_range_of_one_bracket() -> None:
 def test_nan_lies_below_minus_infinity_within_its_bracket() -> None:
     low, _ = bracket_range(compare.BRACKET_NUMBER)
     assert low <= encode_value(math.nan) < encode_value(-math.inf)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_components_end_where_the_next_one_begins(descending: bool) -> None:
+    values: list[Value] = [
+        None, True, False, 0, 1, -1, 127, 128, -300, 2**40, -(2**62), 0.5, -0.5, 1.5, -1.5, 1e300, -1e300,
+        float("nan"), float("inf"), float("-inf"), "", "a\0\1b", [], [1, ["x", None]], [-2.5, {}],
+        *[Decimal128(text) for text in ("0.1", "-0.1", "1.1", "-1.1", "1E+6000", "-1E+6000", "1E-6000", "12345678.3")],
+        encode({}), encode({"a": 1, "b": {"c": [1, "x"]}, "": -0.1}), ObjectId(bytes(range(12))), Date(-5),
+        Timestamp(5, 6), BinData(b"xyz\0", 4), Regex("a", "i"), JavaScript("f", None),
+        JavaScript("f", encode({"a": 1})), DBPointer("db.c", bytes(12)), MinKey(), MaxKey(), Undefined(),
+    ]  # fmt: skip
+    for value in values:
+        component = encode_value(value, descending)
+        for following in (component, encode_value("x", descending), encode_value(-3, not descending)):
+            assert component_end(component + following, 0, descending) == len(component), value

@@ -123,7 +123,7 @@ def test_an_index_on_the_path_itself_is_preferred() -> None:
             {"k": {"$gt": 1}},
             {
                 "k": ["(1, inf.0]"],
-                "$_path": ["[MinKey, MaxKey]"],
+                "$_path": ["[MinKey, MinKey]", '["", {})'],
                 "a.$**": ["[MinKey, MaxKey]"],
                 "l": ["[MinKey, MaxKey]"],
             },
