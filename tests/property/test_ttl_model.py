@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import bson
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pymongo import MongoClient
-from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 import mongottl
 
@@ -145,7 +146,8 @@ class TTLMachine(RuleBasedStateMachine):
 
     @staticmethod
     def document(key: int, ttl: Any) -> dict[str, Any]:
-        made = {"_id": key, "k": key, "u": key, "list": [0, 1]}
+        arrays = [0, 1] if key % 2 else 0  # which one index cannot hold both
+        made = {"_id": key, "k": key, "u": key, "list": [0, 1], "p": arrays, "q": arrays}
         return made if ttl is None else {**made, "ttl": ttl}
 
     @initialize()
@@ -236,6 +238,37 @@ class TTLMachine(RuleBasedStateMachine):
         if not held:
             self.server.clock.advance(0)
             self.model.purge()
+
+    @rule()
+    def build_index(self) -> None:
+        """An index that no document with an odd `_id` can be in. Expired ones do not count, and go."""
+        try:
+            self.collection.create_index([("p", 1), ("q", 1)])
+        except OperationFailure as error:
+            assert error.code == 171
+            assert any(self.model.alive(key) for key in range(1, MOST_IDS, 2))
+            return
+        assert not any(self.model.alive(key) for key in range(1, MOST_IDS, 2))
+        self.collection.drop_index("p_1_q_1")
+        for key in range(1, MOST_IDS, 2):
+            self.model.documents.pop(key, None)
+
+    @rule()
+    def copy(self) -> None:
+        """A copy with just enough room for what lives."""
+        living = list(self.collection.find())
+        size = sum(len(bson.encode(document)) for document in living)
+        self.client["db"].command({"cloneCollectionAsCapped": "documents", "toCollection": "copy", "size": size or 1})
+        copied = sorted(document["_id"] for document in self.client["db"]["copy"].find())
+        self.client["db"].drop_collection("copy")
+        assert copied == [key for key in range(MOST_IDS) if self.model.alive(key)]
+
+    @rule()
+    def validate(self) -> None:
+        living = sum(self.model.alive(key) for key in range(MOST_IDS))
+        reply = self.client["db"].command("validate", "documents")
+        assert (reply["valid"], reply["nrecords"]) == (True, living)
+        assert (reply["keysPerIndex"]["_id_"], reply["keysPerIndex"]["k_1"]) == (living, living)
 
     @rule(command=st.sampled_from(WAYS))
     def open_cursor(self, command: dict[str, Any]) -> None:
