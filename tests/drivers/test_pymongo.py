@@ -1,13 +1,17 @@
 """PyMongo, in every way in which it connects, over a real socket."""
 
+import os
+import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 import pymongo
 import pytest
+import trio
 from bson import Binary, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from bson.raw_bson import RawBSONDocument
 from bson.son import SON
@@ -386,6 +390,45 @@ def test_what_is_no_part_of_the_stable_api(
     database.c.insert_one({"_id": 1})
     assert refusal(database, {**command, "apiVersion": "1", "apiStrict": True}) == code
     assert refusal(database, {**command, "apiVersion": "1"}) != 323
+
+
+def test_long_messages_are_compressed_in_other_threads(
+    server: mongottl.RunningServer, database: Database[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zlib lets other threads run, and takes half a second for 16 MB."""
+    loops: list[bool] = []
+    compress, decompressobj = zlib.compress, zlib.decompressobj
+
+    def in_loop() -> bool:
+        try:
+            trio.lowlevel.current_task()
+        except RuntimeError:
+            return False
+        return True
+
+    def noting_compress(data: bytes, *arguments: Any) -> bytes:
+        if threading.current_thread() is not threading.main_thread() and len(data) > 100_000:
+            loops.append(in_loop())
+        return compress(data, *arguments)
+
+    def noting_decompress(*arguments: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread() and long:
+            loops.append(in_loop())
+        return decompressobj(*arguments)
+
+    long = False
+    documents = [{"_id": n, "text": os.urandom(50_000).hex()} for n in range(20)]
+    with pymongo.MongoClient[dict[str, Any]](server.uri, compressors="zlib") as client:
+        things = client[database.name].things
+        things.find_one()
+        monkeypatch.setattr(zlib, "compress", noting_compress)
+        monkeypatch.setattr(zlib, "decompressobj", noting_decompress)
+        long = True
+        things.insert_many(documents)
+        assert loops[:1] == [False]
+        long = False
+        assert list(things.find()) == documents
+        assert loops[1:] == [False]
 
 
 @pytest.mark.parametrize("compressor", ["zlib", "snappy", "zstd"])

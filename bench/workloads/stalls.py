@@ -1,0 +1,105 @@
+"""Single requests that are long by their bytes, with pings on another connection: none may hold up the event loop."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bson import encode
+
+from bench.load import Connection, Pinger, ReplyError, op_msg
+from bench.measure import Result
+from bench.targets import DATABASE
+from bench.workloads.bulk import load_million
+from bench.workloads.registry import Context, Goal, workload
+
+_GOALS = (Goal("ping_p99_ms", 20), Goal("ping_max_ms", 100))
+_OP_COMPRESSED = 2012
+_OP_MSG = 2013
+_ZLIB = 2
+_COMPRESSED_HEAD = struct.Struct("<iiiiiiB")
+_TARGET = "long_messages"
+_MESSAGE_BYTES = 47_000_000
+
+
+def load_long(ctx: Context) -> None:
+    """A fixture of its own: 1,000,000 documents (scaled)."""
+    load_million(ctx)
+
+
+def compressed(message: bytes | bytearray) -> bytes:
+    """An OP_MSG inside an OP_COMPRESSED, by zlib."""
+    packed = zlib.compress(bytes(message[16:]), 1)
+    size = _COMPRESSED_HEAD.size + len(packed)
+    return _COMPRESSED_HEAD.pack(size, 1, 0, _OP_COMPRESSED, _OP_MSG, len(message) - 16, _ZLIB) + packed
+
+
+def _pinged(ctx: Context, name: str, call: Callable[[], int], unit: str) -> Result:
+    with Pinger(ctx.target.address()) as pinger:
+        result = ctx.run_calls(name, call, unit)
+    return replace(result, extra=pinger.figures())
+
+
+@workload(
+    "compressed-reply-pinged",
+    "replies of up to 16 MB, compressed by zlib",
+    fixture=load_long,
+    needs_socket=True,
+    goals=_GOALS,
+)
+def compressed_reply_pinged(ctx: Context) -> Result:
+    body: dict[str, Any] = {"find": "million", "batchSize": 1_000_000, "singleBatch": True, "$db": DATABASE}
+    request = compressed(op_msg(body))
+
+    with Connection(ctx.target.address()) as connection:
+
+        def call() -> int:
+            connection.send(request)
+            reply = connection.receive()
+            if struct.unpack_from("<i", reply, 12)[0] != _OP_COMPRESSED or len(reply) < 10_000:
+                raise ReplyError("the reply is not compressed, or tells an error")
+            return 1
+
+        return _pinged(ctx, "compressed-reply-pinged", call, "op")
+
+
+def _inserted(ctx: Context, name: str, wrap: Callable[[bytearray], bytes | bytearray]) -> Result:
+    """Messages of 47 MB, full of documents without `_id`; the collection is dropped behind each."""
+    document = encode({"name": "x" * 400, "values": list(range(8))})
+    count = ctx.scaled(min(_MESSAGE_BYTES // len(document), 99_000))
+    request = wrap(op_msg({"insert": _TARGET, "$db": DATABASE}, "documents", [document] * count))
+
+    with Connection(ctx.target.address()) as connection:
+
+        def call() -> int:
+            connection.send(request)
+            connection.receive()
+            connection.command({"drop": _TARGET, "$db": DATABASE})
+            return count
+
+        return _pinged(ctx, name, call, "doc")
+
+
+@workload(
+    "long-message-pinged",
+    "inserts of 99,000 documents in a message of about 47 MB; per document",
+    fixture=load_long,
+    needs_socket=True,
+    goals=_GOALS,
+)
+def long_message_pinged(ctx: Context) -> Result:
+    return _inserted(ctx, "long-message-pinged", lambda message: message)
+
+
+@workload(
+    "compressed-message-pinged",
+    "inserts of 99,000 documents in a message of about 47 MB, compressed by zlib; per document",
+    fixture=load_long,
+    needs_socket=True,
+    goals=_GOALS,
+)
+def compressed_message_pinged(ctx: Context) -> Result:
+    return _inserted(ctx, "compressed-message-pinged", compressed)
