@@ -69,19 +69,35 @@ def host_info(op: OperationContext, request: HostInfoRequest) -> Reply:
             "memLimitMB": Int64(_memory_mb()),
             "numCores": cores,
             "numCoresAvailableToProcess": cores,
+            "numPhysicalCores": cores,
+            "numCpuSockets": 1,
+            "numNumaNodes": 1,
             "cpuArch": platform.machine(),
             "numaEnabled": False,
         },
         "os": {"type": platform.system(), "name": platform.platform(), "version": platform.release()},
-        "extra": {"pythonVersion": platform.python_version()},
+        "extra": {
+            "versionString": platform.version(),
+            "libcVersion": platform.libc_ver()[1],
+            "kernelVersion": platform.release(),
+            "pageSize": Int64(_system_value("SC_PAGE_SIZE")),
+            "numPages": Int64(_system_value("SC_PHYS_PAGES")),
+            "maxOpenFiles": Int64(_system_value("SC_OPEN_MAX")),
+            "pythonVersion": platform.python_version(),
+        },
     }
 
 
-def _memory_mb() -> int:
+def _system_value(name: str) -> int:
+    """A value of POSIX `sysconf`; 0 where the system does not tell."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
+        return os.sysconf(name)
     except (AttributeError, ValueError, OSError):
         return 0
+
+
+def _memory_mb() -> int:
+    return _system_value("SC_PAGE_SIZE") * _system_value("SC_PHYS_PAGES") // (1024 * 1024)
 
 
 class GetCmdLineOptsRequest(NamedTuple):

@@ -393,6 +393,6 @@ def parse_bucket_auto(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             raise CommandError(40245, f"Unrecognized option to $bucketAuto: {key}.")
     if group_by is None or buckets == 0:
         raise CommandError(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.")
-    if output is None:
+    if not output:
         output = [_count(ctx)]
     return [BucketAutoSpec(group_by, buckets, output, granularity, ctx.collation)]

@@ -294,3 +294,18 @@ def test_ids_of_a_clustered_collection_are_as_long_as_keys_may_be() -> None:
     server.insert({"_id": "x" * (limit - 2)}, {"_id": Binary(bytes(limit - 7), 0)})
     reply = server.run({"insert": "c", "documents": [{"_id": "x" * (limit - 1)}]})
     assert reply["writeErrors"][0]["code"] == 5894900
+
+
+def test_what_host_info_tells_of_the_system() -> None:
+    reply = Running().run({"hostInfo": 1})
+    for name in ("numPhysicalCores", "numCpuSockets", "numNumaNodes", "memSizeMB"):
+        assert reply["system"][name] > 0
+    for name in ("pageSize", "numPages", "maxOpenFiles"):
+        assert reply["extra"][name] > 0
+
+
+def test_buckets_with_an_output_of_nothing_are_counted() -> None:
+    server = Running()
+    server.insert({"a": 1}, {"a": 2})
+    found = server.listed(pipeline({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "output": {}}}))
+    assert [document["count"] for document in found] == [2]
