@@ -156,6 +156,8 @@ def index_of_cp(values: list[Value]) -> Value:
     if not isinstance(wanted, str):
         raise CommandError(40094, f"$indexOfCP requires a string as the second argument, found: {type_of(wanted)}")
     start, end = _index_bounds("$indexOfCP", values, len(text))
+    if text == "" and wanted == "":
+        return 0 if start == 0 else -1
     return text.find(wanted, start, end - 1 + len(wanted)) if start < end else -1
 
 

@@ -159,7 +159,8 @@ def test_decimals(expression: dict[str, Any], expected: str) -> None:
         (["hello", "", 5], -1),
         (["hello", "", 2, 2], -1),
         (["hello", "", 2, 3], 2),
-        (["", ""], -1),
+        (["", ""], 0),
+        (["", "a"], -1),
     ],
 )
 def test_index_of_code_points(arguments: list[Any], expected: int) -> None:
