@@ -415,7 +415,7 @@ def _find_and_modify_query(op: OperationContext, request: modify.FindAndModifyRe
         limit=1,
         hint=request.hint,
         collation=request.collation,
-        wrappers=(delete_wrapper(False) if request.remove else update_wrapper(False),),
+        wrappers=(delete_wrapper(False, True) if request.remove else update_wrapper(False, True),),
     )
 
 

@@ -33,7 +33,7 @@ class Wrapper:
 
     details: its fixed fields. passes: whether records go through it (a projection), or it only takes them in. counters:
     the names under which it shows how many it took in. most: how many it takes in, 0 for all. below_limit: whether it
-    stands below a LIMIT.
+    stands below a LIMIT. returns: whether it gives the records that it took in, as the write of a findAndModify does.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Wrapper:
         counters: tuple[str, ...] = (),
         most: int = 0,
         below_limit: bool = False,
+        returns: bool = False,
     ) -> None:
         self.stage = stage
         self.details = details
@@ -52,6 +53,7 @@ class Wrapper:
         self.counters = counters
         self.most = most
         self.below_limit = below_limit
+        self.returns = returns
 
 
 def projection_wrapper(simple: bool, covered: bool, description: Value) -> Wrapper:
@@ -73,13 +75,13 @@ def count_wrapper() -> Wrapper:
     return Wrapper("COUNT", {}, counters=("nCounted",))
 
 
-def update_wrapper(multi: bool) -> Wrapper:
+def update_wrapper(multi: bool, returns: bool = False) -> Wrapper:
     """UPDATE. What an update would leave as it is counts as modified: explain changes nothing and applies nothing."""
-    return Wrapper("UPDATE", {}, counters=("nMatched", "nWouldModify"), most=0 if multi else 1)
+    return Wrapper("UPDATE", {}, counters=("nMatched", "nWouldModify"), most=0 if multi else 1, returns=returns)
 
 
-def delete_wrapper(multi: bool) -> Wrapper:
-    return Wrapper("DELETE", {}, counters=("nWouldDelete",), most=0 if multi else 1)
+def delete_wrapper(multi: bool, returns: bool = False) -> Wrapper:
+    return Wrapper("DELETE", {}, counters=("nWouldDelete",), most=0 if multi else 1, returns=returns)
 
 
 def explain_plan(
@@ -191,7 +193,7 @@ def _around(node: PlanNode, wrapper: Wrapper) -> PlanNode:
     taken = min(inner.returned, wrapper.most) if wrapper.most else inner.returned
     counters = StageCounters()
     counters.examined = taken
-    counters.returned = inner.returned if wrapper.passes else 0
+    counters.returned = inner.returned if wrapper.passes else taken if wrapper.returns else 0
     counters.exhausted = inner.exhausted
     counters.elapsed_s = inner.elapsed_s
     for name in wrapper.counters:

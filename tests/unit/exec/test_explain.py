@@ -1,10 +1,13 @@
 """What explain shows, field by field, and its counters after a run."""
 
+from typing import Any
+
 import pytest
 
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.explain import count_wrapper, delete_wrapper, projection_wrapper, update_wrapper
 from tests.planning import Bench
+from tests.running import Running
 
 
 @pytest.fixture
@@ -198,3 +201,14 @@ def test_all_plans_execution() -> None:
     assert 128 <= loser["totalKeysExamined"] <= 256
     only = bench.explain(bench.plan({"a": 3}), "allPlansExecution")["executionStats"]
     assert only["allPlansExecution"] == []
+
+
+@pytest.mark.parametrize("write", [{"update": {"$set": {"x": 1}}}, {"remove": True}])
+@pytest.mark.parametrize(("wanted", "returned"), [(1, 1), (7, 0)])
+def test_find_and_modify_returns_the_document_that_it_takes(write: dict[str, Any], wanted: int, returned: int) -> None:
+    running = Running()
+    running.insert({"_id": 1}, {"_id": 2})
+    explained = running.run({"explain": {"findAndModify": "c", "query": {"_id": wanted}, **write}})
+    assert explained["executionStats"]["nReturned"] == returned
+    assert explained["executionStats"]["executionStages"]["nReturned"] == returned
+    assert running.ids() == [1, 2]
