@@ -384,9 +384,6 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             written.pop(key, None)  # null is as good as absent, and so is a field without a name
         elif not isinstance(value, str):
             raise wrong_type(f"$lookup.{key}", value, "string")
-    into = written.get("as", MISSING)
-    if not isinstance(into, str):
-        raise missing_field("$lookup.as")
     pipeline = written.get("pipeline", MISSING)
     has_documents = brings_documents(pipeline)
     if "from" in written:
@@ -397,6 +394,9 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         if not has_documents:
             raise CommandError(ErrorCode.FailedToParse, "must specify 'pipeline' when 'from' is empty")
         database, collection = ctx.database, "$cmd.aggregate"
+    into = written.get("as", MISSING)
+    if not isinstance(into, str):
+        raise missing_field("$lookup.as")
     if ("localField" in written) != ("foreignField" in written):
         raise CommandError(
             ErrorCode.FailedToParse, "$lookup requires both or neither of 'localField' and 'foreignField'"

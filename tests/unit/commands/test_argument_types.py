@@ -180,6 +180,7 @@ def lookup(**changed: Any) -> dict[str, Any]:
         (lookup(**{"as": []}), 14),
         (lookup(**{"as": None}), 40414),
         (lookup(localField=None), 9),
+        (pipeline({"$lookup": {}}), 9),
         (lookup(localField="", foreignField=""), 9),
         (lookup(localField=None, foreignField=None, pipeline=[]), 0),
         (lookup(localField="", foreignField="", pipeline=[]), 0),
