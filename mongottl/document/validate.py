@@ -49,7 +49,7 @@ MAX_MESSAGE_DEPTH: Final = 201
 
 # What `SlicedValidation` checks at once, if the elements allow it.
 SLICE_BYTES: Final = 64 * 1024
-_NEVER: Final = 1 << 62
+_NEVER: Final = 1 << 40  # Beyond all offsets; larger ones are no short integers to mypyc, and slow.
 
 _LONG_STRING: Final = 128  # bytes from which cutting a string out costs less than looking through it in place
 _HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # 80 80 80 80 80 80 80 80 as a signed integer
