@@ -26,6 +26,11 @@ from mongottl.document.types import Value
 from mongottl.exec.bounds import IndexBounds
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval
 
+# Bytes of one index's bounds that explain shows. They come in the plan and in its statistics, beside the filter and the
+# command that they stem from, and all of it must fit into one document.
+MAX_BOUNDS_BYTES: Final = 2 << 20
+_TEXT_OVERHEAD: Final = 12  # of an element of an array, roughly
+
 # How mongod writes the ends of type brackets: the lowest and highest value, or what comes next where there is none.
 _BRACKET_TEXTS: Final[dict[int, tuple[str, bool, str, bool]]] = {
     BRACKET_MIN_KEY: ("MinKey", True, "MinKey", True),
@@ -77,6 +82,19 @@ def interval_text(interval: Interval, backward: bool, collated: bool = False) ->
     if backward:
         return f"{'[' if high_inclusive else '('}{high}, {low}{']' if low_inclusive else ')'}"
     return f"{'[' if low_inclusive else '('}{low}, {high}{']' if high_inclusive else ')'}"
+
+
+def bounds_details(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
+    """`{indexBounds: …}` as explain shows it with an index; a warning in its place where the bounds are too long."""
+    described = describe_bounds(bounds, forward)
+    size = 0
+    for texts in described.values():
+        if isinstance(texts, list):
+            for text in texts:
+                size += len(text) + _TEXT_OVERHEAD if isinstance(text, str) else 0
+    if size > MAX_BOUNDS_BYTES:
+        return {"warning": "index bounds omitted due to BSON size limit for explain"}
+    return {"indexBounds": described}
 
 
 def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:

@@ -14,7 +14,7 @@ from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import IndexBounds
-from mongottl.exec.bounds_text import describe_bounds
+from mongottl.exec.bounds_text import bounds_details
 from mongottl.exec.context import OperationContext
 from mongottl.exec.key_skipper import KeySkipper
 from mongottl.exec.liveness import living
@@ -165,7 +165,7 @@ class IndexStage(PlanStage):
         details["isPartial"] = descriptor.partial_filter is not None
         details["indexVersion"] = 2
         details["direction"] = "forward" if self._forward else "backward"
-        details["indexBounds"] = describe_bounds(self._bounds, self._forward)
+        details.update(bounds_details(self._bounds, self._forward))
         scan_counters = self.counters(self.examined)
         scan_counters.returned = self.examined - self._passed_over - self._dropped_duplicates
         scan_counters.extra = {

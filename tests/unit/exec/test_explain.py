@@ -212,3 +212,16 @@ def test_find_and_modify_returns_the_document_that_it_takes(write: dict[str, Any
     assert explained["executionStats"]["nReturned"] == returned
     assert explained["executionStats"]["executionStages"]["nReturned"] == returned
     assert running.ids() == [1, 2]
+
+
+@pytest.mark.slow
+def test_bounds_that_are_too_long_are_left_out() -> None:
+    running = Running()
+    running.insert({"_id": 1, "a": 100_001})
+    running.index({"a": 1})
+    find = {"find": "c", "filter": {"a": {"$in": list(range(100_000, 400_000))}}}
+    explained = running.run({"explain": find, "verbosity": "executionStats"})
+    scan = explained["queryPlanner"]["winningPlan"]["inputStage"]
+    assert (scan["stage"], "indexBounds" in scan) == ("IXSCAN", False)
+    assert scan["warning"] == "index bounds omitted due to BSON size limit for explain"
+    assert explained["executionStats"]["nReturned"] == 1
