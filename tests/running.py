@@ -18,8 +18,10 @@ from mongottl.config import ServerConfig
 from mongottl.document.build import encode
 from mongottl.errors import CommandError
 from mongottl.exec.client import ClientInfo
-from mongottl.exec.context import OperationContext, ServiceContext, Steps, run_to_end
 from mongottl.exec.expiry import reap_due
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.service import ServiceContext
+from mongottl.exec.steps import Steps, run_to_end
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 

@@ -32,10 +32,11 @@ from mongottl.document.types import MISSING, Value, is_number, type_code_of, typ
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
-from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.plan_cache import QueryShape
 from mongottl.exec.reading import first_reply
+from mongottl.exec.steps import Steps
 from mongottl.exec.views import begins_with_coll_stats
 from mongottl.query.pipeline import optimise, parse_pipeline, traits_of
 

@@ -17,8 +17,9 @@ from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Int64, Value, is_number, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.capped import empty
-from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.copying import copy_as_capped
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.steps import Steps
 
 
 class ConvertToCappedRequest(NamedTuple):

@@ -43,9 +43,10 @@ from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import rearm_collection
 from mongottl.exec.index_build import build_indexes
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.steps import Steps
 from mongottl.exec.views import define_view
 
 OPLOG: Final = "local.oplog.rs"

@@ -46,7 +46,7 @@ from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.views import define_view
 from mongottl.query.collation import parse_collation
 

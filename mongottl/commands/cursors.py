@@ -19,8 +19,9 @@ from mongottl.commands.request import (
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import ClientCursor
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.steps import Steps
 from mongottl.exec.tailing import DEFAULT_AWAIT_S, await_page
 
 CURSOR_IN_USE: Final = 12051
@@ -70,11 +71,11 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
         if op.session_key is None:
             raise CommandError(50737, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a session, without an lsid")
         raise CommandError(50738, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a different session")
-    awaits = cursor.tail is not None and cursor.tail.await_data
-    if op.has_max_time and not awaits:
+    if op.has_max_time and not cursor.await_data:
         raise CommandError(ErrorCode.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
     if cursor.in_use:
         raise CommandError(CURSOR_IN_USE, f"cursor id {int(cursor_id)} is already in use")
+    assert isinstance(cursor, ClientCursor)
     return _next_page(op, cursor, request.batch_size)
 
 

@@ -30,7 +30,6 @@ from mongottl.document.types import MISSING, Value, integer
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
-from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.explain import (
     Wrapper,
     count_wrapper,
@@ -41,9 +40,11 @@ from mongottl.exec.explain import (
     update_wrapper,
 )
 from mongottl.exec.measured import MeasuredPipeline
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.planner import plan_query
 from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
+from mongottl.exec.steps import Steps
 from mongottl.exec.views import begins_with_coll_stats
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import StageSpec

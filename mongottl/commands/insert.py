@@ -24,7 +24,8 @@ from mongottl.commands.write_batch import (
 )
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
-from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.steps import Steps
 from mongottl.exec.writes import insert_batch, insert_document, prepare_document
 from mongottl.storage.interface import DuplicateKey, WriteConflict
 

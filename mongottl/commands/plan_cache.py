@@ -16,7 +16,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.plan_cache import QueryShape
 from mongottl.query.match import parse_match
 from mongottl.query.projection import parse_projection

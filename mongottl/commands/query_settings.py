@@ -18,7 +18,7 @@ from mongottl.document.bson_field import missing_field, unknown_field, wrong_typ
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.query_settings import IndexHints, QuerySettings
 from mongottl.exec.shape import query_shape_hash
 from mongottl.query.match import parse_match, simple_id_filter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.shape import expression_shape, filter_shape, order_shape, query_shape_hash, stage_shape
 
 if TYPE_CHECKING:

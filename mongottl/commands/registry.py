@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from mongottl.commands.request import RequestParser, parser_for
 from mongottl.document.types import Value
-from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.steps import Steps
 from mongottl.exec.usage import LatencyGroup
 
 # A reply without its `ok`, or the whole reply document ready made.

@@ -1,8 +1,10 @@
 """Carrying out queries and writes: from a parsed request to batches of records, and back into storage.
 
 What everything here is handed:
-    context     ServiceContext (what a server has) and OperationContext (what one command has)
-    client, sessions, operations, signal, metrics, usage, failpoints: parts of these two
+    service     ServiceContext: what a server has; operation: OperationContext, what one command has
+    steps       how long operations let others run, and wait
+    client, sessions, operations, operation_state, cursor_registry, signal, metrics, usage, failpoints: parts of these
+    current_op  operations under way, as `$currentOp` shows them
     sizes       how large collections and indexes are
 
 From a query to a plan:
@@ -27,7 +29,8 @@ The stages of plans, each of which pulls batches of records:
 
 Results:
     reading     pages of records or of a pipeline's documents; cursors: what is left of a result for getMore
-    distinct_values what `distinct` gathers; tailing: cursors that wait for more
+    distinct_values what `distinct` gathers
+    tailing     cursors that wait for more; tailable_scan: what they read
     aggregation pipelines: which stages the planner answers; output: what `$out` and `$merge` write
     views       what a view comes down to
     temporary_files: where what does not fit into memory goes

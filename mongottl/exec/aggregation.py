@@ -14,10 +14,10 @@ from mongottl.document.keystring import encode_value, successor
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec import output
-from mongottl.exec.context import OperationContext, check_level
 from mongottl.exec.counting import CountedDocuments
+from mongottl.exec.current_op import CurrentOpOptions, describe_operations
 from mongottl.exec.geo_near_path import near_match
-from mongottl.exec.operations import CurrentOpOptions, describe_operations
+from mongottl.exec.operation import OperationContext, check_level
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.reading import PipelinePages, PlanDocuments, Pull

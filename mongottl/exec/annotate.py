@@ -4,7 +4,7 @@ from typing import Final
 
 from mongottl.document.annotated import annotated
 from mongottl.document.types import Int64
-from mongottl.exec.context import OperationContext
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.stages import PlanNode, PlanStage
 from mongottl.query.metadata import RECORD_ID, SORT_KEY
 from mongottl.query.sort import SortPattern

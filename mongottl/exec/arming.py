@@ -1,21 +1,19 @@
 """Arming the timing wheel: when a record that was written falls due, by the TTL policy or by a date-field TTL index."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DATE, Date
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
+from mongottl.exec.service import ServiceContext
 from mongottl.storage.interface import NewRecord
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
-
-if TYPE_CHECKING:
-    from mongottl.exec.context import ServiceContext
 
 _MS_PER_S: Final = 1000
 
 
-def arm_record(service: "ServiceContext", collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
+def arm_record(service: ServiceContext, collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
     """Notes when a record that was just written falls due."""
     due_s = expires_at_s(ts_s, ttl_s, collection.default_ttl_s)
     if due_s != NEVER_AT_S and service.wheel.arm(collection.number, due_s):
@@ -24,7 +22,7 @@ def arm_record(service: "ServiceContext", collection: Collection, document: byte
         arm_date(service, collection, index, document)
 
 
-def arm_records(service: "ServiceContext", collection: Collection, rows: list[NewRecord]) -> None:
+def arm_records(service: ServiceContext, collection: Collection, rows: list[NewRecord]) -> None:
     """Notes when the records of a batch fall due that were just written."""
     if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
         return
@@ -32,7 +30,7 @@ def arm_records(service: "ServiceContext", collection: Collection, rows: list[Ne
         arm_record(service, collection, document, ts_s, ttl_s)
 
 
-def arm_date(service: "ServiceContext", collection: Collection, index: IndexEntry, document: bytes) -> None:
+def arm_date(service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes) -> None:
     """Notes when a date-field TTL index lets a document go."""
     due_s = date_due_s(index, document)
     if due_s is not None and service.wheel.arm(collection.number, due_s):

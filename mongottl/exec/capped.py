@@ -5,17 +5,16 @@ documents expire, those that have go first, so that what a reader sees does not 
 Source: MongoDB's "Capped Collections" pages.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.errors import ErrorCode, WriteError
 from mongottl.exec.expiry import PURGE_BYTES, due_by_policy
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.steps import Steps
 from mongottl.exec.write_unit import WriteUnit
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL
-
-if TYPE_CHECKING:
-    from mongottl.exec.context import OperationContext, Steps
 
 # Records deleted at once, and looked at to find out how many it takes.
 _EVICTED_AT_ONCE: Final = 256
@@ -53,7 +52,7 @@ def make_room(unit: WriteUnit) -> None:
         unit.on_commit(_Evicted(collection, last).note)
 
 
-def empty(op: "OperationContext", collection: Collection) -> "Steps[None]":
+def empty(op: OperationContext, collection: Collection) -> Steps[None]:
     """Deletes all documents, a batch at a time."""
     while not collection.dropped:
         records, _ = op.recovery_unit.records(collection).scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)

@@ -8,10 +8,10 @@ from typing import Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.types import Value
 from mongottl.exec.access import AccessPath, CollectionPath, IndexPath, OrPath
-from mongottl.exec.context import OperationContext
 from mongottl.exec.implication import implies
 from mongottl.exec.index_access import access_of
 from mongottl.exec.merging import MergedOrPath
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.plan_cache import REPLAN_RATIO, QueryShape, is_allowed, new_plan
 from mongottl.exec.predicates import Filter, conjuncts_of, parts_beside
 from mongottl.query.match import MatchExpression

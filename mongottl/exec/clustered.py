@@ -13,8 +13,8 @@ from mongottl.document.numbers import decimal_of, is_nan
 from mongottl.document.types import Decimal128
 from mongottl.document.walk import get_value
 from mongottl.errors import WriteError
-from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.stages import (
     BATCH_BYTES,
     PlanNode,

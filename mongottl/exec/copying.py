@@ -11,9 +11,10 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext, Steps, Wait
 from mongottl.exec.expiry import due_by_policy
 from mongottl.exec.liveness import living
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.steps import Steps, Wait
 from mongottl.exec.writes import insert_copies
 from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
 

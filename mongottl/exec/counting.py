@@ -14,11 +14,12 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import CollectionPath, IndexPath
 from mongottl.exec.bounds import KeyRange
 from mongottl.exec.choice import is_trivial
-from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.expiry import count_expired
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.planner import QueryPlan, plan_query
 from mongottl.exec.reading import Pull
 from mongottl.exec.stages import MAX_RANGES_PER_CALL, check_alive
+from mongottl.exec.steps import Steps
 from mongottl.query.match import MatchExpression
 from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
 from mongottl.ttl.policy import NO_TTL

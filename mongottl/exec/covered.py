@@ -12,8 +12,8 @@ from mongottl.catalog.collection import Collection
 from mongottl.document.key_reader import KeyReader, tells_values
 from mongottl.exec.access import IndexPath
 from mongottl.exec.bounds import IndexBounds
-from mongottl.exec.context import OperationContext
 from mongottl.exec.index_scan import IndexStage
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.stages import BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import (

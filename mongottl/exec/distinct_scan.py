@@ -13,8 +13,8 @@ from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Value
 from mongottl.exec.access import IndexPath
 from mongottl.exec.bounds import IndexBounds, components_of
-from mongottl.exec.context import OperationContext
 from mongottl.exec.index_scan import IndexStage
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression

@@ -10,7 +10,8 @@ from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import RawArray, Value
 from mongottl.errors import CommandError
-from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.steps import Steps
 
 # Of the array: mongod leaves 4 KiB for what stands around it.
 MAX_DISTINCT_BYTES: Final = 16 * 1024 * 1024 - 4096

@@ -5,7 +5,7 @@ only says when to look at which collection. MongoDB's own TTL indexes on date fi
 purge; their documents stay visible until they are purged, as in MongoDB.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.compare import BRACKET_DATE
@@ -13,6 +13,8 @@ from mongottl.document.keystring import bracket_range, encode_value, successor
 from mongottl.document.types import INT64_MIN, Date
 from mongottl.exec.arming import arm_date
 from mongottl.exec.recovery_unit import RecoveryUnit
+from mongottl.exec.service import ServiceContext
+from mongottl.exec.steps import Steps, Wait
 from mongottl.storage.interface import EngineUnavailable, Record, RecordStore, WriteConflict
 from mongottl.ttl.policy import (
     NO_CUTOFF_S,
@@ -22,9 +24,6 @@ from mongottl.ttl.policy import (
     is_expired,
     own_cutoff_s,
 )
-
-if TYPE_CHECKING:
-    from mongottl.exec.context import ServiceContext, Steps
 
 PURGE_BATCH: Final = 256
 # What the documents of one batch take together; the last one may exceed it. Deleting them takes a few milliseconds.
@@ -50,13 +49,11 @@ def count_expired(records: RecordStore, collection: Collection, now_s: int) -> i
     return expired
 
 
-def reap_due(service: "ServiceContext") -> "Steps[int]":
+def reap_due(service: ServiceContext) -> Steps[int]:
     """Purges everything that is due now; how many documents that were. Does nothing while the reaper is held.
 
     Waits for a purge that is under way already, so that afterwards nothing that was due at the start is left.
     """
-    from mongottl.exec.context import Wait
-
     while service.purging:
         yield Wait(_PURGE_POLL_S)
     if not service.ttl_monitor_enabled:
@@ -91,7 +88,7 @@ def reap_due(service: "ServiceContext") -> "Steps[int]":
     return deleted
 
 
-def _purge_collection(service: "ServiceContext", number: int) -> "Steps[int]":
+def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
     """Deletes a collection's expired records in bounded batches."""
     recovery_unit = RecoveryUnit(service)
     deleted = 0
@@ -157,13 +154,13 @@ def _due_by_date(unit: RecoveryUnit, collection: Collection, index: IndexEntry, 
     return list(found.values())
 
 
-def refill_wheel(service: "ServiceContext") -> "Steps[None]":
+def refill_wheel(service: ServiceContext) -> Steps[None]:
     """Arms the wheel with what all collections have waiting; used at start."""
     for collection in service.catalog.all_collections():
         yield from rearm_collection(service, collection.number)
 
 
-def rearm_collection(service: "ServiceContext", number: int) -> "Steps[None]":
+def rearm_collection(service: ServiceContext, number: int) -> Steps[None]:
     """Arms the wheel anew with what one collection has waiting: at start, and when its default was changed.
 
     If storage fails meanwhile, the reaper does it instead before its next purge.
@@ -180,7 +177,7 @@ def rearm_collection(service: "ServiceContext", number: int) -> "Steps[None]":
     service.wake_reaper()
 
 
-def _arm_all(service: "ServiceContext", number: int) -> "Steps[None]":
+def _arm_all(service: ServiceContext, number: int) -> Steps[None]:
     service.wheel.disarm_all(number)
     unit = RecoveryUnit(service)
     after_s = NO_CUTOFF_S
@@ -204,7 +201,7 @@ def _arm_all(service: "ServiceContext", number: int) -> "Steps[None]":
     yield from _rearm_dates(service, unit, number)
 
 
-def _rearm_dates(service: "ServiceContext", unit: RecoveryUnit, number: int) -> "Steps[None]":
+def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> Steps[None]:
     """Arms the wheel for the date-field TTL indexes: one pass over each index, in steps."""
     collection = service.catalog.by_number(number)
     if collection is None:

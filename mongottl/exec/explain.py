@@ -13,10 +13,11 @@ from typing import Final
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.choice import TRIAL_ENTRIES, is_trivial
-from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.counting import count_scan_of
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.planner import QueryPlan
 from mongottl.exec.stages import PlanNode, PlanStage, StageCounters
+from mongottl.exec.steps import Steps
 
 QUERY_PLANNER: Final = "queryPlanner"
 EXECUTION_STATS: Final = "executionStats"

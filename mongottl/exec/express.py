@@ -6,7 +6,7 @@ may say (sort, collation, hint, positional operators) is for the command to rule
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.keystring import encode_raw
-from mongottl.exec.context import OperationContext
+from mongottl.exec.operation import OperationContext
 from mongottl.query.match import simple_id_filter
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL, is_expired

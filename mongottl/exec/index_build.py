@@ -14,13 +14,15 @@ An unfinished index is in the collection's list but not in the stored catalogue:
 that the next start drops.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.stages import FIRST_BATCH, next_batch_size
+from mongottl.exec.steps import Steps
 from mongottl.exec.write_unit import WriteUnit
 from mongottl.exec.writes import duplicate_key_error
 from mongottl.storage.interface import (
@@ -31,9 +33,6 @@ from mongottl.storage.interface import (
     WriteConflict,
 )
 
-if TYPE_CHECKING:
-    from mongottl.exec.context import OperationContext, Steps
-
 # Records of one batch: a millisecond or two for one index.
 BUILD_BATCH: Final = 256
 # What the documents of one batch take together; the last one may exceed it.
@@ -43,12 +42,12 @@ MAX_CONFLICTS: Final = 100
 
 
 def build_indexes(
-    op: "OperationContext",
+    op: OperationContext,
     collection: Collection,
     descriptors: list[IndexDescriptor],
     batch: int = BUILD_BATCH,
     replaced: IndexEntry | None = None,
-) -> "Steps[list[IndexEntry]]":
+) -> Steps[list[IndexEntry]]:
     """Builds indexes in one pass over the collection, all or none; the caller knows that they may be made.
 
     batch: records between two steps at most; fewer where their keys take long. replaced: an index that the only new
@@ -75,7 +74,7 @@ def build_indexes(
     return started
 
 
-def _discard(op: "OperationContext", collection: Collection, started: list[IndexEntry]) -> None:
+def _discard(op: OperationContext, collection: Collection, started: list[IndexEntry]) -> None:
     left = [index for index in started if index in collection.indexes]
     if not left or collection.dropped:
         return
@@ -86,7 +85,7 @@ def _discard(op: "OperationContext", collection: Collection, started: list[Index
     op.service.note_write()
 
 
-def _fill(op: "OperationContext", collection: Collection, indexes: list[IndexEntry], batch: int) -> "Steps[None]":
+def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry], batch: int) -> Steps[None]:
     stored = op.recovery_unit.records(collection)
     last, _ = stored.scan(MAX_RECORD_ID, 1, False)
     build_end = last[0][0] if last else 0
@@ -135,9 +134,7 @@ def _failed(collection: Collection, reason: str) -> str:
     return f"Index build failed: Collection {collection.namespace} :: caused by :: {reason}"
 
 
-def _add_batch(
-    op: "OperationContext", collection: Collection, indexes: list[IndexEntry], records: list[Record]
-) -> None:
+def _add_batch(op: OperationContext, collection: Collection, indexes: list[IndexEntry], records: list[Record]) -> None:
     """Adds the keys of a batch to all indexes, in one unit of work. WriteConflict: it may be read and added again."""
     unit = op.recovery_unit.write(collection)
     try:

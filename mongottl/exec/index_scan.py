@@ -15,9 +15,9 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import IndexBounds
 from mongottl.exec.bounds_text import bounds_details
-from mongottl.exec.context import OperationContext
 from mongottl.exec.key_skipper import KeySkipper
 from mongottl.exec.liveness import living
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.record_ids import RecordIdSet
 from mongottl.exec.stages import (
     BATCH_BYTES,

@@ -14,7 +14,7 @@ read, and no look into storage unless the collection was written as well.
 from typing import Final
 
 from mongottl.catalog.collection import Collection
-from mongottl.exec.context import OperationContext
+from mongottl.exec.operation import OperationContext
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL, is_expired
 

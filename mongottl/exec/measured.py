@@ -7,9 +7,10 @@ from mongottl.document.build import encode_fields
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields
 from mongottl.exec.aggregation import AggregationPlan, OperationRun
-from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.reading import PlanDocuments, Pull
 from mongottl.exec.stages import PlanStage
+from mongottl.exec.steps import Steps
 from mongottl.query.pipeline import DocumentSource, StageSpec
 
 _MS_PER_S: Final = 1000

@@ -12,9 +12,9 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.exec.access import AccessPath, IndexPath
 from mongottl.exec.bounds import IndexBounds, sort_direction
-from mongottl.exec.context import OperationContext
 from mongottl.exec.index_scan import IndexScan
 from mongottl.exec.liveness import ReadMark
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import BATCH, BATCH_BYTES, PlanNode, PlanStage
 from mongottl.query.match import MatchExpression

@@ -16,9 +16,10 @@ from mongottl.document.annotated import carried, plain
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext, Steps
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.planner import plan_query
 from mongottl.exec.stages import PlanStage
+from mongottl.exec.steps import Steps
 from mongottl.exec.write_unit import living_now
 from mongottl.exec.writes import check_size, delete_batch, insert_document, update_record, update_records, with_new_id
 from mongottl.query.context import ParseContext

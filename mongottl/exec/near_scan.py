@@ -19,8 +19,8 @@ from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.bounds import KeyRange
-from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.record_ids import RecordIdSet
 from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import (

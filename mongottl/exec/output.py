@@ -15,8 +15,8 @@ from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode, WriteError
-from mongottl.exec.context import OperationContext
 from mongottl.exec.modifying import Selection, UpdateResult, apply_update
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.writes import check_size, insert_batch, insert_document, prepare_document, with_new_id
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match

@@ -41,12 +41,12 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.access import AccessPath, CollectionPath, IndexPath, OrPath
 from mongottl.exec.annotate import ANNOTATED, AnnotateStage
 from mongottl.exec.choice import TRIAL_ENTRIES, Choice, candidates_of, is_trivial, is_usable, or_path, rank
-from mongottl.exec.context import OperationContext
 from mongottl.exec.covered import covered_path
 from mongottl.exec.distinct_scan import distinct_path, whole_distinct_path
 from mongottl.exec.implication import implies
 from mongottl.exec.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.min_max import path_between
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.plan_cache import NO_SHAPE, QueryShape, confinement
 from mongottl.exec.predicates import Filter, conjuncts_of, parts_beside
 from mongottl.exec.stages import BackupStage, EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage

@@ -8,10 +8,11 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.nesting import MAX_RESULT_LEVELS, too_deep
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_deeper
-from mongottl.exec.context import OperationContext, Steps
 from mongottl.exec.cursors import DEFAULT_FIRST_BATCH, ClientCursor, Page, PageSource
 from mongottl.exec.liveness import ReadMark, living_ids
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.stages import BATCH, PlanStage
+from mongottl.exec.steps import Steps
 from mongottl.query.match import MatchDetails, MatchExpression
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.pipeline import DocumentSource

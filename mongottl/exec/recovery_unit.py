@@ -14,20 +14,16 @@ The name is MongoDB's; what it is for, see architecture decision 12. DDL goes th
 work of its own.
 """
 
-from typing import TYPE_CHECKING
-
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.exec.service import ServiceContext
 from mongottl.exec.write_unit import WriteUnit
 from mongottl.storage.interface import RecordStore, SortedDataInterface
-
-if TYPE_CHECKING:
-    from mongottl.exec.context import ServiceContext
 
 
 class RecoveryUnit:
     """All reads and writes of one operation, or of one of the server's own tasks (reaper, index build)."""
 
-    def __init__(self, service: "ServiceContext") -> None:
+    def __init__(self, service: ServiceContext) -> None:
         self._service = service
 
     def records(self, collection: Collection) -> RecordStore:

@@ -22,8 +22,8 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import ReadMark, living
+from mongottl.exec.operation import OperationContext
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter

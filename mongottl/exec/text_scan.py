@@ -16,8 +16,8 @@ from mongottl.document.annotated import annotated
 from mongottl.document.keystring import successor
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext
 from mongottl.exec.liveness import living
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.record_ids import RecordIdSet
 from mongottl.exec.recovery_unit import RecoveryUnit
 from mongottl.exec.stages import (

@@ -3,7 +3,7 @@
 Source: MongoDB's "Schema Validation" pages.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
@@ -11,18 +11,14 @@ from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import ErrorCode, WriteError
+from mongottl.exec.operation import OperationContext
 from mongottl.query.match.describe_failure import describe_failure
-
-if TYPE_CHECKING:
-    from mongottl.exec.context import OperationContext
 
 # Details are cut short beyond this, so that they fit a reply.
 MAX_INFO_BYTES: Final = 9 * 1024 * 1024
 
 
-def check_document(
-    op: "OperationContext", collection: Collection, document: bytes, before: bytes | None = None
-) -> None:
+def check_document(op: OperationContext, collection: Collection, document: bytes, before: bytes | None = None) -> None:
     """DocumentValidationFailure (121), with `errInfo`, for a document that may not be written; or a line in the log.
 
     before: what an update changes; with `validationLevel: "moderate"` it may have failed already.
@@ -53,7 +49,7 @@ def _info(identifier: Value, details: dict[str, Value]) -> bytes:
     return encode({"failingDocumentId": failing, "details": short})
 
 
-def all_valid(op: "OperationContext", collection: Collection, documents: list[bytes]) -> bool:
+def all_valid(op: OperationContext, collection: Collection, documents: list[bytes]) -> bool:
     """Whether all of a batch pass. Where not, `check_document` tells of each what that means."""
     validator = collection.validator
     if validator is None or op.bypass_validation:

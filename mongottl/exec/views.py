@@ -17,7 +17,7 @@ from mongottl.document.compare import compare_values
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.context import OperationContext
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.writes import delete_batch, insert_document, update_record
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext

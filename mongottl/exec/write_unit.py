@@ -17,15 +17,12 @@ ran (`Selection.current`), or be read again.
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.arming import arm_record, arm_records
+from mongottl.exec.service import ServiceContext
 from mongottl.storage.interface import NewRecord, Record, RecordStore, SortedDataInterface, WriteUnitOfWork
 from mongottl.ttl.policy import NO_TTL, is_expired
-
-if TYPE_CHECKING:
-    from mongottl.exec.context import ServiceContext
 
 
 class WriteUnit:
@@ -35,7 +32,7 @@ class WriteUnit:
     records it deletes because they stood in the way of others. records: those of the collection, to read and to change.
     """
 
-    def __init__(self, service: "ServiceContext", collection: Collection, records: RecordStore) -> None:
+    def __init__(self, service: ServiceContext, collection: Collection, records: RecordStore) -> None:
         self.service = service
         self.collection = collection
         self.records = records
@@ -128,7 +125,7 @@ class WriteUnit:
             service.cursors.notify_inserted(collection.number)
 
 
-def living_now(service: "ServiceContext", collection: Collection, records: list[Record]) -> list[Record]:
+def living_now(service: ServiceContext, collection: Collection, records: list[Record]) -> list[Record]:
     """The records that are not expired at this instant, whatever the command that read them goes by."""
     default_ttl_s = collection.default_ttl_s
     if default_ttl_s == NO_TTL:

@@ -4,7 +4,7 @@ A corpse, a record that is expired but not purged yet, does not stand in the way
 write needs, it is deleted in the write's own unit of work.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import DocumentBuilder, encode_fields
@@ -16,6 +16,7 @@ from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.capped import check_fits, make_room
 from mongottl.exec.clustered import check_nameable
+from mongottl.exec.operation import OperationContext
 from mongottl.exec.validation import all_valid, check_document
 from mongottl.exec.write_unit import WriteUnit
 from mongottl.query.update import with_timestamps
@@ -28,9 +29,6 @@ from mongottl.storage.interface import (
 )
 from mongottl.ttl.policy import meaningful_ttl_s
 
-if TYPE_CHECKING:
-    from mongottl.exec.context import OperationContext
-
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _MAX_CONFLICTS: Final = 100
 _MAX_RECORD_ID_BYTES: Final = 8 * 1024 * 1024
@@ -39,7 +37,7 @@ _EMPTY_TIMESTAMP: Final = bytes(8)
 _TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
 
 
-def prepare_document(op: "OperationContext", document: bytes) -> bytes:
+def prepare_document(op: OperationContext, document: bytes) -> bytes:
     """A document that a client inserts, as it will be stored: with an `_id`, which comes first.
 
     Empty timestamps among its root fields become new ones of the operation's time. BSONObjectTooLarge (10334) beyond
@@ -68,7 +66,7 @@ def prepare_document(op: "OperationContext", document: bytes) -> bytes:
     return _with_id_first(document)
 
 
-def with_new_id(op: "OperationContext", document: bytes) -> bytes:
+def with_new_id(op: OperationContext, document: bytes) -> bytes:
     """The document with a new ObjectId as its `_id`."""
     builder = DocumentBuilder()
     builder.append("_id", op.service.object_ids.generate(op.now_s))
@@ -130,7 +128,7 @@ def check_id(document: bytes, type_code: int, pos: int) -> None:
                 )
 
 
-def insert_batch(op: "OperationContext", collection: Collection, documents: list[bytes]) -> None:
+def insert_batch(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:
     """Inserts prepared documents in one unit of work, all or none.
 
     Raises DuplicateKey as the engine does, DocumentValidationFailure (121) if the collection's validator fails any: the
@@ -146,12 +144,12 @@ def insert_batch(op: "OperationContext", collection: Collection, documents: list
     _insert_rows(op, unit, documents, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
 
 
-def insert_copies(op: "OperationContext", collection: Collection, rows: list[NewRecord]) -> None:
+def insert_copies(op: OperationContext, collection: Collection, rows: list[NewRecord]) -> None:
     """Inserts copies of records in one unit of work, all or none. They keep their `_ts` and `ttl`."""
     _insert_rows(op, op.recovery_unit.write(collection), [row[0] for row in rows], rows)
 
 
-def _insert_rows(op: "OperationContext", unit: WriteUnit, documents: list[bytes], rows: list[NewRecord]) -> None:
+def _insert_rows(op: OperationContext, unit: WriteUnit, documents: list[bytes], rows: list[NewRecord]) -> None:
     """documents: those of the rows."""
     collection = unit.collection
     if collection.clustering is not None:
@@ -205,7 +203,7 @@ def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rid
     data.insert(entries)
 
 
-def insert_document(op: "OperationContext", collection: Collection, document: bytes) -> None:
+def insert_document(op: OperationContext, collection: Collection, document: bytes) -> None:
     """Inserts one prepared document.
 
     DuplicateKeyError (11000) if a living record has one of its unique keys, DocumentValidationFailure (121).
@@ -284,7 +282,7 @@ def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int
         others.append(rid)
 
 
-def remove_corpse(op: "OperationContext", collection: Collection, record: Record) -> None:
+def remove_corpse(op: OperationContext, collection: Collection, record: Record) -> None:
     """Deletes an expired record now instead of leaving it to the reaper, unless it has changed; look again then."""
     unit = op.recovery_unit.write(collection)
     try:
@@ -315,7 +313,7 @@ def duplicate_key_error(collection: Collection, index: IndexEntry, document: byt
 
 
 def update_record(
-    op: "OperationContext", collection: Collection, old: Record, document: bytes, own: bool = False
+    op: OperationContext, collection: Collection, old: Record, document: bytes, own: bool = False
 ) -> Record:
     """Replaces a record's document; `_ts` becomes the instant of the write. The new record.
 
@@ -348,7 +346,7 @@ def update_record(
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
 
 
-def update_records(op: "OperationContext", unit: WriteUnit, changes: list[tuple[Record, bytes]]) -> None:
+def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Record, bytes]]) -> None:
     """Replaces the documents of several records in one unit of work, which it begins and commits, all or none.
 
     DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict where an expired document is in the
@@ -408,7 +406,7 @@ def _move_keys(
         _insert_or_explain(unit, index, document, fresh, old[0])
 
 
-def delete_batch(op: "OperationContext", collection: Collection, records: list[Record]) -> None:
+def delete_batch(op: OperationContext, collection: Collection, records: list[Record]) -> None:
     """Deletes records in one unit of work. WriteConflict if one of them has changed since it was read."""
     unit = op.recovery_unit.write(collection)
     with unit:

@@ -20,7 +20,7 @@ import trio
 
 from mongottl.errors import ProtocolError
 from mongottl.exec.client import ClientInfo
-from mongottl.exec.context import Flush, Steps, Wait
+from mongottl.exec.steps import Flush, Steps, Wait
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.wire.connection import WireConnection
 from mongottl.wire.encode import encode_reply, encode_reply_to

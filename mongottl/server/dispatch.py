@@ -31,10 +31,12 @@ from mongottl.errors import (
     ProtocolError,
 )
 from mongottl.exec.client import ClientInfo
-from mongottl.exec.context import Flush, OperationContext, ServiceContext, Steps, Wait
 from mongottl.exec.failpoints import FailCommand
 from mongottl.exec.metrics import UNKNOWN_COMMAND
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.service import ServiceContext
 from mongottl.exec.signal import Signal
+from mongottl.exec.steps import Flush, Steps, Wait
 from mongottl.query.interrupt import clear_check, set_check
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
@@ -240,7 +242,7 @@ class Dispatcher:
             op.retryable = False  # its labels are those that the fail point names, and no others
         try:
             if fail_point.block_s > 0:
-                running = self.service.operations.begin(op, body, spec.counter)
+                running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
                 try:
                     op.waits_for = Signal()
                     yield Wait(fail_point.block_s, op.waits_for)
@@ -293,7 +295,7 @@ class Dispatcher:
         """The same steps; while they last, others see the operation, and a session that it is busy with this write."""
         if op.txn_number is not None and op.session_key is not None:
             steps = self._keep_busy(op.session_key, op.txn_number, steps)
-        running = self.service.operations.begin(op, body, spec.counter)
+        running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
         sessions = self.service.sessions
         session = None if op.session_key is None else sessions.begin_operation(op.session_key)
         error: Exception | None = None

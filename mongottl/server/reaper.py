@@ -12,8 +12,9 @@ from typing import Final, TypeVar
 
 import trio
 
-from mongottl.exec.context import ServiceContext, Steps, Wait
 from mongottl.exec.expiry import reap_due, refill_wheel
+from mongottl.exec.service import ServiceContext
+from mongottl.exec.steps import Steps, Wait
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict

@@ -34,7 +34,6 @@ FOR_TYPES_ONLY: frozenset[tuple[str, str]] = frozenset()
 
 # One module of each group of modules that need each other, at run time, within functions or for their types; and why.
 CIRCLES = {
-    "exec.context": "an operation has cursors, and cursors are read by operations",
     "commands.explain": "explain and reads of views need the requests of the commands that they stand for",
     "server.server": "a connection calls its server",
 }
@@ -44,7 +43,7 @@ CHANCE = {
     "catalog.catalog": {"os.urandom"},
     "commands.session": {"os.urandom"},
     "exec.aggregation": {"random"},
-    "exec.cursors": {"os.urandom"},
+    "exec.cursor_registry": {"os.urandom"},
     "exec.object_ids": {"os.urandom"},
     "query.expr.misc": {"random"},
     "query.match.special": {"random"},

@@ -3,7 +3,8 @@
 from mongottl.clock import Clock, SystemClock
 from mongottl.config import ServerConfig
 from mongottl.exec.client import ClientInfo
-from mongottl.exec.context import OperationContext, ServiceContext
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.service import ServiceContext
 from mongottl.exec.stages import BATCH, FIRST_BATCH, next_batch_size
 from mongottl.storage import sqlite as sqlite
 from mongottl.storage.interface import open_storage_engine

@@ -5,8 +5,8 @@ from typing import Any
 import bson
 import pytest
 
-from mongottl.exec.context import Wait, run_to_end
 from mongottl.exec.copying import copy_as_capped
+from mongottl.exec.steps import Wait, run_to_end
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import open_storage_engine
 from tests.running import Document, Running

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.errors import CommandError
-from mongottl.exec.context import Wait
 from mongottl.exec.index_build import BUILD_BATCH, build_indexes
+from mongottl.exec.steps import Wait
 from tests.running import Document, Running
 
 A_1 = {"key": {"a": 1}, "name": "a_1"}

@@ -7,7 +7,7 @@ import pytest
 
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
-from mongottl.exec.context import Steps, run_to_end
+from mongottl.exec.steps import Steps, run_to_end
 from mongottl.storage.interface import open_storage_engine
 from tests.running import START_MS, Document, Running
 
