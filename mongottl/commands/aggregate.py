@@ -3,32 +3,18 @@
 Source: MongoDB's command reference.
 """
 
-from typing import Annotated, NamedTuple
-
-from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.namespace import check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.collection_uuid import check_uuid_of
+from mongottl.commands.explain_pipeline import explain_aggregate, explain_on_view
 from mongottl.commands.listing import read_batch_size
 from mongottl.commands.query_context import context_of
 from mongottl.commands.query_shape import check_settings
+from mongottl.commands.read_requests import AggregateRequest, collection_of
 from mongottl.commands.registry import ALL_LEVELS, Reply, command
-from mongottl.commands.request import (
-    ANY,
-    BOOL_FIELD,
-    DOCUMENT_FIELD,
-    GIVEN_BOOL,
-    GIVEN_DOCUMENT,
-    HINT,
-    ONE,
-    PIPELINE,
-    Field,
-)
 from mongottl.commands.view_reads import (
     aggregate_on_view,
 )
-from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.numbers import to_double
-from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.aggregation import plan_aggregation
@@ -39,19 +25,6 @@ from mongottl.exec.reading import first_reply
 from mongottl.exec.steps import Steps
 from mongottl.exec.views import begins_with_coll_stats
 from mongottl.query.pipeline import optimise, parse_pipeline, traits_of
-
-
-class AggregateRequest(NamedTuple):
-    collection: Annotated[Value, Field("aggregate", ONE)]
-    pipeline: Annotated[list[Value], Field("pipeline", PIPELINE)]
-    cursor: Annotated[bytes | None, Field("cursor", GIVEN_DOCUMENT)] = None
-    explain: Annotated[bool, Field("explain", GIVEN_BOOL)] = False
-    allow_disk_use: Annotated[bool | None, Field("allowDiskUse", GIVEN_BOOL)] = None
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 def writes_somewhere(body: bytes) -> bool:
@@ -93,15 +66,11 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     if isinstance(collection, View):
         if not begins_with_coll_stats(request.pipeline):
             if request.explain:
-                from mongottl.commands.explain import explain_on_view
-
                 return (yield from explain_on_view(op, collection, request, "queryPlanner", {"aggregate": name}))
             return (yield from aggregate_on_view(op, collection, request, context.let, batch_size))
         collection = None
     specs = optimise(parse_pipeline(request.pipeline, context), context)
     if request.explain:
-        from mongottl.commands.explain import explain_aggregate
-
         return (
             yield from explain_aggregate(
                 op, collection, specs, request, "queryPlanner", {"aggregate": name}, context.collation
@@ -119,22 +88,3 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         op.service.clock.monotonic_s(),
     )
     return (yield from first_reply(op, cursor, batch_size))
-
-
-def collection_of(op: OperationContext, value: Value) -> str:
-    """The collection that `aggregate` names; `1` stands for none, and only some stages go with it.
-
-    BadValue (2) for other numbers, InvalidNamespace (73) for other types.
-    """
-    if isinstance(value, str):
-        check_collection_name(op.database, value)
-        return value
-    if not is_number(value):
-        raise CommandError(
-            ErrorCode.InvalidNamespace, f"collection name has invalid type {type_name(type_code_of(value))}"
-        )
-    if to_double(value) != 1.0:
-        raise CommandError(
-            ErrorCode.BadValue, "Invalid command format: the 'aggregate' field must specify a collection name or 1"
-        )
-    return "$cmd.aggregate"

@@ -6,30 +6,31 @@ Nothing is written: for update and delete the plan is run for its counters, the 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
-from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
-from mongottl.commands import aggregate, delete, modify, reads, update, view_reads
+from mongottl.commands import delete, modify, update, view_reads
+from mongottl.commands.explain_pipeline import (
+    add_plan_hashes,
+    explain_aggregate_command,
+    explain_view_query,
+    with_server,
+)
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.query_shape import (
-    aggregate_shape,
     check_settings,
     count_shape,
     distinct_shape,
     find_shape,
-    pipeline_shape,
 )
+from mongottl.commands.read_requests import CountRequest, DistinctRequest, FindRequest
 from mongottl.commands.registry import ALL_LEVELS, COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
 from mongottl.commands.time_series import check_raw_data
-from mongottl.config import GIT_VERSION, PARAMETERS
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.collation import Collation
-from mongottl.document.types import MISSING, Value, integer
+from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
 from mongottl.exec.explain import (
     Wrapper,
     count_wrapper,
@@ -39,21 +40,14 @@ from mongottl.exec.explain import (
     return_key_wrapper,
     update_wrapper,
 )
-from mongottl.exec.measured import MeasuredPipeline
 from mongottl.exec.operation import OperationContext
-from mongottl.exec.plan_cache import QueryShape, plan_cache_key
+from mongottl.exec.plan_cache import QueryShape
 from mongottl.exec.planner import plan_query
-from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
+from mongottl.exec.shape import query_shape_hash
 from mongottl.exec.steps import Steps
-from mongottl.exec.views import begins_with_coll_stats
 from mongottl.query.match import parse_match
-from mongottl.query.pipeline import StageSpec
-from mongottl.query.pipeline.near import GeoNearFieldsSpec
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import parse_sort
-
-if TYPE_CHECKING:
-    from mongottl.commands.aggregate import AggregateRequest
 
 _VERBOSITIES: Final = ("queryPlanner", "executionStats", "allPlansExecution")
 
@@ -88,12 +82,12 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
     if generic.raw_data and isinstance(inner.collection, str):
         check_raw_data(op, op.database, inner.collection)
     if spec.name == "aggregate":
-        return (yield from _explain_aggregate_command(op, inner, request.verbosity, request.explained))
+        return (yield from explain_aggregate_command(op, inner, request.verbosity, request.explained))
     if spec.name in _VIEW_QUERIES:
         view = op.catalog.find(op.database, inner.collection)
         if isinstance(view, View):
             on_view, stages, hint = _VIEW_QUERIES[spec.name](op, view, inner)
-            return (yield from _explain_view_query(op, on_view, stages, hint, request.verbosity, request.explained))
+            return (yield from explain_view_query(op, on_view, stages, hint, request.verbosity, request.explained))
     query = _QUERIES[spec.name](op, inner)
     return (yield from _explain(op, query, request.verbosity, request.explained))
 
@@ -165,169 +159,13 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     namespace = f"{op.database}.{query.collection}"
     described = match.describe()
     reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
-    _add_plan_hashes(reply, collection, shape.parts(described), context.collation)
+    add_plan_hashes(reply, collection, shape.parts(described), context.collation)
     if query.shape is not None:
         reply["queryShapeHash"] = query_shape_hash(query.shape)
-    return _with_server(op, reply)
+    return with_server(op, reply)
 
 
-def _add_plan_hashes(
-    reply: dict[str, Value], collection: Collection | None, shape: list[str], collation: Collation | None
-) -> None:
-    """Gives a reply's `queryPlanner` its collation, and the hashes of the plan's shape, alone and with the indexes."""
-    planner = reply["queryPlanner"]
-    assert isinstance(planner, dict)
-    hashes: dict[str, Value] = {
-        "queryHash": plan_shape_hash(shape),
-        "planCacheShapeHash": plan_shape_hash(shape),
-        "planCacheKey": plan_cache_key(shape, collection),
-    }
-    completed: dict[str, Value] = {}
-    for name, value in planner.items():
-        completed[name] = value
-        if name == "parsedQuery" and collation is not None:
-            completed["collation"] = collation.spec
-        if name == "indexFilterSet":
-            completed.update(hashes)
-    reply["queryPlanner"] = completed
-
-
-# Parameters of mongod that its explain shows, beside the memory limits that can be set.
-_SERVER_PARAMETERS: Final[dict[str, Value]] = {
-    "internalQueryFacetBufferSizeBytes": 104857600,
-    "internalQueryFacetMaxOutputDocSizeBytes": 104857600,
-    "internalLookupStageIntermediateDocumentMaxSizeBytes": None,
-    "internalDocumentSourceGroupMaxMemoryBytes": None,
-    "internalQueryMaxBlockingSortMemoryUsageBytes": None,
-    "internalQueryProhibitBlockingMergeOnMongoS": 0,
-    "internalQueryMaxAddToSetBytes": None,
-    "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": None,
-    "internalQueryFrameworkControl": "forceClassicEngine",
-    "internalQueryPlannerIgnoreIndexWithCollationForRegex": 1,
-}
-
-
-def _with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Value]:
-    host, _, port = op.client.local.rpartition(":")
-    reply["serverInfo"] = {
-        "host": host,
-        "port": int(port) if port.isdigit() else 0,
-        "version": f"{op.service.config.announced_version()}.0",
-        "gitVersion": GIT_VERSION,
-    }
-    parameters = dict(_SERVER_PARAMETERS)
-    for parameter in PARAMETERS:
-        if parameter.name in parameters:
-            parameters[parameter.name] = integer(getattr(op.service.limits, parameter.field))
-    reply["serverParameters"] = parameters
-    return reply
-
-
-def _explain_aggregate_command(
-    op: OperationContext, request: "AggregateRequest", verbosity: str, explained: bytes
-) -> Steps[Reply]:
-    from mongottl.query.pipeline import optimise, parse_pipeline
-
-    name = aggregate.collection_of(op, request.collection)
-    collection = op.catalog.find(op.database, name)
-    if isinstance(collection, View):
-        if not begins_with_coll_stats(request.pipeline):
-            return (yield from explain_on_view(op, collection, request, verbosity, explained))
-        collection = None
-    context = context_of(op, name, request.let, request.collation)
-    specs = optimise(parse_pipeline(request.pipeline, context), context)
-    return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained, context.collation))
-
-
-def explain_on_view(
-    op: OperationContext, view: View, request: "AggregateRequest", verbosity: str, explained: Value
-) -> Steps[Reply]:
-    """An aggregation of a view: the plan of the collection below, and the view's stages in front of its own."""
-    let = context_of(op, view.name, request.let).let
-    query = view_reads.query_view(op, view, request.pipeline, let, request.collation)
-    return (yield from _explain_view_query(op, query, request.pipeline, request.hint, verbosity, explained))
-
-
-def _explain_view_query(
-    op: OperationContext,
-    query: view_reads.ViewQuery,
-    stages: list[Value],
-    hint: Value,
-    verbosity: str,
-    explained: Value,
-) -> Steps[Reply]:
-    plan = query.plan(op, hint)
-    parts = pipeline_shape(query.resolved.namespace, stages)
-    return (
-        yield from _explain_pipeline(
-            op, query.collection, plan, query.resolved.namespace, QueryShape(), parts, verbosity, explained
-        )
-    )
-
-
-def explain_aggregate(
-    op: OperationContext,
-    collection: Collection | None,
-    specs: list[StageSpec],
-    request: "AggregateRequest",
-    verbosity: str,
-    explained: Value,
-    collation: Collation | None,
-) -> Steps[Reply]:
-    """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
-    name = aggregate.collection_of(op, request.collection)
-    shape = QueryShape(collation=request.collation)
-    shape.allowed = check_settings(op, "aggregate", request, name)
-    plan = plan_aggregation(
-        op, collection, specs, request.hint, request.allow_disk_use, shape, remember=False, collation=collation
-    )
-    return (
-        yield from _explain_pipeline(
-            op,
-            collection,
-            plan,
-            f"{op.database}.{name}",
-            shape,
-            aggregate_shape(op.database, request),
-            verbosity,
-            explained,
-        )
-    )
-
-
-def _explain_pipeline(
-    op: OperationContext,
-    collection: Collection | None,
-    plan: AggregationPlan,
-    namespace: str,
-    shape: QueryShape,
-    query_shape: list[str],
-    verbosity: str,
-    explained: Value,
-) -> Steps[Reply]:
-    described = plan.match.describe()
-    pipeline = MeasuredPipeline(plan)
-    stages = pipeline.describe()
-    parts = shape.parts(described)
-    if stages and is_planned_stage(stages[0]) and plan.rest[0].written != "$fill":
-        parts.append(expression_shape(stages[0]))
-    reply = yield from explain_plan(
-        op, plan.plan, namespace, described, verbosity, explained, drain=pipeline.drain if stages else None
-    )
-    _add_plan_hashes(reply, collection, parts, plan.collation)
-    if stages:
-        del reply["command"]
-        rest = pipeline.describe()
-        if isinstance(plan.rest[0], GeoNearFieldsSpec):  # mongod's cursor sets the fields
-            reply = {"explainVersion": "1", "stages": [{"$geoNearCursor": reply}, *rest[1:]]}
-        else:
-            reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *rest]}
-    reply["queryShapeHash"] = query_shape_hash(query_shape)
-    reply["command"] = explained
-    return _with_server(op, reply)
-
-
-def _find_query(op: OperationContext, request: reads.FindRequest) -> Explained:
+def _find_query(op: OperationContext, request: FindRequest) -> Explained:
     return Explained(
         request.collection,
         request.filter,
@@ -347,7 +185,7 @@ def _find_query(op: OperationContext, request: reads.FindRequest) -> Explained:
     )
 
 
-def _count_query(op: OperationContext, request: reads.CountRequest) -> Explained:
+def _count_query(op: OperationContext, request: CountRequest) -> Explained:
     return Explained(
         request.collection,
         request.query,
@@ -360,7 +198,7 @@ def _count_query(op: OperationContext, request: reads.CountRequest) -> Explained
     )
 
 
-def _distinct_query(op: OperationContext, request: reads.DistinctRequest) -> Explained:
+def _distinct_query(op: OperationContext, request: DistinctRequest) -> Explained:
     return Explained(
         request.collection,
         request.query,
@@ -421,21 +259,21 @@ def _find_and_modify_query(op: OperationContext, request: modify.FindAndModifyRe
 
 
 def _find_on_view(
-    op: OperationContext, view: View, request: reads.FindRequest
+    op: OperationContext, view: View, request: FindRequest
 ) -> tuple[view_reads.ViewQuery, list[Value], Value]:
     query, hint = view_reads.plan_find(op, view, request)
     return query, view_reads.find_stages(request), hint
 
 
 def _count_on_view(
-    op: OperationContext, view: View, request: reads.CountRequest
+    op: OperationContext, view: View, request: CountRequest
 ) -> tuple[view_reads.ViewQuery, list[Value], Value]:
     stages = view_reads.count_stages(request)
     return view_reads.query_view(op, view, stages, {}, request.collation), stages, request.hint
 
 
 def _distinct_on_view(
-    op: OperationContext, view: View, request: reads.DistinctRequest
+    op: OperationContext, view: View, request: DistinctRequest
 ) -> tuple[view_reads.ViewQuery, list[Value], Value]:
     stages = view_reads.distinct_stages(request)
     return view_reads.query_view(op, view, stages, {}, request.collation), stages, request.hint

@@ -9,9 +9,10 @@ Source: MongoDB's command reference, "setQuerySettings" and "removeQuerySettings
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
-from mongottl.commands import aggregate, reads
 from mongottl.commands.query_context import context_of, natural_order, timeless_context_of
 from mongottl.commands.query_shape import QUERY_SHAPES
+from mongottl.commands.read_requests import AggregateRequest, DistinctRequest, FindRequest, collection_of
+from mongottl.commands.reads import is_point_lookup
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field, GenericArguments
 from mongottl.document.bson_field import missing_field, unknown_field, wrong_type
@@ -107,7 +108,7 @@ def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], s
         raise CommandError(
             INTERNAL_DATABASE, f"Can't set query settings for queries on the internal database '{generic.database}'"
         )
-    if isinstance(request, reads.FindRequest) and reads.is_point_lookup(request):
+    if isinstance(request, FindRequest) and is_point_lookup(request):
         type_code, _ = simple_id_filter(request.filter)
         if type_code != 0:
             raise CommandError(BY_ID_ALONE, "Can't set query settings for queries by '_id' alone")
@@ -121,18 +122,18 @@ def _check_query(op: OperationContext, database: str, request: Any) -> None:
     home = op.database
     op.database = database
     try:
-        if isinstance(request, reads.FindRequest):
+        if isinstance(request, FindRequest):
             context = context_of(op, request.collection, request.let, request.collation)
             parse_match(request.filter, context, near=True)
             if not is_empty(request.sort) and not natural_order(request.sort):
                 parse_sort(request.sort)
             if not is_empty(request.projection):
                 parse_projection(request.projection, context, for_find=True, filter=request.filter)
-        elif isinstance(request, reads.DistinctRequest):
+        elif isinstance(request, DistinctRequest):
             context = timeless_context_of(op, request.collection, request.collation)
             parse_match(request.query, context, near=True)
-        elif isinstance(request, aggregate.AggregateRequest):
-            name = aggregate.collection_of(op, request.collection)
+        elif isinstance(request, AggregateRequest):
+            name = collection_of(op, request.collection)
             parse_pipeline(request.pipeline, context_of(op, name, request.let, request.collation))
     finally:
         op.database = home

@@ -4,23 +4,20 @@
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from mongottl.commands.read_requests import AggregateRequest, CountRequest, DistinctRequest, FindRequest
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation import OperationContext
 from mongottl.exec.shape import expression_shape, filter_shape, order_shape, query_shape_hash, stage_shape
 
-if TYPE_CHECKING:
-    from mongottl.commands.aggregate import AggregateRequest
-    from mongottl.commands.reads import CountRequest, DistinctRequest, FindRequest
-
 # The collection of an aggregation over none.
 NO_COLLECTION: Final = "$cmd.aggregate"
 
 
-def find_shape(database: str, request: "FindRequest") -> list[str]:
+def find_shape(database: str, request: FindRequest) -> list[str]:
     parts = [
         f"{database}.{request.collection}",
         "find",
@@ -44,7 +41,7 @@ def find_shape(database: str, request: "FindRequest") -> list[str]:
     return [*parts, *_options(request.hint, request.let, request.collation)]
 
 
-def count_shape(database: str, request: "CountRequest") -> list[str]:
+def count_shape(database: str, request: CountRequest) -> list[str]:
     parts = [f"{database}.{request.collection}", "count", filter_shape(request.query)]
     if request.skip:
         parts.append("skip")
@@ -53,12 +50,12 @@ def count_shape(database: str, request: "CountRequest") -> list[str]:
     return [*parts, *_options(request.hint, b"", request.collation)]
 
 
-def distinct_shape(database: str, request: "DistinctRequest") -> list[str]:
+def distinct_shape(database: str, request: DistinctRequest) -> list[str]:
     parts = [f"{database}.{request.collection}", f"distinct:{request.key}", filter_shape(request.query)]
     return [*parts, *_options(request.hint, b"", request.collation)]
 
 
-def aggregate_shape(database: str, request: "AggregateRequest") -> list[str]:
+def aggregate_shape(database: str, request: AggregateRequest) -> list[str]:
     name = request.collection if isinstance(request.collection, str) else NO_COLLECTION
     options = _options(request.hint, request.let, request.collation)
     return [*pipeline_shape(f"{database}.{name}", request.pipeline), *options]

@@ -3,7 +3,7 @@
 Source: MongoDB's command reference for each.
 """
 
-from typing import Annotated, Final, NamedTuple
+from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
@@ -11,20 +11,8 @@ from mongottl.catalog.view import View
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order, timeless_context_of
 from mongottl.commands.query_shape import check_settings
+from mongottl.commands.read_requests import CountRequest, DistinctRequest, FindRequest
 from mongottl.commands.registry import ALL_BUT_SNAPSHOT, ALL_LEVELS, Reply, command
-from mongottl.commands.request import (
-    ANY,
-    BOOL_FIELD,
-    COLLECTION,
-    COUNT_LIMIT,
-    DOCUMENT_FIELD,
-    GIVEN_DOCUMENT,
-    HINT,
-    IGNORED,
-    TEXT,
-    WHOLE,
-    Field,
-)
 from mongottl.commands.view_reads import (
     count_on_view,
     distinct_documents,
@@ -56,31 +44,6 @@ from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 
 NUL_IN_KEY: Final = 31032
-
-
-class FindRequest(NamedTuple):
-    collection: Annotated[str, Field("find", COLLECTION)]
-    filter: Annotated[bytes, Field("filter", GIVEN_DOCUMENT)] = EMPTY_DOCUMENT
-    sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    projection: Annotated[bytes, Field("projection", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    skip: Annotated[int, Field("skip", WHOLE)] = 0
-    limit: Annotated[int, Field("limit", WHOLE)] = 0
-    batch_size: Annotated[int, Field("batchSize", WHOLE)] = -1
-    single_batch: Annotated[bool, Field("singleBatch", BOOL_FIELD)] = False
-    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    no_cursor_timeout: Annotated[bool, Field("noCursorTimeout", BOOL_FIELD)] = False
-    allow_disk_use: Annotated[bool | None, Field("allowDiskUse", BOOL_FIELD)] = None
-    allow_partial_results: Annotated[bool, Field("allowPartialResults", BOOL_FIELD)] = False
-    oplog_replay: Annotated[bool, Field("oplogReplay", BOOL_FIELD)] = False
-    tailable: Annotated[bool, Field("tailable", BOOL_FIELD)] = False
-    await_data: Annotated[bool, Field("awaitData", BOOL_FIELD)] = False
-    return_key: Annotated[bool, Field("returnKey", BOOL_FIELD)] = False
-    show_record_id: Annotated[bool, Field("showRecordId", BOOL_FIELD)] = False
-    min: Annotated[bytes, Field("min", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    max: Annotated[bytes, Field("max", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command(
@@ -226,17 +189,6 @@ def _check_tailable(collection: Collection | None, request: FindRequest) -> None
         )
 
 
-class CountRequest(NamedTuple):
-    collection: Annotated[str, Field("count", COLLECTION)]
-    query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    limit: Annotated[int | None, Field("limit", COUNT_LIMIT)] = None
-    skip: Annotated[int, Field("skip", WHOLE)] = 0
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    fields: Annotated[Value, Field("fields", IGNORED)] = None
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
-
-
 @command(
     "count",
     CountRequest,
@@ -260,15 +212,6 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
         op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint
     )
     return {"n": n if n < 2**31 else Int64(n)}
-
-
-class DistinctRequest(NamedTuple):
-    collection: Annotated[str, Field("distinct", COLLECTION)]
-    key: Annotated[str, Field("key", TEXT)]
-    query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
 
 
 @command(

@@ -3,11 +3,10 @@
 Source: MongoDB's "Views" pages; what a find may not ask of a view is what no aggregation can say.
 """
 
-from typing import TYPE_CHECKING
-
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.commands.query_context import context_of, natural_order
+from mongottl.commands.read_requests import AggregateRequest, CountRequest, DistinctRequest, FindRequest
 from mongottl.commands.registry import Reply
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.collation import same_collation
@@ -23,10 +22,6 @@ from mongottl.exec.views import ResolvedView, collection_below, resolve_view, vi
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline
-
-if TYPE_CHECKING:
-    from mongottl.commands.aggregate import AggregateRequest
-    from mongottl.commands.reads import CountRequest, DistinctRequest, FindRequest
 
 
 class ViewQuery:
@@ -68,7 +63,7 @@ def query_view(
     return ViewQuery(view, resolved, collection, optimise(specs, context))
 
 
-def find_stages(request: "FindRequest") -> list[Value]:
+def find_stages(request: FindRequest) -> list[Value]:
     """A find as a pipeline. InvalidPipelineOperator (168) for options that have no place in one."""
     for option, given in (
         ("min", not is_empty(request.min)),
@@ -100,14 +95,14 @@ def find_stages(request: "FindRequest") -> list[Value]:
     return stages
 
 
-def find_on_view(op: OperationContext, view: View, request: "FindRequest") -> Steps[Reply]:
+def find_on_view(op: OperationContext, view: View, request: FindRequest) -> Steps[Reply]:
     query, hint = plan_find(op, view, request)
     plan = query.plan(op, hint, request.allow_disk_use)
     cursor = _cursor(op, view, plan, request.allow_disk_use)
     return (yield from first_reply(op, cursor, request.batch_size, keep=not request.single_batch))
 
 
-def plan_find(op: OperationContext, view: View, request: "FindRequest") -> tuple[ViewQuery, Value]:
+def plan_find(op: OperationContext, view: View, request: FindRequest) -> tuple[ViewQuery, Value]:
     """The query of a find, and its hint; a sort by `$natural` is one."""
     stages = find_stages(request)
     let = context_of(op, view.name, request.let).let
@@ -119,7 +114,7 @@ def plan_find(op: OperationContext, view: View, request: "FindRequest") -> tuple
 
 
 def aggregate_on_view(
-    op: OperationContext, view: View, request: "AggregateRequest", let: dict[str, Value], batch_size: int
+    op: OperationContext, view: View, request: AggregateRequest, let: dict[str, Value], batch_size: int
 ) -> Steps[Reply]:
     query = query_view(op, view, request.pipeline, let, request.collation)
     plan = query.plan(op, request.hint, request.allow_disk_use)
@@ -130,7 +125,7 @@ def _cursor(op: OperationContext, view: View, plan: AggregationPlan, allow_disk_
     return ClientCursor(view.namespace, plan.open(op, allow_disk_use), op.session_key, op.service.clock.monotonic_s())
 
 
-def count_stages(request: "CountRequest") -> list[Value]:
+def count_stages(request: CountRequest) -> list[Value]:
     """A count as a pipeline; as in mongod, a limit of 0 is no limit there, and is refused (15958)."""
     stages: list[Value] = []
     if not is_empty(request.query):
@@ -143,7 +138,7 @@ def count_stages(request: "CountRequest") -> list[Value]:
     return stages
 
 
-def count_on_view(op: OperationContext, view: View, request: "CountRequest") -> Steps[Reply]:
+def count_on_view(op: OperationContext, view: View, request: CountRequest) -> Steps[Reply]:
     query = query_view(op, view, count_stages(request), {}, request.collation)
     n = 0
     source = _open(op, query.plan(op, request.hint))
@@ -156,11 +151,11 @@ def count_on_view(op: OperationContext, view: View, request: "CountRequest") -> 
     return {"n": n if n < 2**31 else Int64(n)}
 
 
-def distinct_stages(request: "DistinctRequest") -> list[Value]:
+def distinct_stages(request: DistinctRequest) -> list[Value]:
     return [] if is_empty(request.query) else [encode({"$match": request.query})]
 
 
-def distinct_documents(op: OperationContext, view: View, request: "DistinctRequest") -> DocumentSource:
+def distinct_documents(op: OperationContext, view: View, request: DistinctRequest) -> DocumentSource:
     """The documents of a view whose values `distinct` gathers."""
     query = query_view(op, view, distinct_stages(request), {}, request.collation)
     return _open(op, query.plan(op, request.hint))

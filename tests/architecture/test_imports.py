@@ -34,7 +34,6 @@ FOR_TYPES_ONLY: frozenset[tuple[str, str]] = frozenset()
 
 # One module of each group of modules that need each other, at run time, within functions or for their types; and why.
 CIRCLES = {
-    "commands.explain": "explain and reads of views need the requests of the commands that they stand for",
     "server.server": "a connection calls its server",
 }
 

@@ -1,0 +1,184 @@
+"""explain of aggregations, and of reads of views, which are aggregations as well."""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import View
+from mongottl.commands.query_context import context_of
+from mongottl.commands.query_shape import (
+    aggregate_shape,
+    check_settings,
+    pipeline_shape,
+)
+from mongottl.commands.read_requests import AggregateRequest, collection_of
+from mongottl.commands.registry import Reply
+from mongottl.commands.view_reads import ViewQuery, query_view
+from mongottl.config import GIT_VERSION, PARAMETERS
+from mongottl.document.collation import Collation
+from mongottl.document.types import Value, integer
+from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
+from mongottl.exec.explain import (
+    explain_plan,
+)
+from mongottl.exec.measured import MeasuredPipeline
+from mongottl.exec.operation import OperationContext
+from mongottl.exec.plan_cache import QueryShape, plan_cache_key
+from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
+from mongottl.exec.steps import Steps
+from mongottl.exec.views import begins_with_coll_stats
+from mongottl.query.pipeline import StageSpec, optimise, parse_pipeline
+from mongottl.query.pipeline.near import GeoNearFieldsSpec
+
+
+def add_plan_hashes(
+    reply: dict[str, Value], collection: Collection | None, shape: list[str], collation: Collation | None
+) -> None:
+    """Gives a reply's `queryPlanner` its collation, and the hashes of the plan's shape, alone and with the indexes."""
+    planner = reply["queryPlanner"]
+    assert isinstance(planner, dict)
+    hashes: dict[str, Value] = {
+        "queryHash": plan_shape_hash(shape),
+        "planCacheShapeHash": plan_shape_hash(shape),
+        "planCacheKey": plan_cache_key(shape, collection),
+    }
+    completed: dict[str, Value] = {}
+    for name, value in planner.items():
+        completed[name] = value
+        if name == "parsedQuery" and collation is not None:
+            completed["collation"] = collation.spec
+        if name == "indexFilterSet":
+            completed.update(hashes)
+    reply["queryPlanner"] = completed
+
+
+# Parameters of mongod that its explain shows, beside the memory limits that can be set.
+_SERVER_PARAMETERS: Final[dict[str, Value]] = {
+    "internalQueryFacetBufferSizeBytes": 104857600,
+    "internalQueryFacetMaxOutputDocSizeBytes": 104857600,
+    "internalLookupStageIntermediateDocumentMaxSizeBytes": None,
+    "internalDocumentSourceGroupMaxMemoryBytes": None,
+    "internalQueryMaxBlockingSortMemoryUsageBytes": None,
+    "internalQueryProhibitBlockingMergeOnMongoS": 0,
+    "internalQueryMaxAddToSetBytes": None,
+    "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": None,
+    "internalQueryFrameworkControl": "forceClassicEngine",
+    "internalQueryPlannerIgnoreIndexWithCollationForRegex": 1,
+}
+
+
+def with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Value]:
+    host, _, port = op.client.local.rpartition(":")
+    reply["serverInfo"] = {
+        "host": host,
+        "port": int(port) if port.isdigit() else 0,
+        "version": f"{op.service.config.announced_version()}.0",
+        "gitVersion": GIT_VERSION,
+    }
+    parameters = dict(_SERVER_PARAMETERS)
+    for parameter in PARAMETERS:
+        if parameter.name in parameters:
+            parameters[parameter.name] = integer(getattr(op.service.limits, parameter.field))
+    reply["serverParameters"] = parameters
+    return reply
+
+
+def explain_aggregate_command(
+    op: OperationContext, request: AggregateRequest, verbosity: str, explained: bytes
+) -> Steps[Reply]:
+    name = collection_of(op, request.collection)
+    collection = op.catalog.find(op.database, name)
+    if isinstance(collection, View):
+        if not begins_with_coll_stats(request.pipeline):
+            return (yield from explain_on_view(op, collection, request, verbosity, explained))
+        collection = None
+    context = context_of(op, name, request.let, request.collation)
+    specs = optimise(parse_pipeline(request.pipeline, context), context)
+    return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained, context.collation))
+
+
+def explain_on_view(
+    op: OperationContext, view: View, request: AggregateRequest, verbosity: str, explained: Value
+) -> Steps[Reply]:
+    """An aggregation of a view: the plan of the collection below, and the view's stages in front of its own."""
+    let = context_of(op, view.name, request.let).let
+    query = query_view(op, view, request.pipeline, let, request.collation)
+    return (yield from explain_view_query(op, query, request.pipeline, request.hint, verbosity, explained))
+
+
+def explain_view_query(
+    op: OperationContext,
+    query: ViewQuery,
+    stages: list[Value],
+    hint: Value,
+    verbosity: str,
+    explained: Value,
+) -> Steps[Reply]:
+    plan = query.plan(op, hint)
+    parts = pipeline_shape(query.resolved.namespace, stages)
+    return (
+        yield from _explain_pipeline(
+            op, query.collection, plan, query.resolved.namespace, QueryShape(), parts, verbosity, explained
+        )
+    )
+
+
+def explain_aggregate(
+    op: OperationContext,
+    collection: Collection | None,
+    specs: list[StageSpec],
+    request: AggregateRequest,
+    verbosity: str,
+    explained: Value,
+    collation: Collation | None,
+) -> Steps[Reply]:
+    """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
+    name = collection_of(op, request.collection)
+    shape = QueryShape(collation=request.collation)
+    shape.allowed = check_settings(op, "aggregate", request, name)
+    plan = plan_aggregation(
+        op, collection, specs, request.hint, request.allow_disk_use, shape, remember=False, collation=collation
+    )
+    return (
+        yield from _explain_pipeline(
+            op,
+            collection,
+            plan,
+            f"{op.database}.{name}",
+            shape,
+            aggregate_shape(op.database, request),
+            verbosity,
+            explained,
+        )
+    )
+
+
+def _explain_pipeline(
+    op: OperationContext,
+    collection: Collection | None,
+    plan: AggregationPlan,
+    namespace: str,
+    shape: QueryShape,
+    query_shape: list[str],
+    verbosity: str,
+    explained: Value,
+) -> Steps[Reply]:
+    described = plan.match.describe()
+    pipeline = MeasuredPipeline(plan)
+    stages = pipeline.describe()
+    parts = shape.parts(described)
+    if stages and is_planned_stage(stages[0]) and plan.rest[0].written != "$fill":
+        parts.append(expression_shape(stages[0]))
+    reply = yield from explain_plan(
+        op, plan.plan, namespace, described, verbosity, explained, drain=pipeline.drain if stages else None
+    )
+    add_plan_hashes(reply, collection, parts, plan.collation)
+    if stages:
+        del reply["command"]
+        rest = pipeline.describe()
+        if isinstance(plan.rest[0], GeoNearFieldsSpec):  # mongod's cursor sets the fields
+            reply = {"explainVersion": "1", "stages": [{"$geoNearCursor": reply}, *rest[1:]]}
+        else:
+            reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *rest]}
+    reply["queryShapeHash"] = query_shape_hash(query_shape)
+    reply["command"] = explained
+    return with_server(op, reply)
