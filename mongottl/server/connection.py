@@ -14,20 +14,18 @@ server stops.
 
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from mongottl.errors import ProtocolError
 from mongottl.exec.client import ClientInfo
 from mongottl.exec.steps import Flush, Steps, Wait
+from mongottl.server.shell import Shell
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.wire.connection import WireConnection
 from mongottl.wire.encode import encode_reply, encode_reply_to
 from mongottl.wire.messages import CHECKSUM_PRESENT, MORE_TO_COME, NOT_COMPRESSED, NeedData, OpMsg, OpQuery
-
-if TYPE_CHECKING:
-    from mongottl.server.server import Server
 
 RECEIVE_SIZE: Final = 64 * 1024
 # A task that has run this long lets others run before it goes on.
@@ -51,7 +49,7 @@ class ClientLeftError(ConnectionError):
 class Connection:
     """The task of one connection."""
 
-    def __init__(self, server: "Server", sock: socket.socket, client: ClientInfo) -> None:
+    def __init__(self, server: Shell, sock: socket.socket, client: ClientInfo) -> None:
         self._server = server
         self._socket = sock
         self._client = client

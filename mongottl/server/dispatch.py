@@ -366,7 +366,7 @@ class Dispatcher:
         body: bytes,
     ) -> Steps[bytes]:
         """A command that writes to a collection that is being copied: it waits for the copy to end."""
-        running = self.service.operations.begin(op, body, spec.counter)
+        running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
         try:
             while op.used_namespace in self.service.exclusive:
                 op.check_interrupt()

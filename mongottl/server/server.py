@@ -29,6 +29,7 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
+from mongottl.server.shell import Shell
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 
 GRACE_S: Final = 1.0
@@ -54,7 +55,8 @@ class Server:
         self.dispatcher = Dispatcher(self.service, log)
         self.durability = Durability(engine, clock, log)
         self.reaper = Reaper(self.service, self.durability, log)
-        self.stopping = trio.Event()
+        self.shell = Shell(self.service, self.dispatcher, self.durability, log)
+        self.stopping = self.shell.stopping
         self.port = 0
         self._listeners: list[socket.socket] = []
         self._connections: set[Connection] = set()
@@ -204,7 +206,7 @@ class Server:
             self._accepted -= 1
             return
         client = ClientInfo(self._last_connection_id, _host_port(local), _host_port(address))
-        connection = Connection(self, sock, client)
+        connection = Connection(self.shell, sock, client)
         self._connections.add(connection)
         self.service.clients[client.connection_id] = client
         metrics.connections_current += 1

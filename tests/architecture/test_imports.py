@@ -33,9 +33,7 @@ FACE = "__init__"
 FOR_TYPES_ONLY: frozenset[tuple[str, str]] = frozenset()
 
 # One module of each group of modules that need each other, at run time, within functions or for their types; and why.
-CIRCLES = {
-    "server.server": "a connection calls its server",
-}
+CIRCLES: dict[str, str] = {}
 
 # Where chance comes in: ids that must not be guessed or repeated, and what is asked to choose by chance.
 CHANCE = {

@@ -1,0 +1,20 @@
+"""What a connection needs of the server that has accepted it."""
+
+import trio
+
+from mongottl.exec.service import ServiceContext
+from mongottl.server.dispatch import Dispatcher
+from mongottl.server.durability import Durability
+from mongottl.server.log import Log
+
+
+class Shell:
+    """The parts of a running server. stopping: set when it stops accepting and is to end."""
+
+    def __init__(self, service: ServiceContext, dispatcher: Dispatcher, durability: Durability, log: Log) -> None:
+        self.service = service
+        self.dispatcher = dispatcher
+        self.durability = durability
+        self.log = log
+        self.clock = service.clock
+        self.stopping = trio.Event()
