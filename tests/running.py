@@ -17,11 +17,11 @@ from mongottl.commands.request import GenericArguments
 from mongottl.config import ServerConfig
 from mongottl.document.build import encode
 from mongottl.errors import CommandError
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.expiry import reap_due
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.service import ServiceContext
-from mongottl.exec.steps import Steps, run_to_end
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.write.expiry import reap_due
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 

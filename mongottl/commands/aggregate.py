@@ -17,13 +17,13 @@ from mongottl.commands.view_reads import (
 )
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.aggregation import plan_aggregation
-from mongottl.exec.cursors import ClientCursor
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.plan_cache import QueryShape
-from mongottl.exec.reading import first_reply
-from mongottl.exec.steps import Steps
-from mongottl.exec.views import begins_with_coll_stats
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.plan_cache import QueryShape
+from mongottl.exec.results.aggregation import plan_aggregation
+from mongottl.exec.results.cursors import ClientCursor
+from mongottl.exec.results.reading import first_reply
+from mongottl.exec.results.views import begins_with_coll_stats
 from mongottl.query.pipeline import optimise, parse_pipeline, traits_of
 
 

@@ -42,10 +42,10 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.cursors import ClientCursor, ListPages
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.reading import first_reply
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.results.cursors import ClientCursor, ListPages
+from mongottl.exec.results.reading import first_reply
 
 RESULTS_NAMESPACE: Final = "admin.$cmd.bulkWrite"
 

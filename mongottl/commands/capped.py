@@ -16,10 +16,10 @@ from mongottl.commands.request import ANY, COLLECTION, ONE, Field
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Int64, Value, is_number, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.capped import empty
-from mongottl.exec.copying import copy_as_capped
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.write.capped import empty
+from mongottl.exec.write.copying import copy_as_capped
 
 
 class ConvertToCappedRequest(NamedTuple):

@@ -15,9 +15,9 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
 from mongottl.document.types import Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.expiry import reap_due
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.write.expiry import reap_due
 
 
 class AdvanceClockRequest(NamedTuple):

@@ -8,7 +8,7 @@ from mongottl.catalog.view import View
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import BinData, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
 
 
 def check_form(command: str, uuid: Value) -> None:

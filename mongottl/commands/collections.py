@@ -27,10 +27,10 @@ from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.sizes import describe_size, parse_scale
-from mongottl.exec.steps import Steps
-from mongottl.exec.views import drop_view
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.results.sizes import describe_size, parse_scale
+from mongottl.exec.results.views import drop_view
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 

@@ -43,11 +43,11 @@ from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.expiry import rearm_collection
-from mongottl.exec.index_build import build_indexes
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
-from mongottl.exec.views import define_view
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.results.views import define_view
+from mongottl.exec.write.expiry import rearm_collection
+from mongottl.exec.write.index_build import build_indexes
 
 OPLOG: Final = "local.oplog.rs"
 
@@ -242,7 +242,7 @@ def _change_view(
     change: IndexChange | None,
     options: dict[str, Value],
 ) -> Reply:
-    """Gives a view another definition; what is not given stays. Errors are those of `exec.views.check_view`."""
+    """Gives a view another definition; what is not given stays. Errors are those of `exec.results.views.check_view`."""
     foreign = [*options]
     if change is not None:
         foreign.append("index")

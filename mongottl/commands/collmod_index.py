@@ -21,11 +21,11 @@ from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
-from mongottl.exec.expiry import rearm_collection
-from mongottl.exec.index_build import build_indexes
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.stages import BATCH_BYTES
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.stages.stage import BATCH_BYTES
+from mongottl.exec.write.expiry import rearm_collection
+from mongottl.exec.write.index_build import build_indexes
 from mongottl.ttl.policy import NO_TTL, is_expired, parse_default_ttl
 
 _TRUTH: Final = "[bool, long, int, decimal, double]"

@@ -16,7 +16,7 @@ from mongottl.document.numbers import clamp_to_long, is_nan, is_true
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import check_level
+from mongottl.exec.operation.context import check_level
 from mongottl.query.pipeline import is_stable, traits_of
 
 _PROVENANCES: Final = (

@@ -46,8 +46,8 @@ from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.views import define_view
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.results.views import define_view
 from mongottl.query.collation import parse_collation
 
 _CLUSTERED_AND_VIEW: Final = 6026500
@@ -127,7 +127,7 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
 def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
     """ok too where there is the same view already; NamespaceExists (48) where there is anything else of that name.
 
-    Errors of the definition are those of `exec.views.check_view`.
+    Errors of the definition are those of `exec.results.views.check_view`.
     """
     if isinstance(existing, View):
         if existing.is_same(view):

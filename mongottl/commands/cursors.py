@@ -19,10 +19,10 @@ from mongottl.commands.request import (
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.cursors import ClientCursor
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
-from mongottl.exec.tailing import DEFAULT_AWAIT_S, await_page
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.results.cursors import ClientCursor
+from mongottl.exec.results.tailing import DEFAULT_AWAIT_S, await_page
 
 CURSOR_IN_USE: Final = 12051
 _NOT_YOURS: Final = "Cannot run getMore on cursor"

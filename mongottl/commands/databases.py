@@ -12,9 +12,9 @@ from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, ONE, Fiel
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.sizes import collection_size, parse_scale
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.results.sizes import collection_size, parse_scale
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 

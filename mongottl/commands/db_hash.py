@@ -13,9 +13,9 @@ from mongottl.commands.request import ANY, ONE, Field
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.planner import plan_query
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.planner import plan_query
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 

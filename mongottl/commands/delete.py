@@ -33,15 +33,15 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.express import express_record, is_express
-from mongottl.exec.modifying import (
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.express import express_record, is_express
+from mongottl.exec.write.modifying import (
     Selection,
     delete_many,
     delete_one,
 )
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
-from mongottl.exec.writes import delete_batch
+from mongottl.exec.write.writes import delete_batch
 from mongottl.query.match import parse_match
 from mongottl.storage.interface import WriteConflict
 

@@ -14,9 +14,9 @@ from mongottl.document.bson_field import missing_field
 from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.expiry import count_expired
-from mongottl.exec.metrics import UNKNOWN_COMMAND
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
+from mongottl.exec.write.expiry import count_expired
 from mongottl.query.expr.base import is_nullish
 
 MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024

@@ -31,7 +31,12 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.explain import (
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.plan_cache import QueryShape
+from mongottl.exec.plan.planner import plan_query
+from mongottl.exec.plan.shape import query_shape_hash
+from mongottl.exec.results.explain import (
     Wrapper,
     count_wrapper,
     delete_wrapper,
@@ -40,11 +45,6 @@ from mongottl.exec.explain import (
     return_key_wrapper,
     update_wrapper,
 )
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.plan_cache import QueryShape
-from mongottl.exec.planner import plan_query
-from mongottl.exec.shape import query_shape_hash
-from mongottl.exec.steps import Steps
 from mongottl.query.match import parse_match
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import parse_sort

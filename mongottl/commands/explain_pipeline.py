@@ -16,16 +16,16 @@ from mongottl.commands.view_reads import ViewQuery, query_view
 from mongottl.config import GIT_VERSION, PARAMETERS
 from mongottl.document.collation import Collation
 from mongottl.document.types import Value, integer
-from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
-from mongottl.exec.explain import (
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.plan_cache import QueryShape, plan_cache_key
+from mongottl.exec.plan.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
+from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
+from mongottl.exec.results.explain import (
     explain_plan,
 )
-from mongottl.exec.measured import MeasuredPipeline
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.plan_cache import QueryShape, plan_cache_key
-from mongottl.exec.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
-from mongottl.exec.steps import Steps
-from mongottl.exec.views import begins_with_coll_stats
+from mongottl.exec.results.measured import MeasuredPipeline
+from mongottl.exec.results.views import begins_with_coll_stats
 from mongottl.query.pipeline import StageSpec, optimise, parse_pipeline
 from mongottl.query.pipeline.near import GeoNearFieldsSpec
 

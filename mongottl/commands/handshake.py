@@ -11,9 +11,9 @@ from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.types import MISSING, Date, Int64, ObjectId, Timestamp, Value, type_code_of, type_name
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.sessions import SESSION_TIMEOUT_MINUTES
-from mongottl.exec.steps import Steps, Wait
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
+from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.query.timestamps import timestamp_seconds
 from mongottl.wire.compression import negotiate_compression
 

@@ -22,10 +22,10 @@ from mongottl.document.numbers import truncated
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.expiry import count_expired, rearm_collection
-from mongottl.exec.index_build import build_indexes
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps, Wait
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.write.expiry import count_expired, rearm_collection
+from mongottl.exec.write.index_build import build_indexes
 
 # Members that a replica set may have.
 _MOST_MEMBERS: Final = 50

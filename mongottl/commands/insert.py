@@ -24,9 +24,9 @@ from mongottl.commands.write_batch import (
 )
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
-from mongottl.exec.writes import insert_batch, insert_document, prepare_document
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document
 from mongottl.storage.interface import DuplicateKey, WriteConflict
 
 # Documents of one unit of work, and what they take together before the last one; between two of them other clients run.

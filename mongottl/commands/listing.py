@@ -7,10 +7,10 @@ from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.cursors import ClientCursor, ListPages
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.reading import first_reply
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.results.cursors import ClientCursor, ListPages
+from mongottl.exec.results.reading import first_reply
 
 # No bound but the size of a reply.
 _ALL: Final = 2**31 - 1

@@ -24,11 +24,11 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.express import express_record, is_express
-from mongottl.exec.modifying import Selection, UpdateResult, apply_update, delete_one, update_one
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
-from mongottl.exec.writes import delete_batch
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.express import express_record, is_express
+from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, delete_one, update_one
+from mongottl.exec.write.writes import delete_batch
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchDetails, MatchExpression, parse_match
 from mongottl.query.projection import Projection, parse_projection

@@ -11,8 +11,8 @@ from mongottl.document.build import encode_fields
 from mongottl.document.numbers import is_true, whole
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.current_op import CurrentOpOptions, describe_operations
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operations
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
 from mongottl.query.match import parse_match

@@ -14,7 +14,7 @@ from mongottl.document.numbers import is_true, whole
 from mongottl.document.types import Decimal128, Int64, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
 from mongottl.query.expr.parser import type_of
 
 MAX_LOG_LEVEL: Final = 5

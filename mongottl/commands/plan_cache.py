@@ -16,8 +16,8 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.plan_cache import QueryShape
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.query.match import parse_match
 from mongottl.query.projection import parse_projection
 from mongottl.query.sort import parse_sort

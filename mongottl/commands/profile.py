@@ -10,7 +10,7 @@ from mongottl.commands.request import ANY, INTEGER, NUMBER, Field
 from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 

@@ -8,8 +8,8 @@ from mongottl.document.compare import compare_values
 from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.views import view_collation
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.results.views import view_collation
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.metadata import SORT_KEY, check_available

@@ -19,9 +19,9 @@ from mongottl.document.bson_field import missing_field, unknown_field, wrong_typ
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.query_settings import IndexHints, QuerySettings
-from mongottl.exec.shape import query_shape_hash
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.query_settings import IndexHints, QuerySettings
+from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.query.match import parse_match, simple_id_filter
 from mongottl.query.pipeline import parse_pipeline
 from mongottl.query.projection import parse_projection

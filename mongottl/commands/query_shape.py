@@ -1,6 +1,6 @@
 """The shapes of requests: of find, distinct, aggregate and count, as lists of parts.
 
-`exec.shape.query_shape_hash` makes of them the `queryShapeHash` that explain shows and query settings go by.
+`exec.plan.shape.query_shape_hash` makes of them the `queryShapeHash` that explain shows and query settings go by.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from mongottl.commands.read_requests import AggregateRequest, CountRequest, Dist
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.shape import expression_shape, filter_shape, order_shape, query_shape_hash, stage_shape
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.plan.shape import expression_shape, filter_shape, order_shape, query_shape_hash, stage_shape
 
 # The collection of an aggregation over none.
 NO_COLLECTION: Final = "$cmd.aggregate"

@@ -23,7 +23,7 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
 
 
 class FindRequest(NamedTuple):

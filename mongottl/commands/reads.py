@@ -24,19 +24,19 @@ from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.annotate import ANNOTATED, AnnotateStage
-from mongottl.exec.choice import is_trivial
-from mongottl.exec.counting import count_documents
-from mongottl.exec.cursors import ClientCursor, Tail
-from mongottl.exec.distinct_values import DistinctValues
-from mongottl.exec.express import express_record, is_express
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.plan_cache import QueryShape
-from mongottl.exec.planner import natural_direction, plan_query
-from mongottl.exec.reading import PlanDocuments, Pull, RecordPages, first_reply
-from mongottl.exec.stages import SkipStage
-from mongottl.exec.steps import Steps
-from mongottl.exec.tailable_scan import TailableScan
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.express import express_record, is_express
+from mongottl.exec.plan.plan_cache import QueryShape
+from mongottl.exec.plan.plan_ranker import is_trivial
+from mongottl.exec.plan.planner import natural_direction, plan_query
+from mongottl.exec.results.counting import count_documents
+from mongottl.exec.results.cursors import ClientCursor, Tail
+from mongottl.exec.results.distinct_values import DistinctValues
+from mongottl.exec.results.reading import PlanDocuments, Pull, RecordPages, first_reply
+from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
+from mongottl.exec.stages.stage import SkipStage
+from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.query.match import parse_match
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.pipeline import DocumentSource

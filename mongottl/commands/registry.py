@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 
 from mongottl.commands.request import RequestParser, parser_for
 from mongottl.document.types import Value
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
-from mongottl.exec.usage import LatencyGroup
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.usage import LatencyGroup
 
 # A reply without its `ok`, or the whole reply document ready made.
 Reply: TypeAlias = dict[str, Value] | bytes

@@ -15,7 +15,7 @@ from mongottl.document.build import encode
 from mongottl.document.types import Date, Timestamp, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
 from mongottl.query.timestamps import timestamp_seconds
 
 _IMPLICIT_READ: Final = encode({"level": "local"})

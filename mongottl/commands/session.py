@@ -11,8 +11,8 @@ from mongottl.commands.request import ARRAY_FIELD, ONE, Field, session_key
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.sessions import SESSION_TIMEOUT_MINUTES
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 
 
 class StartSessionRequest(NamedTuple):

@@ -13,10 +13,10 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.planner import plan_query
-from mongottl.exec.sizes import collection_size
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.planner import plan_query
+from mongottl.exec.results.sizes import collection_size
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 

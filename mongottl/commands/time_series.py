@@ -12,7 +12,7 @@ from mongottl.catalog.time_series import TimeSeries
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
 
 _LISTS: Final = ("$and", "$or", "$nor")
 _INDEX_KINDS: Final = ("btree", "2dsphere")

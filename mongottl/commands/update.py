@@ -37,8 +37,10 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
-from mongottl.exec.express import express_record, is_express
-from mongottl.exec.modifying import (
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.express import express_record, is_express
+from mongottl.exec.write.modifying import (
     Selection,
     UpdateResult,
     apply_update,
@@ -46,8 +48,6 @@ from mongottl.exec.modifying import (
     update_one,
     upsert,
 )
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import check_stage_names

@@ -28,8 +28,8 @@ from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.steps import Steps
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
 from mongottl.query.pipeline import is_stable
 from mongottl.storage.interface import Record, SortedDataInterface
 from mongottl.ttl.policy import is_expired

@@ -13,12 +13,12 @@ from mongottl.document.collation import same_collation
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import fields, find_field_at, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.aggregation import AggregationPlan, plan_aggregation
-from mongottl.exec.cursors import ClientCursor
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.reading import Pull, first_reply
-from mongottl.exec.steps import Steps
-from mongottl.exec.views import ResolvedView, collection_below, resolve_view, view_collation
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
+from mongottl.exec.results.cursors import ClientCursor
+from mongottl.exec.results.reading import Pull, first_reply
+from mongottl.exec.results.views import ResolvedView, collection_below, resolve_view, view_collation
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline

@@ -14,7 +14,7 @@ from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import OperationContext
+from mongottl.exec.operation.context import OperationContext
 
 # Of error messages and their details in one reply, before the last one; and of that one.
 MAX_ERROR_BYTES: Final = 1024 * 1024

@@ -19,8 +19,8 @@ from typing import Final
 import trio
 
 from mongottl.errors import ProtocolError
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.steps import Flush, Steps, Wait
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.steps import Flush, Steps, Wait
 from mongottl.server.shell import Shell
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.wire.connection import WireConnection

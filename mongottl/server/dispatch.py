@@ -30,13 +30,13 @@ from mongottl.errors import (
     ErrorCode,
     ProtocolError,
 )
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.failpoints import FailCommand
-from mongottl.exec.metrics import UNKNOWN_COMMAND
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.service import ServiceContext
-from mongottl.exec.signal import Signal
-from mongottl.exec.steps import Flush, Steps, Wait
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.failpoints import FailCommand
+from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.steps import Flush, Steps, Wait
 from mongottl.query.interrupt import clear_check, set_check
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict

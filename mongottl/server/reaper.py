@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 import trio
 
-from mongottl.exec.expiry import reap_due, refill_wheel
-from mongottl.exec.service import ServiceContext
-from mongottl.exec.steps import Steps, Wait
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.write.expiry import reap_due, refill_wheel
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict

@@ -22,8 +22,8 @@ import trio
 import mongottl.storage  # noqa: F401  registers the engines
 from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.service import ServiceContext
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.service import ServiceContext
 from mongottl.server.connection import Connection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability

@@ -2,7 +2,7 @@
 
 import trio
 
-from mongottl.exec.service import ServiceContext
+from mongottl.exec.operation.service import ServiceContext
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log

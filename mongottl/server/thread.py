@@ -16,7 +16,7 @@ import trio
 
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.expiry import reap_due
+from mongottl.exec.write.expiry import reap_due
 from mongottl.server.log import Log
 from mongottl.server.server import Server, open_server
 

@@ -66,7 +66,7 @@ def test_tables_of_names_name_commands() -> None:
 LISTS_OF_NAMES = {
     "commands/registry.py": "the table of commands, with those that are refused by name",
     "dialect/cosmos.py": "a dialect's tables say what another product refuses",
-    "exec/shape.py": "stages whose argument is an ordered list of fields",
+    "exec/plan/shape.py": "stages whose argument is an ordered list of fields",
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mongottl"
 # What hands them out.
-HANDED_OUT_BY = {"exec/recovery_unit.py", "exec/write_unit.py"}
+HANDED_OUT_BY = {"exec/operation/recovery_unit.py", "exec/operation/write_unit.py"}
 MODULES = sorted(
     str(path.relative_to(PACKAGE))
     for package in ("exec", "commands", "server")

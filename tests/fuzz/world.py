@@ -29,10 +29,10 @@ from mongottl.config import ServerConfig
 from mongottl.document.types import Date
 from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
 from mongottl.errors import CommandError
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.expiry import reap_due, refill_wheel
-from mongottl.exec.service import ServiceContext
-from mongottl.exec.steps import Wait, run_to_end
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Wait, run_to_end
+from mongottl.exec.write.expiry import reap_due, refill_wheel
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.server.server import RECURSION_LIMIT

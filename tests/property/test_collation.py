@@ -15,9 +15,9 @@ from mongottl.document.keystring import encode_raw, encode_value
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import find_field
 from mongottl.errors import CommandError
-from mongottl.exec.counting import count_documents
-from mongottl.exec.planner import plan_query
-from mongottl.exec.steps import run_to_end
+from mongottl.exec.operation.steps import run_to_end
+from mongottl.exec.plan.planner import plan_query
+from mongottl.exec.results.counting import count_documents
 from mongottl.query import icu
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext

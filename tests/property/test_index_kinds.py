@@ -11,7 +11,7 @@ from mongottl.catalog.collection import IndexEntry
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.exec.writes import delete_batch, update_record
+from mongottl.exec.write.writes import delete_batch, update_record
 from tests.planning import Bench
 from tests.query_samples import Samples
 

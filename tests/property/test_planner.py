@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.exec.counting import count_documents
-from mongottl.exec.planner import plan_query
-from mongottl.exec.steps import run_to_end
-from mongottl.exec.writes import delete_batch, update_record
+from mongottl.exec.operation.steps import run_to_end
+from mongottl.exec.plan.planner import plan_query
+from mongottl.exec.results.counting import count_documents
+from mongottl.exec.write.writes import delete_batch, update_record
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from tests.planning import NATURAL, Bench, match_of, sort_of, stages_of

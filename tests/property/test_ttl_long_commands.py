@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mongottl.errors import CommandError
-from mongottl.exec.expiry import reap_due
-from mongottl.exec.steps import Steps, run_to_end
+from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.write.expiry import reap_due
 from mongottl.storage.interface import Record, open_storage_engine
 from mongottl.ttl.policy import is_expired
 from tests.running import Document, Running

@@ -18,10 +18,10 @@ import bson
 import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.expiry import count_expired, reap_due, refill_wheel
-from mongottl.exec.service import ServiceContext
-from mongottl.exec.steps import Flush, Steps, run_to_end
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Flush, Steps, run_to_end
+from mongottl.exec.write.expiry import count_expired, reap_due, refill_wheel
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict, open_storage_engine

@@ -58,7 +58,7 @@ class GeoExpression(PathExpression):
         return {self.operator: self.operand}
 
     def intervals(self) -> list[Interval] | None:
-        """Nothing in the order of values; see `exec.index_access` for the kinds of index that can tell places."""
+        """Nothing in the order of values; see `exec.plan.index_access` for the kinds of index that can tell places."""
         return None
 
 

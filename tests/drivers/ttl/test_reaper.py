@@ -15,12 +15,12 @@ from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.document.build import encode
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.expiry import reap_due
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.service import ServiceContext
-from mongottl.exec.steps import run_to_end
-from mongottl.exec.writes import insert_batch, prepare_document
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import run_to_end
+from mongottl.exec.write.expiry import reap_due
+from mongottl.exec.write.writes import insert_batch, prepare_document
 from mongottl.storage.interface import open_storage_engine
 from tests.drivers.ttl.conftest import Bench
 

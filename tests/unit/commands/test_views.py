@@ -3,7 +3,7 @@
 import bson
 import pytest
 
-from mongottl.exec.steps import run_to_end
+from mongottl.exec.operation.steps import run_to_end
 from tests.running import Document, Running
 
 

@@ -13,10 +13,10 @@ from mongottl.commands import COMMANDS
 from mongottl.config import ServerConfig
 from mongottl.document.types import Value
 from mongottl.errors import RETRYABLE_WRITE_CODES, CommandError, ProtocolError
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.operation import OperationContext
-from mongottl.exec.service import ServiceContext
-from mongottl.exec.steps import Flush, Steps, Wait, run_to_end
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Flush, Steps, Wait, run_to_end
 from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, open_storage_engine

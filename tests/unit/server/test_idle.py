@@ -9,9 +9,9 @@ from bson import Int64
 
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.client import ClientInfo
-from mongottl.exec.service import ServiceContext
-from mongottl.exec.steps import Steps, run_to_end
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Steps, run_to_end
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import open_storage_engine

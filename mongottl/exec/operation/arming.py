@@ -1,0 +1,79 @@
+"""Arming the timing wheel: when a record that was written falls due, by the TTL policy or by a date-field TTL index."""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.path import FieldPath
+from mongottl.document.types import ARRAY, DATE, Date
+from mongottl.document.walk import ElementCursor, decode_value, find_field_at
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.storage.interface import NewRecord
+from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
+
+_MS_PER_S: Final = 1000
+
+
+def arm_record(service: ServiceContext, collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
+    """Notes when a record that was just written falls due."""
+    due_s = expires_at_s(ts_s, ttl_s, collection.default_ttl_s)
+    if due_s != NEVER_AT_S and service.wheel.arm(collection.number, due_s):
+        service.wake_reaper()
+    for index in collection.date_ttl_indexes:
+        arm_date(service, collection, index, document)
+
+
+def arm_records(service: ServiceContext, collection: Collection, rows: list[NewRecord]) -> None:
+    """Notes when the records of a batch fall due that were just written."""
+    if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
+        return
+    for document, ts_s, ttl_s in rows:
+        arm_record(service, collection, document, ts_s, ttl_s)
+
+
+def arm_date(service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes) -> None:
+    """Notes when a date-field TTL index lets a document go."""
+    due_s = date_due_s(index, document)
+    if due_s is not None and service.wheel.arm(collection.number, due_s):
+        service.wake_reaper()
+
+
+def date_due_s(index: IndexEntry, document: bytes) -> int | None:
+    """The first whole second at which a date-field TTL index lets the document go; None if it never does.
+
+    The earliest date counts where the field is an array. Other types never expire.
+    """
+    expire_after_s = index.descriptor.expire_after_s
+    if expire_after_s is None:
+        return None
+    earliest = _earliest_date_ms(document, 0, index.descriptor.paths[0], 0)
+    if earliest is None:
+        return None
+    return -(-earliest // _MS_PER_S) + expire_after_s  # rounded up: never too early
+
+
+def _earliest_date_ms(buf: bytes, start: int, path: FieldPath, depth: int) -> int | None:
+    type_code, pos = find_field_at(buf, start, path.part_bytes[depth])
+    last = depth == path.depth - 1
+    if type_code == DATE and last:
+        value = decode_value(buf, type_code, pos)
+        assert isinstance(value, Date)
+        return value.ms
+    if type_code == 3 and not last:
+        return _earliest_date_ms(buf, int(pos), path, depth + 1)
+    if type_code != ARRAY:
+        return None
+    earliest: int | None = None
+    if not last and path.indexes[depth + 1] >= 0:  # the place of an element
+        earliest = _earliest_date_ms(buf, int(pos), path, depth + 1)
+    cursor = ElementCursor(buf, pos)
+    while cursor.next():
+        found: int | None = None
+        if last and cursor.type_code == DATE:
+            value = cursor.decoded()
+            assert isinstance(value, Date)
+            found = value.ms
+        elif not last and cursor.type_code == 3:
+            found = _earliest_date_ms(buf, int(cursor.value), path, depth + 1)
+        if found is not None and (earliest is None or found < earliest):
+            earliest = found
+    return earliest

@@ -1,0 +1,158 @@
+"""The open cursors of a server, whatever they read (`cursors`)."""
+
+import os
+from abc import ABC, abstractmethod
+
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.sessions import SessionRegistry
+from mongottl.exec.operation.signal import Signal
+
+
+class OpenCursor(ABC):
+    """An open cursor of a client, as the registry and `$currentOp` know it.
+
+    cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
+    last_used_s: elapsed time. in_use: a command is pulling from it right now.
+    why_dead: what took its data away, for the next getMore to tell. killed: somebody has closed it.
+    signal: ends the waiting of the getMore that awaits documents now.
+    time_left_s: what its command and the getMores until now left of `maxTimeMS`, which is of all of them; -1.0 without.
+    """
+
+    def __init__(self, namespace: str, session_key: bytes | None, now_s: float) -> None:
+        self.cursor_id = 0
+        self.namespace = namespace
+        self.session_key = session_key
+        self.no_timeout = False
+        self.last_used_s = now_s
+        self.in_use = False
+        self.killed = False
+        self.why_dead = ""
+        self.time_left_s = -1.0
+        self.signal: Signal | None = None
+
+    @property
+    @abstractmethod
+    def tailable(self) -> bool:
+        """Whether it stays open at the end of the data, and goes on behind it later."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def await_data(self) -> bool:
+        """Whether a getMore at the end of the data waits for more."""
+        raise NotImplementedError
+
+    def check_alive(self) -> None:
+        """QueryPlanKilled (175) if its collection is gone, CursorKilled (237) if somebody closed it while in use."""
+        if self.why_dead:
+            raise CommandError(ErrorCode.QueryPlanKilled, self.why_dead)
+        if self.killed:
+            raise CommandError(ErrorCode.CursorKilled, f"cursor id {self.cursor_id} was killed while in use")
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of what the cursor holds, and ends the waiting of a getMore."""
+        raise NotImplementedError
+
+
+class CursorRegistry:
+    """The open cursors of a server, by id.
+
+    A cursor whose collection is gone holds nothing and does not count as open, but is remembered until its next
+    getMore or its timeout, because MongoDB tells a dropped collection (175) from a cursor that it never heard of (43).
+    """
+
+    def __init__(self) -> None:
+        self._cursors: dict[int, OpenCursor] = {}
+        self._dead: dict[int, OpenCursor] = {}
+        # Those who wait for inserts, by the number of the collection.
+        self._waiting: dict[int, list[Signal]] = {}
+        self.opened_total = 0
+        self.timed_out_total = 0
+
+    def __len__(self) -> int:
+        return len(self._cursors)
+
+    def register(self, cursor: OpenCursor) -> int:
+        """Gives the cursor an id that cannot be guessed, and keeps it."""
+        while True:
+            cursor_id = int.from_bytes(os.urandom(8), "little") >> 1
+            if cursor_id != 0 and self.find(cursor_id) is None:
+                break
+        cursor.cursor_id = cursor_id
+        self._cursors[cursor_id] = cursor
+        self.opened_total += 1
+        return cursor_id
+
+    def all(self) -> list[OpenCursor]:
+        """Those that have something to give."""
+        return list(self._cursors.values())
+
+    def get(self, cursor_id: int) -> OpenCursor:
+        """The cursor, dead or alive. CursorNotFound (43) if there is none of this id."""
+        cursor = self.find(cursor_id)
+        if cursor is None:
+            raise CommandError(ErrorCode.CursorNotFound, f"cursor id {cursor_id} not found")
+        return cursor
+
+    def find(self, cursor_id: int) -> OpenCursor | None:
+        cursor = self._cursors.get(cursor_id)
+        return self._dead.get(cursor_id) if cursor is None else cursor
+
+    def close(self, cursor: OpenCursor) -> None:
+        """Forgets the cursor and lets go of what it holds."""
+        self._cursors.pop(cursor.cursor_id, None)
+        self._dead.pop(cursor.cursor_id, None)
+        cursor.killed = True
+        cursor.close()
+
+    def add_waiting(self, number: int, signal: Signal) -> None:
+        """From now on the signal is notified of inserts into the collection of this number."""
+        self._waiting.setdefault(number, []).append(signal)
+
+    def remove_waiting(self, number: int, signal: Signal) -> None:
+        left = [other for other in self._waiting[number] if other is not signal]
+        if left:
+            self._waiting[number] = left
+        else:
+            del self._waiting[number]
+
+    def notify_inserted(self, number: int) -> None:
+        """Called after documents were inserted into a capped collection."""
+        waiting = self._waiting.get(number)
+        if waiting is not None:
+            for signal in waiting:
+                signal.notify()
+
+    def close_where_namespace(self, namespace: str, why: str = "collection dropped") -> None:
+        """Takes away the data of the cursors of a collection that is going away."""
+        for cursor in [c for c in self._cursors.values() if c.namespace == namespace]:
+            self.close(cursor)
+            cursor.why_dead = f"{why}: {namespace}"
+            self._dead[cursor.cursor_id] = cursor
+
+    def close_where_session(self, session_key: bytes) -> None:
+        for cursor in [c for c in [*self._cursors.values(), *self._dead.values()] if c.session_key == session_key]:
+            self.close(cursor)
+
+    def close_idle(self, before_s: float) -> None:
+        """Closes cursors last used before this instant of elapsed time, but for those with noCursorTimeout."""
+        idle = [c for c in self._cursors.values() if c.last_used_s < before_s and not c.no_timeout and not c.in_use]
+        for cursor in idle:
+            self.close(cursor)
+            self.timed_out_total += 1
+        for cursor in [c for c in self._dead.values() if c.last_used_s < before_s]:
+            self.close(cursor)
+
+    def close_orphaned(self, sessions: SessionRegistry) -> None:
+        """Closes cursors whose session is no longer known, those with noCursorTimeout too."""
+        orphaned: list[OpenCursor] = []
+        for cursor in self._cursors.values():
+            if cursor.session_key is not None and not cursor.in_use and sessions.find(cursor.session_key) is None:
+                orphaned.append(cursor)
+        for cursor in orphaned:
+            self.close(cursor)
+
+    def close_all(self) -> None:
+        for cursor in [*self._cursors.values(), *self._dead.values()]:
+            self.close(cursor)

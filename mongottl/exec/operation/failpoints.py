@@ -1,0 +1,153 @@
+"""The fail points by which drivers' own tests make a server misbehave on purpose.
+
+    {configureFailPoint: "failCommand", mode: {times: 1} | "alwaysOn" | "off",
+     data: {failCommands: ["insert"], errorCode: 11602, closeConnection: true, blockConnection: true, blockTimeMS: 20,
+            errorLabels: ["RetryableWriteError"], writeConcernError: {…}, appName: "…"}}
+    {configureFailPoint: "maxTimeAlwaysTimeOut", mode: "alwaysOn"}: whatever has a time limit is over it at once
+
+Source: the driver specifications' "fail point" page; PyMongo's tests for the second.
+"""
+
+from typing import Final
+
+from mongottl.document.numbers import is_true
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode, ProtocolError
+from mongottl.exec.operation.client import ClientInfo
+
+_MAX_TIME_ALWAYS_TIME_OUT: Final = "maxTimeAlwaysTimeOut"
+
+
+class Mode:
+    """times: how often a fail point still acts, or None for ever. skip: how often it first does not."""
+
+    def __init__(self, times: int | None, skip: int) -> None:
+        self.times = times
+        self.skip = skip
+
+    def acts(self) -> bool:
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        if self.times is not None:
+            if self.times <= 0:
+                return False
+            self.times -= 1
+        return True
+
+
+class FailCommand:
+    """An active `failCommand`. labels: the reply's `errorLabels`; None for those that a server gives by itself."""
+
+    def __init__(self, data: bytes, mode: Mode) -> None:
+        self.mode = mode
+        self.commands: set[str] = set()
+        self.error_code: int | None = None
+        self.close_connection = False
+        self.block_s = 0.0
+        self.labels: list[str] | None = None
+        self.write_concern_error: Value = None
+        self.app_name: str | None = None
+        for name, value in fields(data):
+            self._take(name, value)
+
+    def _take(self, name: str, value: Value) -> None:
+        if name == "failCommands" and isinstance(value, list):
+            self.commands = {str(command) for command in value}
+        elif name == "errorCode" and isinstance(value, (int, float)):
+            self.error_code = int(value)
+        elif name == "closeConnection":
+            self.close_connection = is_true(value)
+        elif name == "blockConnection":
+            self.block_s = self.block_s if is_true(value) else -1.0
+        elif name == "blockTimeMS" and isinstance(value, (int, float)):
+            self.block_s = value / 1000
+        elif name == "errorLabels" and isinstance(value, list):
+            self.labels = [str(label) for label in value]
+        elif name == "writeConcernError":
+            self.write_concern_error = value
+        elif name == "appName" and isinstance(value, str):
+            self.app_name = value
+        elif name in ("failInternalCommands", "failAllCommands"):
+            pass  # there are no internal commands here
+        else:
+            raise CommandError(ErrorCode.BadValue, f"failCommand data field '{name}' is not supported")
+
+    def applies_to(self, command: str, client: ClientInfo) -> bool:
+        if command not in self.commands or (self.app_name is not None and self.app_name != client.app_name):
+            return False
+        return self.mode.acts()
+
+    def fail(self) -> None:
+        """Raises what the fail point asks for, if it asks for a failure."""
+        if self.close_connection:
+            raise ProtocolError("failCommand: closeConnection")
+        if self.error_code is not None:
+            labels = () if self.labels is None else tuple(self.labels)
+            raise CommandError(self.error_code, "Failing command via 'failCommand' failpoint", labels=labels)
+
+    def reply_additions(self) -> dict[str, Value]:
+        """What is added to the reply of a command that goes on."""
+        if self.write_concern_error is None:
+            return {}
+        added: dict[str, Value] = {"writeConcernError": self.write_concern_error}
+        if self.labels:
+            added["errorLabels"] = list(self.labels)
+        return added
+
+
+class FailPoints:
+    """The fail points of a server: `failCommand` and `maxTimeAlwaysTimeOut`."""
+
+    def __init__(self) -> None:
+        self._fail_command: FailCommand | None = None
+        self._time_out: Mode | None = None
+        self.entered = 0
+
+    def configure(self, name: str, mode: Value, data: bytes) -> None:
+        """Sets or clears a fail point. BadValue (2) for a mode that is none; FailPoint unknown: code 9."""
+        if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT):
+            raise CommandError(ErrorCode.FailedToParse, f"the fail point '{name}' is not supported")
+        active = _parse_mode(mode)
+        if name == _MAX_TIME_ALWAYS_TIME_OUT:
+            self._time_out = active
+        else:
+            self._fail_command = None if active is None else FailCommand(data, active)
+
+    def triggered(self, command: str, client: ClientInfo) -> FailCommand | None:
+        active = self._fail_command
+        if active is None or command == "configureFailPoint" or not active.applies_to(command, client):
+            return None
+        self.entered += 1
+        return active
+
+    def times_out(self) -> bool:
+        """Whether an operation that has a time limit is to be over it now."""
+        if self._time_out is None or not self._time_out.acts():
+            return False
+        self.entered += 1
+        return True
+
+
+def _parse_mode(mode: Value) -> Mode | None:
+    """None for "off"."""
+    if isinstance(mode, str):
+        if mode == "off":
+            return None
+        if mode == "alwaysOn":
+            return Mode(None, 0)
+        raise CommandError(ErrorCode.BadValue, f"unknown mode: {mode}")
+    if not isinstance(mode, bytes):
+        raise CommandError(ErrorCode.TypeMismatch, "'mode' must be a string or an object")
+    times: int | None = None
+    skip = 0
+    for option, value in fields(mode):
+        if option in ("times", "skip") and isinstance(value, (int, float)) and value >= 0:
+            if option == "times":
+                times = int(value)
+            else:
+                skip = int(value)
+        else:
+            raise CommandError(ErrorCode.BadValue, f"'mode' option '{option}' is not supported")
+    return Mode(times, skip)

@@ -1,0 +1,103 @@
+"""What a server has: everything that its commands and its own tasks share."""
+
+from collections.abc import Callable
+from typing import Final
+
+from mongottl.catalog.catalog import Catalog
+from mongottl.clock import Clock
+from mongottl.config import LogSettings, MemoryLimits, ServerConfig
+from mongottl.dialect import Dialect, dialect_named
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.cursor_registry import CursorRegistry
+from mongottl.exec.operation.failpoints import FailPoints
+from mongottl.exec.operation.metrics import Metrics
+from mongottl.exec.operation.object_ids import ObjectIdGenerator
+from mongottl.exec.operation.query_settings import QuerySettings
+from mongottl.exec.operation.registry import OperationRegistry
+from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
+from mongottl.exec.operation.temporary_files import TemporaryFiles
+from mongottl.query.timestamps import TimestampClock
+from mongottl.storage.interface import StorageEngine
+from mongottl.ttl.wheel import TimingWheel
+
+MS_PER_S: Final = 1000
+
+
+class ConcernDefaults:
+    """What setDefaultRWConcern has set, as raw documents; None where nothing was set. updated_ms: 0 for never."""
+
+    def __init__(self) -> None:
+        self.read: bytes | None = None
+        self.write: bytes | None = None
+        self.updated_ms = 0
+
+
+class ServiceContext:
+    """Everything that the commands of one server share."""
+
+    def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine) -> None:
+        self.config = config
+        self.dialect: Dialect = dialect_named(config.dialect)
+        self.clock = clock
+        self.engine = engine
+        self.started_ms = clock.now_ms()
+        self.started_monotonic_s = clock.monotonic_s()
+        self.catalog = Catalog(engine, clock)
+        self.cursors = CursorRegistry()
+        self.sessions = SessionRegistry()
+        self.metrics = Metrics()
+        self.fail_points = FailPoints()
+        self.operations = OperationRegistry()
+        # Those who are connected, by connection.
+        self.clients: dict[int, ClientInfo] = {}
+        self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
+        self.object_ids = ObjectIdGenerator()
+        self.timestamps = TimestampClock()
+        # By queryShapeHash.
+        self.query_settings: dict[str, QuerySettings] = {}
+        self.limits = MemoryLimits()
+        self.log_settings = LogSettings(config.quiet)
+        self.concern_defaults = ConcernDefaults()
+        self.spill_space = TemporaryFiles(config.data_dir)
+        self.ttl_monitor_enabled = config.ttl_monitor_enabled
+        self.purging = False
+        # Numbers of collections for which the wheel does not know all that is waiting; see `exec.write.expiry`.
+        self.unarmed: set[int] = set()
+        # "database.collection" of those that are being copied while new commands that write to them wait.
+        self.exclusive: set[str] = set()
+        # Identifies this run of the server in `hello`'s topologyVersion.
+        self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
+        # The latest lines of a log by its name, for getLog; None for an unknown name.
+        self.log_lines: Callable[[str], list[str] | None] = _no_log
+        # Logs a document that was written, or refused, although its collection's validator fails it: who wrote,
+        # namespace, document, errInfo.
+        self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
+        # Called when something was armed that is due before all else, or the clock was moved: the reaper looks again.
+        self.wake_reaper: Callable[[], None] = _nothing
+        # Called after commits: whoever flushes to disk has something to do.
+        self.note_write: Callable[[], None] = _nothing
+        # Set when the server stops; long operations then end with InterruptedAtShutdown.
+        self.stopping = False
+
+    def close_idle(self) -> None:
+        """Closes cursors and forgets sessions that were not used for too long; to be called now and then."""
+        now_s = self.clock.monotonic_s()
+        self.cursors.close_idle(now_s - self.config.cursor_timeout_s)
+        self.sessions.expire(now_s - SESSION_TIMEOUT_S)
+        self.cursors.close_orphaned(self.sessions)
+
+    def now_s(self) -> int:
+        """The instant that it is now, in whole seconds: by which what is written now is dated."""
+        return self.clock.now_ms() // MS_PER_S
+
+
+def _nothing() -> None:
+    pass
+
+
+def _no_warning(client: ClientInfo, namespace: str, document: str, info: str) -> None:
+    pass
+
+
+def _no_log(name: str) -> list[str] | None:
+    return None

@@ -1,0 +1,134 @@
+"""One unit of work of a write: where it begins, what it is dated by, and what follows its commit.
+
+    unit = op.recovery_unit.write(collection)  the instant is read: `_ts` of all that is written in the unit
+    with unit:                                 the engine's unit of work begins
+        unit.records.insert_records(rows)      records and index entries
+        unit.index(entry).insert(entries)
+        unit.stored(rows)                      what was written, for the timing wheel
+        unit.commit()                          the engine commits; then wheel, counters, tailing cursors, flush
+
+A command may last long and let others run between its units. So a unit has an instant of its own: a document counts
+from when it was written, and `_ts` never goes back behind a write of another client, unless the clock was set back.
+The command's own instant (`OperationContext.now_ms`) remains what `$$NOW` and new ObjectIds go by.
+
+Nobody runs between the beginning of a unit and its commit; what the unit changes must have been read since others last
+ran (`Selection.current`), or be read again.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.exec.operation.arming import arm_record, arm_records
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.storage.interface import NewRecord, Record, RecordStore, SortedDataInterface, WriteUnitOfWork
+from mongottl.ttl.policy import NO_TTL, is_expired
+
+
+class WriteUnit:
+    """A unit of work on one collection. now_s: the instant at which it is written, in whole seconds.
+
+    inserted: whether it adds records, for which tailing cursors of a capped collection wait. purged: how many expired
+    records it deletes because they stood in the way of others. records: those of the collection, to read and to change.
+    """
+
+    def __init__(self, service: ServiceContext, collection: Collection, records: RecordStore) -> None:
+        self.service = service
+        self.collection = collection
+        self.records = records
+        self.now_s: int = service.now_s()
+        self._work: WriteUnitOfWork = service.engine.unit_of_work()
+        self.inserted = False
+        self.purged: int = 0
+        self._document: bytes | None = None
+        self._ts_s: int = 0
+        self._ttl_s: int = 0
+        self._rows: list[NewRecord] | None = None
+        self._deleted = False
+
+    def __enter__(self) -> "WriteUnit":
+        self._work.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._work.__exit__(kind, error, trace)
+
+    def index(self, entry: IndexEntry) -> SortedDataInterface:
+        """The entries of an index that has some (`IndexEntry.has_keys`)."""
+        data = entry.data
+        assert data is not None
+        return data
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        """Calls `action` right after the commit, before all else that follows it."""
+        self._work.on_commit(action)
+
+    def on_rollback(self, action: Callable[[], None]) -> None:
+        """Calls `action` if the unit is rolled back."""
+        self._work.on_rollback(action)
+
+    def is_expired(self, record: Record) -> bool:
+        """Whether a record is dead at the instant of this unit."""
+        return is_expired(record[2], record[3], self.collection.default_ttl_s, self.now_s)
+
+    def stored(self, rows: list[NewRecord]) -> None:
+        """Notes the documents that were written, as (document, `_ts`, `ttl`): after the commit the wheel is armed."""
+        self._rows = rows
+
+    def stored_one(self, document: bytes, ts_s: int, ttl_s: int) -> None:
+        """`stored` for a single document."""
+        self._document = document
+        self._ts_s = ts_s
+        self._ttl_s = ttl_s
+
+    def keep_multikey(self, index: IndexEntry) -> None:
+        """Has the catalog note what the document that `index` has just made keys of adds: arrays, kinds of values."""
+        if index.saw_news():
+            self.service.catalog.note_news(self.collection, index, self._work)
+
+    def delete(self, records: list[Record]) -> None:
+        """Deletes records and their index entries. WriteConflict if one of them has changed or gone.
+
+        An index under construction holds no entries of records that its build has yet to read: their keys are not made,
+        since making them may even fail.
+        """
+        collection = self.collection
+        for index in collection.writable_indexes:
+            if index.ready:
+                entries = [(key, record[0]) for record in records for key in index.keys_of(record[1])]
+            else:
+                covered = [record for record in records if index.covers_record(record[0])]
+                entries = [(key, record[0]) for record in covered for key in index.keys_of(record[1])]
+            self.index(index).remove(entries)
+        self.records.delete_records(records)
+        self._deleted = True
+
+    def commit(self) -> None:
+        """Commits, and does what follows. WriteConflict: nothing of the unit remains."""
+        self._work.commit()
+        service = self.service
+        collection = self.collection
+        service.note_write()
+        document = self._document
+        if document is not None:
+            arm_record(service, collection, document, self._ts_s, self._ttl_s)
+        rows = self._rows
+        if rows is not None:
+            arm_records(service, collection, rows)
+        if document is not None or rows is not None or self._deleted:
+            collection.writes += 1
+        if self.purged:
+            service.metrics.ttl_deleted_documents += self.purged
+        if self.inserted and collection.options.capped:
+            service.cursors.notify_inserted(collection.number)
+
+
+def living_now(service: ServiceContext, collection: Collection, records: list[Record]) -> list[Record]:
+    """The records that are not expired at this instant, whatever the command that read them goes by."""
+    default_ttl_s = collection.default_ttl_s
+    if default_ttl_s == NO_TTL:
+        return records
+    now_s = service.now_s()
+    return [record for record in records if not is_expired(record[2], record[3], default_ttl_s, now_s)]

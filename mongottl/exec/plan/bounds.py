@@ -1,0 +1,373 @@
+"""From a filter's predicates to ranges of index keys.
+
+An index takes up the predicates (see `predicates`) on its leading paths:
+
+    index {a: 1, b: 1, c: 1}     {a: 5, b: {$in: [1, 2]}, c: {$gt: 7}}   ->   (5, 1, >7), (5, 2, >7)
+                                 {a: 5, b: {$gt: 1}, c: 7}               ->   (5, >1), with c: 7 as a trailing bound
+                                 {b: 1}                                  ->   nothing
+
+that is points, as many as there are, then one component with ranges. What the filter says about those that follow are
+trailing bounds: a scan of the ranges leaps over the keys outside of them, and the filter is tested on the documents.
+
+Where an index is multikey, a document has one key per array element, and two predicates may hold for two elements. So
+there only one predicate per path is taken, and predicates on paths that run through the same array are combined only if
+one $elemMatch on that array holds them together. Where the arrays are is known by path (`catalog.array_paths`), so the
+other paths keep their tight bounds. A numeric path component may then mean an array's element or a field of its
+elements, and the index is left alone.
+
+Predicates that the ranges express exactly need not be tested on the documents again: `covered`.
+
+Under a collation ranges of texts are ranges of sort keys. So an index takes up only predicates that have its own
+collation, or no text in them at all (`query.match.text_order`); the others are left to the filter.
+"""
+
+from typing import Final
+
+from mongottl.catalog.array_paths import ArrayPaths
+from mongottl.catalog.collection import IndexEntry
+from mongottl.document.collation import Collation, same_collation
+from mongottl.document.compare import (
+    BRACKET_ARRAY,
+    BRACKET_STRING,
+    bracket_of,
+)
+from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, bracket_range, encode_value, successor
+from mongottl.document.path import FieldPath
+from mongottl.document.types import Value
+from mongottl.exec.plan.predicates import Filter, Predicate, is_everything
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, everything, intersection_of_all
+from mongottl.query.match.text_order import agree
+from mongottl.query.sort import SortPattern
+
+# low <= key < high.
+KeyRange = tuple[bytes, bytes]
+
+# Ranges that combining several lists of points may make; beyond that the later components are left to the filter.
+MAX_RANGES: Final = 4096
+
+
+class BoundComponent:
+    """One component of an index's keys, as the bounds know it. The ordinary one keeps the values at its path.
+
+    path: as the filter and explain name it. direction: as explain shows it. ordered: whether the keys stand in the
+    order of the path's values. whole: whether a key tells the path's value. named: whether it stands for a path of the
+    documents at all.
+    """
+
+    def __init__(
+        self,
+        path: FieldPath,
+        direction: Value,
+        descending: bool,
+        ordered: bool = True,
+        whole: bool = True,
+        named: bool = True,
+    ) -> None:
+        self.path = path
+        self.direction = direction
+        self.descending = descending
+        self.ordered = ordered
+        self.whole = whole
+        self.named = named
+
+    def predicates(self, filter: Filter) -> list[Predicate] | None:
+        """What the filter says about the component; None for nothing."""
+        return filter.by_path.get(self.path.dotted)
+
+
+def components_of(index: IndexEntry) -> list[BoundComponent]:
+    """The components of an ordinary index."""
+    descriptor = index.descriptor
+    return [
+        BoundComponent(descriptor.paths[i], descriptor.directions[i], descriptor.descending[i])
+        for i in range(len(descriptor.paths))
+    ]
+
+
+class IndexBounds:
+    """The ranges of one index that a filter allows.
+
+    components: of the keys. intervals: for each component that the ranges express, in the index's order; those behind
+    are unbounded.
+    trailing: for components behind these, outside which ranges no key can match; a scan may leap over the others
+    (`key_skipper`). What lies behind the last of them is unbounded.
+    ranges: ascending by key. single_points: leading components with one point; points: leading ones with points only.
+    covered: parts of the filter that hold for every document with a key in the ranges. void: nothing can match.
+    """
+
+    def __init__(self, index: IndexEntry, components: list[BoundComponent]) -> None:
+        self.index = index
+        self.components = components
+        self.intervals: list[list[Interval]] = []
+        self.trailing: list[list[Interval]] = []
+        self.ranges: list[KeyRange] = [(LOWEST_KEY, HIGHEST_KEY)]
+        self.single_points = 0
+        self.points = 0
+        self.covered: list[MatchExpression] = []
+        self.void = False
+        # The first and the last key, as documents, where they were given as such (`min` and `max` of find).
+        self.limits: tuple[bytes, bytes] | None = None
+        # What the plan was made for; where there are arrays on more paths since, nothing counts as covered.
+        self.arrays: ArrayPaths = index.arrays
+        self.multikey = index.arrays.found
+
+    @property
+    def unnamed(self) -> int:
+        """How many of the components that the ranges express stand for no path."""
+        return sum(1 for i in range(len(self.intervals)) if not self.components[i].named)
+
+    @property
+    def bounded(self) -> bool:
+        return bool(self.intervals)
+
+    @property
+    def at_most_one(self) -> bool:
+        """Whether there is at most one key in the ranges."""
+        return self.index.has_unique_keys and self.single_points == len(self.components) and len(self.ranges) == 1
+
+
+def bounds_of(
+    index: IndexEntry, components: list[BoundComponent], filter: Filter, complete: bool = True
+) -> IndexBounds | None:
+    """The bounds of a filter in an index, or None if it must not be used.
+
+    complete: whether a sparse index may be used only if the filter proves that all that matches is in it.
+    """
+    descriptor = index.descriptor
+    arrays = index.arrays
+    if arrays.found and _has_number_in_array(components, arrays):
+        return None
+    bounds = IndexBounds(index, components)
+    prefixes: list[bytes] = [b""]
+    chosen: list[Predicate] = []
+    for i in range(len(components)):
+        taken = _usable(components[i], filter, descriptor.collation, chosen, arrays)
+        if not taken:
+            break
+        through_array = arrays.along(components[i].path.dotted)
+        intervals = intersection_of_all([each.intervals for each in taken])
+        if i == 0 and descriptor.sparse and complete and not any(predicate.exists for predicate in taken):
+            return None
+        full = len(intervals) == 1 and is_everything(intervals[0])
+        if full and not (i == 0 and descriptor.sparse):
+            break
+        points = taken[0].points if len(taken) == 1 else all(interval.is_point for interval in intervals)
+        if len(intervals) * len(prefixes) > MAX_RANGES and i > 0:
+            break
+        chosen.extend(taken)
+        bounds.intervals.append(intervals)
+        for predicate in taken:
+            if predicate.exact_multikey or (predicate.exact and not through_array):
+                bounds.covered.append(predicate.source)
+        if not intervals:
+            bounds.void = True
+            bounds.ranges = []
+            return bounds
+        descending = components[i].descending
+        if not points:
+            bounds.ranges = _ranges(prefixes, intervals, descending)
+            _add_trailing(bounds, filter, chosen)
+            return bounds
+        prefixes = _extended(prefixes, intervals, descending)
+        bounds.points += 1
+        if len(intervals) == 1 and bounds.single_points == i:
+            bounds.single_points += 1
+    if bounds.points:
+        bounds.ranges = [(prefix, successor(prefix)) for prefix in prefixes]
+        _add_trailing(bounds, filter, chosen)
+    elif descriptor.sparse and complete:
+        return None
+    return bounds
+
+
+def _usable(
+    component: BoundComponent,
+    filter: Filter,
+    collation: Collation | None,
+    chosen: list[Predicate],
+    arrays: ArrayPaths,
+) -> list[Predicate]:
+    """The predicates on a component that may be taken up together with those chosen for the components before it."""
+    path = component.path.dotted
+    through_array = arrays.along(path)
+    predicates = component.predicates(filter)
+    if component.whole and component.named and not through_array:
+        of_whole = filter.of_whole.get(path)
+        if of_whole is not None:
+            predicates = of_whole if predicates is None else [*predicates, *of_whole]
+    if predicates is not None:
+        predicates = _comparable(predicates, collation)
+    if predicates is None:
+        return []
+    if not through_array:
+        return predicates
+    best = _best_compatible(predicates, chosen, arrays)
+    return [] if best is None else [best]
+
+
+def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) -> None:
+    """What the filter says about the components behind those that the ranges express."""
+    descriptor = bounds.index.descriptor
+    found: list[list[Interval]] = []
+    for component in bounds.components[len(bounds.intervals) :]:
+        taken = _usable(component, filter, descriptor.collation, chosen, bounds.arrays)
+        chosen.extend(taken)
+        intervals = intersection_of_all([each.intervals for each in taken]) if taken else [everything()]
+        if not intervals:
+            bounds.void = True
+            bounds.ranges = []
+            return
+        found.append(intervals)
+    while found and len(found[-1]) == 1 and is_everything(found[-1][0]):
+        found.pop()
+    bounds.trailing = found
+
+
+def _comparable(predicates: list[Predicate], collation: Collation | None) -> list[Predicate] | None:
+    """Those whose ranges mean something in an index of this collation; None for none."""
+    for predicate in predicates:
+        if predicate.orders and not agree(predicate.orders, collation):
+            return [one for one in predicates if agree(one.orders, collation)] or None
+    return predicates
+
+
+def _has_number_in_array(components: list[BoundComponent], arrays: ArrayPaths) -> bool:
+    """Whether a path has a number that may be the place of an array's element."""
+    for component in components:
+        for index in component.path.indexes:
+            if index >= 0 and arrays.along(component.path.dotted):
+                return True
+    return False
+
+
+def _best_compatible(predicates: list[Predicate], chosen: list[Predicate], arrays: ArrayPaths) -> Predicate | None:
+    """Of predicates on one path through an array the one that narrows most and goes with those chosen already."""
+    best: Predicate | None = None
+    best_rank = 0
+    for predicate in predicates:
+        if not all(_may_combine(predicate, other, arrays) for other in chosen):
+            continue
+        rank = 1
+        if predicate.points:
+            rank = 4 if len(predicate.intervals) == 1 else 3
+        elif not predicate.full:
+            rank = 2
+        if rank > best_rank or (rank == best_rank and best is not None and predicate.exists and not best.exists):
+            best = predicate
+            best_rank = rank
+    return best
+
+
+def _may_combine(a: Predicate, b: Predicate, arrays: ArrayPaths) -> bool:
+    """Whether two predicates on different paths must hold for the same key."""
+    shared = arrays.deepest(shared_prefix(a.path, b.path))
+    if not shared:
+        return True
+    return any(path == shared and (serial, path) in b.elements for serial, path in a.elements)
+
+
+def shared_prefix(a: str, b: str) -> str:
+    """The leading components that two paths have in common: "x.y" of "x.y.a" and "x.y.b"."""
+    common: list[str] = []
+    for x, y in zip(a.split("."), b.split("."), strict=False):
+        if x != y:
+            break
+        common.append(x)
+    return ".".join(common)
+
+
+def _cut(end: Value, behind: bool, descending: bool) -> bytes:
+    """The bytes that part the keys before an end from those behind it, in one component."""
+    if isinstance(end, BracketStart):
+        return bracket_range(end.bracket, descending)[1 if descending else 0]
+    if isinstance(end, BracketEnd):
+        return bracket_range(end.bracket, descending)[0 if descending else 1]
+    key = encode_value(end, descending)
+    return successor(key) if behind != descending else key
+
+
+def component_range(interval: Interval, descending: bool) -> KeyRange:
+    """The keys of one component whose value is within the interval."""
+    low = _cut(interval.low, not interval.low_inclusive, descending)
+    high = _cut(interval.high, interval.high_inclusive, descending)
+    return (high, low) if descending else (low, high)
+
+
+def _ranges(prefixes: list[bytes], intervals: list[Interval], descending: bool) -> list[KeyRange]:
+    parts = [component_range(interval, descending) for interval in intervals]
+    if descending:
+        parts.reverse()
+    if len(prefixes) == 1 and not prefixes[0]:
+        return parts
+    return [(prefix + low, prefix + high) for prefix in prefixes for low, high in parts]
+
+
+def _extended(prefixes: list[bytes], points: list[Interval], descending: bool) -> list[bytes]:
+    parts = [encode_value(interval.low, descending) for interval in points]
+    if descending:
+        parts.reverse()
+    if len(prefixes) == 1 and not prefixes[0]:
+        return parts
+    return [prefix + part for prefix in prefixes for part in parts]
+
+
+def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
+    """1 if scanning the index forward gives the sort's order, -1 if backward does, 0 if neither.
+
+    Components bound to one point do not matter to the order, wherever they stand in the index or in the sort. Where a
+    path runs through an array, a document sorts by the first of all its keys, not of those within the bounds: there the
+    paths of the sort must be unbounded, and must not share an array with a bounded one. In an index of another
+    collation than the sort's the ranges must leave out whatever has text in it. Metadata is in no index.
+    """
+    if sort.metadata:
+        return 0
+    components = bounds.components
+    width = len(components)
+    constant = bounds.single_points
+    fixed = [components[i].path.dotted for i in range(constant)]
+    arrays = bounds.arrays
+    if arrays.found:
+        bounded = [components[i].path.dotted for i in range(len(bounds.intervals))]
+        for i in range(len(bounds.trailing)):
+            intervals = bounds.trailing[i]
+            if len(intervals) != 1 or not is_everything(intervals[0]):
+                bounded.append(components[len(bounds.intervals) + i].path.dotted)
+        for path in sort.paths:
+            for other in bounded:
+                if arrays.along(shared_prefix(path.dotted, other)):
+                    return 0
+        fixed = [path for path in fixed if not arrays.along(path)]
+    same_order = same_collation(bounds.index.descriptor.collation, sort.collation)
+    direction = 0
+    i = 0
+    for j in range(len(sort.paths)):
+        dotted = sort.paths[j].dotted
+        if dotted in fixed:
+            continue
+        while i < constant and components[i].path.dotted != dotted:
+            i += 1
+        if i == width or components[i].path.dotted != dotted or not components[i].ordered:
+            return 0
+        if not same_order and (i >= len(bounds.intervals) or not _without_text(bounds.intervals[i])):
+            return 0
+        wanted = 1 if components[i].descending == sort.descending[j] else -1
+        if direction not in (0, wanted):
+            return 0
+        direction = wanted
+        i += 1
+    return direction if direction != 0 else 1
+
+
+def _without_text(intervals: list[Interval]) -> bool:
+    """Whether no string, object or array can lie in the ranges."""
+    for interval in intervals:
+        low = _bracket_of_end(interval.low)
+        high = _bracket_of_end(interval.high)
+        if low <= BRACKET_ARRAY and high >= BRACKET_STRING:
+            return False
+    return True
+
+
+def _bracket_of_end(end: Value) -> int:
+    return end.bracket if isinstance(end, (BracketStart, BracketEnd)) else int(bracket_of(end))

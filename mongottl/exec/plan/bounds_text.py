@@ -1,0 +1,119 @@
+"""Ranges of index keys as explain writes them: "[1, 5)", "(5, MaxKey]", "[nan.0, inf.0]"."""
+
+from typing import Final
+
+from mongottl.document.compare import (
+    BRACKET_ARRAY,
+    BRACKET_BINARY,
+    BRACKET_BOOL,
+    BRACKET_CODE,
+    BRACKET_CODE_WITH_SCOPE,
+    BRACKET_DATE,
+    BRACKET_DB_POINTER,
+    BRACKET_MAX_KEY,
+    BRACKET_MIN_KEY,
+    BRACKET_NULL,
+    BRACKET_NUMBER,
+    BRACKET_OBJECT,
+    BRACKET_OBJECT_ID,
+    BRACKET_REGEX,
+    BRACKET_STRING,
+    BRACKET_TIMESTAMP,
+    BRACKET_UNDEFINED,
+)
+from mongottl.document.render import render_value
+from mongottl.document.types import Value
+from mongottl.exec.plan.bounds import IndexBounds
+from mongottl.query.match.interval import BracketEnd, BracketStart, Interval
+
+# Bytes of one index's bounds that explain shows. They come in the plan and in its statistics, beside the filter and the
+# command that they stem from, and all of it must fit into one document.
+MAX_BOUNDS_BYTES: Final = 2 << 20
+_TEXT_OVERHEAD: Final = 12  # of an element of an array, roughly
+
+# How mongod writes the ends of type brackets: the lowest and highest value, or what comes next where there is none.
+_BRACKET_TEXTS: Final[dict[int, tuple[str, bool, str, bool]]] = {
+    BRACKET_MIN_KEY: ("MinKey", True, "MinKey", True),
+    BRACKET_UNDEFINED: ("undefined", True, "undefined", True),
+    BRACKET_NULL: ("null", True, "null", True),
+    BRACKET_NUMBER: ("nan.0", True, "inf.0", True),
+    BRACKET_STRING: ('""', True, "{}", False),
+    BRACKET_OBJECT: ("{}", True, "[]", False),
+    BRACKET_ARRAY: ("[]", True, "BinData(0, )", False),
+    BRACKET_BINARY: ("BinData(0, )", True, "ObjectId('000000000000000000000000')", False),
+    BRACKET_OBJECT_ID: (
+        "ObjectId('000000000000000000000000')", True, "ObjectId('ffffffffffffffffffffffff')", True,
+    ),
+    BRACKET_BOOL: ("false", True, "true", True),
+    BRACKET_DATE: ("new Date(-9223372036854775808)", True, "new Date(9223372036854775807)", True),
+    BRACKET_TIMESTAMP: ("Timestamp(0, 0)", True, "Timestamp(4294967295, 4294967295)", True),
+    BRACKET_REGEX: ("//", True, "DBRef('', 000000000000000000000000)", False),
+    BRACKET_DB_POINTER: ("DBRef('', 000000000000000000000000)", True, "", False),
+    BRACKET_CODE: ("", True, "CodeWScope( , {})", False),
+    BRACKET_CODE_WITH_SCOPE: ("CodeWScope( , {})", True, "MaxKey", False),
+    BRACKET_MAX_KEY: ("MaxKey", True, "MaxKey", True),
+}  # fmt: skip
+
+
+def _end_text(end: Value, inclusive: bool, collated: bool) -> tuple[str, bool]:
+    if isinstance(end, BracketStart):
+        low_text, low_inclusive, _, _ = _BRACKET_TEXTS[end.bracket]
+        return low_text, low_inclusive
+    if isinstance(end, BracketEnd):
+        _, _, high_text, high_inclusive = _BRACKET_TEXTS[end.bracket]
+        return high_text, high_inclusive
+    if collated and isinstance(end, str):
+        return f"CollationKey(0x{end.encode('latin-1').hex()})", inclusive
+    return render_value(end), inclusive
+
+
+def interval_text(interval: Interval, backward: bool, collated: bool = False) -> str:
+    """A range as explain shows it, in the direction in which it is scanned: "[1, 5)", backward "(5, 1]".
+
+    collated: the texts in it are sort keys.
+    """
+    low, low_inclusive = _end_text(interval.low, interval.low_inclusive, collated)
+    high, high_inclusive = _end_text(interval.high, interval.high_inclusive, collated)
+    # What begins where a type ends leaves out what the type has, and the other way round.
+    if isinstance(interval.low, BracketEnd):
+        low_inclusive = not low_inclusive
+    if isinstance(interval.high, BracketStart):
+        high_inclusive = not high_inclusive
+    if backward:
+        return f"{'[' if high_inclusive else '('}{high}, {low}{']' if low_inclusive else ')'}"
+    return f"{'[' if low_inclusive else '('}{low}, {high}{']' if high_inclusive else ')'}"
+
+
+def bounds_details(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
+    """`{indexBounds: …}` as explain shows it with an index; a warning in its place where the bounds are too long."""
+    described = describe_bounds(bounds, forward)
+    size = 0
+    for texts in described.values():
+        if isinstance(texts, list):
+            for text in texts:
+                size += len(text) + _TEXT_OVERHEAD if isinstance(text, str) else 0
+    if size > MAX_BOUNDS_BYTES:
+        return {"warning": "index bounds omitted due to BSON size limit for explain"}
+    return {"indexBounds": described}
+
+
+def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
+    """`indexBounds`: for each path of the index its ranges, in the order in which they are scanned."""
+    described: dict[str, Value] = {}
+    if bounds.limits is not None:
+        first, last = bounds.limits if forward else bounds.limits[::-1]
+        return {"startKey": first, "startKeyInclusive": forward, "endKey": last, "endKeyInclusive": not forward}
+    expressed = [*bounds.intervals, *bounds.trailing]
+    collated = bounds.index.descriptor.collation is not None
+    for i in range(len(bounds.components)):
+        component = bounds.components[i]
+        backward = component.descending == forward
+        texts: list[Value] = []
+        if i < len(expressed):
+            texts.extend([interval_text(interval, backward, collated and component.whole) for interval in expressed[i]])
+            if backward:
+                texts.reverse()
+        else:
+            texts.append("[MaxKey, MinKey]" if backward else "[MinKey, MaxKey]")
+        described[component.path.dotted] = texts
+    return described

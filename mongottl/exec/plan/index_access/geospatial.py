@@ -1,0 +1,277 @@
+"""Geospatial indexes: cells around a region become ranges of keys, and a place gives an order by distance.
+
+What a range holds is only near the region: the filter is tested on the documents as well.
+"""
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index_kinds.geospatial import (
+    PLANE,
+    SPHERE,
+    geohash_of,
+    plane_value,
+    sphere_value,
+)
+from mongottl.document.path import FieldPath
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.plan.access_path import AccessPath, IndexPath, OrPath
+from mongottl.exec.plan.bounds import BoundComponent, IndexBounds, KeyRange, bounds_of, component_range, components_of
+from mongottl.exec.plan.index_access.btree import BtreeAccess
+from mongottl.exec.plan.predicates import Filter, Predicate
+from mongottl.exec.stages.near_scan import KeyedNearness, NearStage
+from mongottl.exec.stages.stage import PlanStage
+from mongottl.geometry.geohash import Geohash
+from mongottl.geometry.nearness import Nearness, PlaneNearness
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.geo import GeoExpression
+from mongottl.query.match.interval import Interval
+from mongottl.query.match.near import METRES, RADIANS, NearExpression
+from mongottl.query.match.near import PLANE as PLANE_UNIT
+from mongottl.query.sort import SortPattern
+
+# The code for a point to measure from that lies outside of a 2d index.
+POINT_NOT_IN_INTERVAL = 16433
+
+
+class PlaceComponent(BoundComponent):
+    """Common to both kinds."""
+
+    def __init__(self, path: FieldPath, direction: str) -> None:
+        super().__init__(path, direction, False, ordered=False, whole=False)
+
+    def intervals(self, expression: GeoExpression) -> list[Interval] | None:
+        """The keys of what may match; None if this index cannot tell."""
+        raise NotImplementedError
+
+    def predicates(self, filter: Filter) -> list[Predicate] | None:
+        found: list[Predicate] = []
+        for part in filter.conjuncts:
+            if isinstance(part, GeoExpression) and part.path.dotted == self.path.dotted:
+                intervals = self.intervals(part)
+                if intervals is not None:
+                    found.append(Predicate(self.path.dotted, intervals, part, False, False, True, []))
+        return found or None
+
+
+class SphereComponent(PlaceComponent):
+    """The cells of places on the sphere."""
+
+    def __init__(self, path: FieldPath) -> None:
+        super().__init__(path, SPHERE)
+
+    def intervals(self, expression: GeoExpression) -> list[Interval] | None:
+        region = expression.region
+        if not region.spherical:
+            return None
+        return [_interval(sphere_value(low), sphere_value(high)) for low, high in region.cell_ranges()]
+
+
+class PlaneComponent(PlaceComponent):
+    """The squares of points on the plane."""
+
+    def __init__(self, path: FieldPath, geohash: Geohash) -> None:
+        super().__init__(path, PLANE)
+        self._geohash = geohash
+
+    def intervals(self, expression: GeoExpression) -> list[Interval] | None:
+        bounds = expression.region.bounds()
+        if bounds is None:
+            return None
+        geohash = self._geohash
+        return [
+            _interval(plane_value(geohash, low), plane_value(geohash, high, last=True))
+            for low, high in geohash.ranges(bounds)
+        ]
+
+
+def _interval(low: Value, high: Value) -> Interval:
+    return Interval(low, True, high, True, exact=False)
+
+
+class GeospatialAccess(BtreeAccess):
+    """Both kinds."""
+
+    def components(self, index: IndexEntry) -> list[BoundComponent]:
+        raise NotImplementedError
+
+    def nearness(self, index: IndexEntry, near: NearExpression) -> Nearness:
+        """Distances from the point, in the operator's unit."""
+        raise NotImplementedError
+
+    def keyed(self, index: IndexEntry, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
+        raise NotImplementedError
+
+    def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
+        # Documents without a place are not in the index, so that it serves questions about places alone.
+        places = [
+            path.dotted
+            for path, direction in zip(index.descriptor.paths, index.descriptor.directions, strict=True)
+            if isinstance(direction, str)
+        ]
+        return any(isinstance(part, GeoExpression) and part.path.dotted in places for part in filter.conjuncts)
+
+    def candidates(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        match: MatchExpression,
+        filter: Filter,
+        sort: SortPattern | None,
+    ) -> list[IndexPath]:
+        components = self.components(index)
+        # Elements that a path names by their number are found otherwise than those that filters mean.
+        if any(number >= 0 for component in components for number in component.path.indexes):
+            return []
+        bounds = bounds_of(index, components, filter)
+        if bounds is None or not _binds_a_place(bounds):
+            return []
+        return [IndexPath(collection, bounds, match, filter.conjuncts, 0)]
+
+    def answering(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        part: MatchExpression,
+        match: MatchExpression,
+        filter: Filter,
+        sort: SortPattern | None,
+    ) -> AccessPath | None:
+        if not isinstance(part, NearExpression):
+            return None
+        components = self.components(index)
+        for place in range(len(components)):
+            component = components[place]
+            if not isinstance(component, PlaceComponent) or component.path.dotted != part.path.dotted:
+                continue
+            prefixes = [b""]
+            if place:
+                before = bounds_of(index, components[:place], filter)
+                if before is not None and before.void:
+                    return OrPath(collection, [])
+                known = before is not None and before.points == place
+                prefixes = [low for low, _ in before.ranges] if known and before is not None else []
+            keyed = self.keyed(index, self.nearness(index, part), prefixes)
+            return NearPath(collection, index, keyed, part, match if len(filter.conjuncts) > 1 else None)
+        return None
+
+    def check_query(self, collection: Collection | None, hinted: bool, natural: bool) -> None:
+        if natural:
+            raise CommandError(ErrorCode.BadValue, "geoNear expression not allowed with $natural sort order")
+
+    def lacking(self, collection: Collection) -> CommandError:
+        return CommandError(
+            ErrorCode.NoQueryExecutionPlans,
+            f"error processing query: ns={collection.namespace} :: caused by :: unable to find index for $geoNear"
+            " query",
+        )
+
+
+def _binds_a_place(bounds: IndexBounds) -> bool:
+    """Whether the ranges say where: else documents without a place would be missed."""
+    bound = bounds.components[: len(bounds.intervals)]
+    return any(isinstance(component, PlaceComponent) for component in bound)
+
+
+class SphereAccess(GeospatialAccess):
+    """2dsphere indexes."""
+
+    def components(self, index: IndexEntry) -> list[BoundComponent]:
+        return [
+            SphereComponent(component.path) if component.direction == SPHERE else component
+            for component in components_of(index)
+        ]
+
+    def nearness(self, index: IndexEntry, near: NearExpression) -> Nearness:
+        from mongottl.geometry.sphere_nearness import SphereNearness
+
+        return SphereNearness(near.center, near.unit == METRES)
+
+    def keyed(self, index: IndexEntry, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
+        return _SphereKeys(nearness, prefixes)
+
+
+class PlaneAccess(GeospatialAccess):
+    """2d indexes."""
+
+    def components(self, index: IndexEntry) -> list[BoundComponent]:
+        geohash = geohash_of(index.descriptor.spec)
+        return [
+            PlaneComponent(component.path, geohash) if component.direction == PLANE else component
+            for component in components_of(index)
+        ]
+
+    def nearness(self, index: IndexEntry, near: NearExpression) -> Nearness:
+        geohash = geohash_of(index.descriptor.spec)
+        if near.unit == PLANE_UNIT:
+            if not geohash.has_within(near.center):
+                raise CommandError(
+                    POINT_NOT_IN_INTERVAL,
+                    f"point not in interval of [ {geohash.low}, {geohash.high} ] :: caused by ::"
+                    f" {{ 0: {near.center[0]}, 1: {near.center[1]} }}",
+                )
+            return PlaneNearness(near.center, geohash)
+        assert near.unit == RADIANS
+        from mongottl.geometry.library import require_sphere
+
+        require_sphere()
+        from mongottl.geometry.sphere_nearness import SphereNearnessOnPlane
+
+        return SphereNearnessOnPlane(near.center, False, geohash)
+
+    def keyed(self, index: IndexEntry, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
+        return _PlaneKeys(nearness, prefixes, geohash_of(index.descriptor.spec))
+
+
+class _SphereKeys(KeyedNearness):
+    def key_range(self, low: int, high: int) -> KeyRange:
+        return component_range(_interval(sphere_value(low), sphere_value(high)), False)
+
+
+class _PlaneKeys(KeyedNearness):
+    def __init__(self, nearness: Nearness, prefixes: list[bytes], geohash: Geohash) -> None:
+        super().__init__(nearness, prefixes)
+        self._geohash = geohash
+
+    def key_range(self, low: int, high: int) -> KeyRange:
+        geohash = self._geohash
+        return component_range(_interval(plane_value(geohash, low), plane_value(geohash, high, last=True)), False)
+
+
+class NearPath(AccessPath):
+    """All documents in the order of their distance. match: the whole filter, None if it is only about the place."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        places: KeyedNearness,
+        near: NearExpression,
+        match: MatchExpression | None,
+    ) -> None:
+        super().__init__(collection, 0)
+        self.index = index
+        self.places = places
+        self.near = near
+        self.match = match
+
+    def open(self, wanted: int, trial: bool = False) -> PlanStage:
+        near = self.near
+        stage = "GEO_NEAR_2DSPHERE" if self.index.descriptor.kind.name == SPHERE else "GEO_NEAR_2D"
+        return NearStage(
+            self.collection,
+            self.index,
+            self.places,
+            near.path,
+            near.min_distance,
+            near.max_distance,
+            self.match,
+            self.metadata,
+            stage,
+        )
+
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+        return min(most, unit.records(self.collection).count())
+
+    def share(self, equality: float, scope: float) -> float:
+        return 1.0

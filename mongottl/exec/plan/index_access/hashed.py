@@ -1,0 +1,57 @@
+"""Hashed indexes: equality becomes a point among the hashes; nothing else can be told from them."""
+
+from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.index_kinds.hashed import HASHED
+from mongottl.document.hashing import hashed_value
+from mongottl.document.path import FieldPath
+from mongottl.document.types import Value
+from mongottl.exec.plan.bounds import BoundComponent, components_of
+from mongottl.exec.plan.index_access.btree import BtreeAccess
+from mongottl.exec.plan.predicates import Filter, Predicate
+from mongottl.query.match.interval import Interval, point
+
+
+class HashedAccess(BtreeAccess):
+    """As ordinary indexes, with one component hashed."""
+
+    def components(self, index: IndexEntry) -> list[BoundComponent]:
+        return [
+            HashedComponent(component.path) if component.direction == HASHED else component
+            for component in components_of(index)
+        ]
+
+
+class HashedComponent(BoundComponent):
+    """Takes up predicates of points alone. Two values may share a hash, so they are tested on the documents as well."""
+
+    def __init__(self, path: FieldPath) -> None:
+        super().__init__(path, HASHED, False, ordered=False, whole=False)
+
+    def predicates(self, filter: Filter) -> list[Predicate] | None:
+        hashed: list[Predicate] = []
+        for predicate in filter.by_path.get(self.path.dotted, []):
+            if predicate.intervals and not predicate.points:
+                continue
+            points = _hashed_points(predicate.intervals)
+            hashed.append(
+                Predicate(
+                    predicate.path,
+                    points,
+                    predicate.source,
+                    False,
+                    False,
+                    predicate.exists,
+                    predicate.elements,
+                    predicate.orders,
+                )
+            )
+        return hashed or None
+
+
+def _hashed_points(points: list[Interval]) -> list[Interval]:
+    """The hashes, ascending and each once, as ranges have to be."""
+    hashes: set[int] = set()
+    for interval in points:
+        value: Value = interval.low
+        hashes.add(hashed_value(value))
+    return [point(value) for value in sorted(hashes)]

@@ -1,0 +1,206 @@
+"""Wildcard indexes: for each path of the filter that such an index holds, it is as good as an index on that path.
+
+Its keys have the path as a component of its own, shown by explain as `$_path`, and the value at it:
+
+    {a: 5}                {$_path: ["a", "a"], a: [5, 5]}
+    {a: {$exists: true}}  {$_path: ["a", "a"], ["a.", "a/"), a: [MinKey, MaxKey]}
+
+for what is in a document at a has a path of its own.
+Documents that lack the path have no key, so only what fails on a missing value is served; nor have documents and arrays
+as such, except the empty document and an array within an array. Source: MongoDB's page "Wildcard Index Restrictions".
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index_kinds.wildcard import WildcardKeyGenerator
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.compare import BRACKET_ARRAY, BRACKET_OBJECT, BRACKET_STRING
+from mongottl.document.path import FieldPath
+from mongottl.document.types import MinKey, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.plan.access_path import AccessPath, IndexPath, OrPath
+from mongottl.exec.plan.bounds import BoundComponent, bounds_of, components_of, sort_direction
+from mongottl.exec.plan.index_access.access import IndexAccess
+from mongottl.exec.plan.predicates import Filter, Predicate, conjuncts_of, parts_beside
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.comparison import EQ, ComparisonExpression
+from mongottl.query.match.elements import ExistsExpression
+from mongottl.query.match.interval import Interval, bracket_interval, intersection, point
+from mongottl.query.match.text_order import agree
+from mongottl.query.match.tree import AlwaysTrue, AndExpression, NotExpression, OrExpression
+from mongottl.query.sort import SortPattern
+
+PATH_COMPONENT: Final = "$_path"
+# Ways through one index that are offered at most, however many paths a filter names.
+MAX_WAYS: Final = 64
+_DOCUMENTS: Final = [bracket_interval(BRACKET_OBJECT)]
+_ARRAYS: Final = [bracket_interval(BRACKET_ARRAY)]
+
+
+class PathComponent(BoundComponent):
+    """The path in the keys. intervals: the paths wanted."""
+
+    def __init__(self, intervals: list[Interval]) -> None:
+        super().__init__(FieldPath(PATH_COMPONENT), 1, False, ordered=False, whole=False, named=False)
+        self._intervals = intervals
+
+    def predicates(self, filter: Filter) -> list[Predicate] | None:
+        return [Predicate(PATH_COMPONENT, self._intervals, AlwaysTrue(), False, False, True, [])]
+
+
+class ValueComponent(BoundComponent):
+    """The value at the path. wanted: the predicates that its keys can serve; none for all values."""
+
+    def __init__(self, path: FieldPath, direction: Value, descending: bool, wanted: list[Predicate]) -> None:
+        super().__init__(path, direction, descending, ordered=bool(wanted))
+        self._wanted = wanted
+
+    def predicates(self, filter: Filter) -> list[Predicate] | None:
+        return self._wanted or None
+
+
+class WildcardAccess(IndexAccess):
+    """Offers a way for each path of the filter, or for the regular components before the wildcard alone."""
+
+    def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
+        return bool(filter.conjuncts)
+
+    def candidates(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        match: MatchExpression,
+        filter: Filter,
+        sort: SortPattern | None,
+    ) -> list[IndexPath]:
+        keys = index.keys
+        assert isinstance(keys, WildcardKeyGenerator)
+        found: list[IndexPath] = []
+        existing = _existing_paths(filter, index)
+        asked_of = list(filter.by_path)
+        asked_of.extend([path for path in existing if path not in filter.by_path])
+        for path in asked_of:
+            if len(found) == MAX_WAYS:
+                break
+            values = [
+                predicate
+                for predicate in filter.by_path.get(path, [])
+                if _asks_for_values(predicate) and agree(predicate.orders, index.descriptor.collation)
+            ]
+            if values and keys.held.holds_values(path):
+                paths = [point(path)]
+            elif path in existing and keys.held.holds(path):
+                paths = [point(path), Interval(path + ".", True, path + "/", False)]
+                values = []
+            else:
+                continue
+            way = _way(collection, index, match, filter, sort, path, paths, values)
+            if way is not None and len(way.bounds.intervals) > keys.place:
+                found.append(way)
+        if keys.place > 0 and not found:
+            everything = [point(MinKey()), bracket_interval(BRACKET_STRING)]
+            way = _way(
+                collection, index, match, filter, sort, index.descriptor.paths[keys.place].dotted, everything, []
+            )
+            if way is not None:
+                found.append(way)
+        return found
+
+    def hinted(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        match: MatchExpression,
+        filter: Filter,
+        sort: SortPattern | None,
+    ) -> AccessPath:
+        """The best of the candidates, or for an `$or` those of its branches. NoQueryExecutionPlans (291) if there are
+        none: the index does not hold every document."""
+        best = _best(self.candidates(collection, index, match, filter, sort))
+        if best is not None:
+            return best
+        for conjunct in filter.conjuncts:
+            if isinstance(conjunct, OrExpression):
+                rest = parts_beside(filter.conjuncts, conjunct)
+                branches: list[AccessPath] = []
+                for child in conjunct.children:
+                    part = AndExpression([*conjuncts_of(child), *rest])
+                    branch = _best(self.candidates(collection, index, part, Filter(part.children), None))
+                    if branch is not None:
+                        branches.append(branch)
+                if len(branches) == len(conjunct.children):
+                    return OrPath(collection, branches)
+        raise CommandError(
+            ErrorCode.NoQueryExecutionPlans,
+            f"error processing query: ns={collection.namespace}: planner returned error :: caused by :: $hint: the"
+            " wildcard index does not hold every document, and nothing in the query confines it to what it holds",
+        )
+
+
+def _best(ways: list[IndexPath]) -> IndexPath | None:
+    best: IndexPath | None = None
+    for way in ways:
+        if best is None or _narrowness(way) > _narrowness(best):
+            best = way
+    return best
+
+
+def _narrowness(way: IndexPath) -> tuple[bool, int, int, int, bool]:
+    bounds = way.bounds
+    return bounds.void, bounds.single_points, bounds.points, len(bounds.intervals), way.sorted != 0
+
+
+def _way(
+    collection: Collection,
+    index: IndexEntry,
+    match: MatchExpression,
+    filter: Filter,
+    sort: SortPattern | None,
+    path: str,
+    paths: list[Interval],
+    values: list[Predicate],
+) -> IndexPath | None:
+    """The way over these paths. path: what the component of the value is called; values: the predicates on it."""
+    keys = index.keys
+    assert isinstance(keys, WildcardKeyGenerator)
+    components: list[BoundComponent] = []
+    for place, component in enumerate(components_of(index)):
+        if place == keys.place:
+            components.append(PathComponent(paths))
+            components.append(ValueComponent(FieldPath(path), component.direction, component.descending, values))
+        else:
+            components.append(component)
+    bounds = bounds_of(index, components, filter)
+    if bounds is None or not bounds.bounded:
+        return None
+    # A document has several keys where it has several of the paths.
+    bounds.multikey = len(paths) > 1 or len(bounds.intervals) <= keys.place or index.arrays.along(path)
+    return IndexPath(collection, bounds, match, filter.conjuncts, 0 if sort is None else sort_direction(bounds, sort))
+
+
+def _existing_paths(filter: Filter, index: IndexEntry) -> dict[str, None]:
+    """The paths that must be there: {$exists: true}; and {$ne: null}, if there are no arrays on the path."""
+    found: dict[str, None] = {}
+    for conjunct in filter.conjuncts:
+        if isinstance(conjunct, ExistsExpression):
+            found[conjunct.path.dotted] = None
+        elif isinstance(conjunct, NotExpression):
+            child = conjunct.child
+            if isinstance(child, ComparisonExpression) and child.operator == EQ and child.value is None:
+                path = child.path.dotted
+                if not index.arrays.along(path):
+                    found[path] = None
+    return found
+
+
+def _asks_for_values(predicate: Predicate) -> bool:
+    """Whether whatever passes has a key at the very path, in the predicate's ranges."""
+    if not predicate.exists or predicate.full:
+        return False
+    for interval in predicate.intervals:
+        if interval.is_point and interval.low == EMPTY_DOCUMENT:
+            continue
+        if intersection([interval], _DOCUMENTS) or intersection([interval], _ARRAYS):
+            return False
+    return True

@@ -1,0 +1,301 @@
+"""Which way into a collection a query takes, of those that its indexes offer: rules, then memory, then trial.
+
+The rules are told in `planner`.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.types import Value
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
+from mongottl.exec.plan.implication import implies
+from mongottl.exec.plan.index_access import access_of
+from mongottl.exec.plan.plan_cache import REPLAN_RATIO, QueryShape, is_allowed, new_plan
+from mongottl.exec.plan.predicates import Filter, conjuncts_of, parts_beside
+from mongottl.exec.stages.merge_scan import MergedOrPath
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.tree import AlwaysTrue, AndExpression, OrExpression
+from mongottl.query.sort import SortPattern
+
+# Entries that each candidate may read in a trial; collections that are not larger are not worth one.
+TRIAL_ENTRIES: Final = 128
+# Entries counted in a candidate's ranges where the trial did not come to their end.
+COUNTED_ENTRIES: Final = 2048
+# Levels of `$or` within `$or` that are taken apart; with each the branches multiply.
+MAX_OR_DEPTH: Final = 1
+# `$or`s of one conjunction that are looked at for a way over several indexes.
+MAX_ORS: Final = 16
+# Guesses for ranges too large to be counted: the part of a collection that an equality, and a range, leaves.
+EQUALITY_SHARE: Final = 0.05
+RANGE_SHARE: Final = 0.3
+
+
+def is_trivial(match: MatchExpression) -> bool:
+    """Whether the filter is true for every document: {}."""
+    return isinstance(match, AlwaysTrue) or (isinstance(match, AndExpression) and not match.children)
+
+
+def is_usable(index: IndexEntry) -> bool:
+    """Whether plans may use the index at all."""
+    return index.ready and index.has_keys and not index.descriptor.hidden
+
+
+class Choice:
+    """The choice among the ways into a collection for one query. page: records that the first page needs, 0 for all."""
+
+    def __init__(
+        self,
+        op: OperationContext,
+        collection: Collection,
+        match: MatchExpression,
+        sort: SortPattern | None,
+        page: int,
+        skip: int,
+        allowed: list[Value] | None,
+        shape: QueryShape,
+        remember: bool,
+    ) -> None:
+        self.op = op
+        self.collection = collection
+        self.match = match
+        self.sort = sort
+        self.page = page + skip if page else 0
+        self.allowed = allowed
+        self.shape = shape
+        self.remember = remember
+
+    def best_path(self) -> tuple[AccessPath, list[AccessPath]]:
+        """The best way, and the others that came into question."""
+        collection = self.collection
+        match = self.match
+        filter = Filter(conjuncts_of(match))
+        candidates = candidates_of(collection, match, filter, self.sort, self.allowed)
+        if not candidates:
+            by_or = self._by_or(filter)
+            if by_or is not None:
+                return by_or, []
+            return CollectionPath(collection, None if is_trivial(match) else match, True), []
+        if len(candidates) == 1:
+            only = candidates[0]
+            if not only.bounds.bounded and self.sort is not None:
+                by_or = self._by_or(filter)
+                if by_or is not None:
+                    return self._contest([only, by_or], [])
+            return only, []
+        candidates.sort(key=rank)
+        first = candidates[0]
+        if first.bounds.at_most_one or first.bounds.void:
+            return first, list(candidates[1:])
+        kept: list[AccessPath] = []
+        dominated: list[AccessPath] = []
+        for place in range(len(candidates)):
+            (dominated if _is_dominated(candidates, place) else kept).append(candidates[place])
+        return self._contest(kept, dominated)
+
+    def _by_or(self, filter: Filter) -> AccessPath | None:
+        """A way over several indexes, in the order of the sort if that is possible."""
+        if self.sort is not None:
+            merged = _merged_or_path(self.collection, filter, self.sort, self.allowed)
+            if merged is not None:
+                return merged
+        return or_path(self.collection, filter.conjuncts, 0, self.allowed, [])
+
+    def _contest(self, kept: list[AccessPath], dominated: list[AccessPath]) -> tuple[AccessPath, list[AccessPath]]:
+        """The best of several candidates, by memory or trial, and the others. dominated: those that cannot win."""
+        memory = self.collection.plan_memory
+        key = self.shape.quick_key(self.match)
+        known = memory.plan_of(key, self.collection.generation) if self.remember else None
+        total = self.op.recovery_unit.records(self.collection).count()
+        tried = total > TRIAL_ENTRIES and len(kept) > 1
+        best: AccessPath | None = None
+        if not tried:
+            best = kept[0]
+            if known is not None and known.index == best.label:
+                known.active = True
+                return best, [*kept[1:], *dominated]
+            if not self.remember:
+                return best, [*kept[1:], *dominated]
+        elif known is not None and known.active:
+            for path in kept:
+                if path.label == known.index and self._cost(path, total)[0] <= REPLAN_RATIO * max(known.works, 1):
+                    return path, [other for other in kept if other is not path] + dominated
+        best_cost = (0.0, 0.0)
+        for path in kept if tried else kept[:1]:
+            cost = self._cost(path, total)
+            if best is None or not tried or cost < best_cost:
+                best = path
+                best_cost = cost
+        assert best is not None
+        others = [path for path in kept if path is not best] + dominated
+        if self.remember:
+            works = int(best_cost[0])
+            plan = new_plan(self.shape, self.match, self.collection, best, works, self.op.now_ms, len(others))
+            plan.filtered = self.allowed is not None
+            plan.active = known is not None and known.index == best.label and works <= known.works
+            memory.remember(key, plan)
+        return best, others
+
+    def _cost(self, path: AccessPath, total: int) -> tuple[float, float]:
+        """What a way costs; of two that cost the same, the one whose entries match more often has fewer of them."""
+        trial = _Trial(path)
+        trial.run(self.op)
+        blocking = self.sort is not None and path.sorted == 0
+        return trial.cost(self.op, total, blocking, self.page), -trial.matched / max(trial.examined, 1)
+
+
+def candidates_of(
+    collection: Collection,
+    match: MatchExpression,
+    filter: Filter,
+    sort: SortPattern | None,
+    allowed: list[Value] | None,
+) -> list[IndexPath]:
+    """The indexes that the filter bounds, or that give the sort's order."""
+    found: list[IndexPath] = []
+    for index in collection.indexes:
+        if not is_usable(index) or not is_allowed(index, allowed):
+            continue
+        access = access_of(index)
+        if not access.may_serve(index, filter, sort):
+            continue
+        partial = index.descriptor.partial_match
+        if partial is not None and not implies(match, partial):
+            continue
+        for path in access.candidates(collection, index, match, filter, sort):
+            if path.bounds.void:
+                return [path]
+            found.append(path)
+    return found
+
+
+def rank(path: IndexPath) -> tuple[bool, int, int, int, bool, int]:
+    """The order of rule 2; Python's sort keeps the older first."""
+    bounds = path.bounds
+    unnamed = bounds.unnamed
+    return (
+        not (bounds.at_most_one or bounds.void),
+        min(0, unnamed - bounds.single_points),
+        min(0, unnamed - bounds.points),
+        unnamed - len(bounds.intervals),
+        path.sorted == 0,
+        len(bounds.components),
+    )
+
+
+def _is_dominated(candidates: list[IndexPath], place: int) -> bool:
+    """Whether another candidate can do all that this one can; of equals the first stays."""
+    candidate = candidates[place]
+    for i in range(len(candidates)):
+        if i == place or not _covers(candidates[i], candidate):
+            continue
+        if i < place or not _covers(candidate, candidates[i]):
+            return True
+    return False
+
+
+def _covers(better: IndexPath, other: IndexPath) -> bool:
+    if better.sorted == 0 and other.sorted != 0:
+        return False
+    if other.bounds.bounded and not better.bounds.bounded:
+        return False
+    return better.bound_paths() >= other.bound_paths()
+
+
+def or_path(
+    collection: Collection,
+    conjuncts: list[MatchExpression],
+    depth: int,
+    allowed: list[Value] | None,
+    around: list[MatchExpression],
+) -> AccessPath | None:
+    """An OR over indexes for the first `$or` of a conjunction whose branches all have one.
+
+    depth: of `$or` within `$or`. around: what holds besides, where the conjunction is a branch of another `$or`.
+    """
+    if depth > MAX_OR_DEPTH:
+        return None
+    for conjunct in _first_ors(conjuncts):
+        rest = [*parts_beside(conjuncts, conjunct), *around]
+        paths: list[AccessPath] = []
+        for branch in conjunct.children:
+            own = conjuncts_of(branch)
+            part = AndExpression([*own, *rest])
+            candidates = candidates_of(collection, part, Filter(part.children), None, allowed)
+            if not candidates:
+                nested = or_path(collection, own, depth + 1, allowed, rest)
+                if nested is None:
+                    break
+                paths.append(nested)
+                continue
+            best = min(candidates, key=rank)
+            if not best.bounds.void:
+                paths.append(best)
+        else:
+            return OrPath(collection, paths)
+    return None
+
+
+def _first_ors(conjuncts: list[MatchExpression]) -> list[OrExpression]:
+    found: list[OrExpression] = []
+    for conjunct in conjuncts:
+        if isinstance(conjunct, OrExpression):
+            found.append(conjunct)
+            if len(found) == MAX_ORS:
+                break
+    return found
+
+
+def _merged_or_path(
+    collection: Collection, filter: Filter, sort: SortPattern, allowed: list[Value] | None
+) -> AccessPath | None:
+    """A merge over indexes for the first `$or` of which each branch has one that also gives the order of a sort."""
+    for conjunct in _first_ors(filter.conjuncts):
+        rest = parts_beside(filter.conjuncts, conjunct)
+        paths: list[IndexPath] = []
+        for branch in conjunct.children:
+            part = AndExpression([*conjuncts_of(branch), *rest])
+            candidates = candidates_of(collection, part, Filter(part.children), sort, allowed)
+            ordered = [path for path in candidates if path.bounds.void or (path.sorted and path.bounds.bounded)]
+            if not ordered:
+                break
+            best = min(ordered, key=rank)
+            if not best.bounds.void:
+                paths.append(best)
+        else:
+            return MergedOrPath(collection, paths, sort)
+    return None
+
+
+class _Trial:
+    """What a candidate did on its first entries."""
+
+    def __init__(self, path: AccessPath) -> None:
+        self.path = path
+        self.examined = 0
+        self.matched = 0
+        self.ended = False
+
+    def run(self, op: OperationContext) -> None:
+        stage = self.path.open(TRIAL_ENTRIES, trial=True)
+        while self.examined < TRIAL_ENTRIES:
+            batch = stage.next_batch(op)
+            if batch is None:
+                self.ended = True
+                break
+            self.matched += len(batch)
+            self.examined = stage.examined_below()
+        stage.close()
+
+    def cost(self, op: OperationContext, total: int, blocking: bool, page: int) -> float:
+        """Entries to be examined for the first page, as far as they can be told."""
+        if self.ended:
+            return float(self.examined)
+        if page and not blocking:
+            # Half a match stands for none.
+            rate = max(self.matched, 0.5) / max(self.examined, 1)
+            return min(page / rate, float(total))
+        counted = self.path.count_entries(op.recovery_unit, COUNTED_ENTRIES)
+        if counted < COUNTED_ENTRIES:
+            return float(counted)
+        return max(float(COUNTED_ENTRIES), total * self.path.share(EQUALITY_SHARE, RANGE_SHARE))

@@ -1,0 +1,193 @@
+"""From a filter to predicates: what its parts say about the values of single paths.
+
+A filter is a conjunction. Each part of it that says outside which values of one path it cannot be true is a predicate;
+`bounds` makes ranges of an index's keys of them.
+"""
+
+from typing import Final
+
+from mongottl.document.collation import Collation
+from mongottl.document.compare import (
+    BRACKET_NULL,
+    BRACKET_UNDEFINED,
+)
+from mongottl.document.path import FieldPath
+from mongottl.document.types import MaxKey, MinKey
+from mongottl.exec.plan.expr_bounds import compared_paths
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.arrays import ElemMatchObjectExpression
+from mongottl.query.match.comparison import ComparisonExpression, InExpression
+from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, union
+from mongottl.query.match.special import ExprExpression
+from mongottl.query.match.text_order import text_orders
+from mongottl.query.match.tree import AndExpression, NorExpression, NotExpression, OrExpression, PathExpression, path_of
+
+# Parts of the conjunction around an `$or` that may narrow the bounds of its branches. The others are tested on what is
+# found: the bounds of n branches by n other parts would cost the square of the filter's length.
+MAX_PARTS_BESIDE: Final = 16
+
+
+class Predicate:
+    """What one part of a filter says about the values of one path.
+
+    source: the part of the conjunction that it stems from. exact, exact_multikey: whether keys in the ranges prove the
+    source, in an index that is not multikey, and in one that is. exists: whether the source fails where the path is
+    missing. elements: the $elemMatch around it, outermost first, as (serial number, path). orders: the collations that
+    the ranges depend on.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        intervals: list[Interval],
+        source: MatchExpression,
+        exact: bool,
+        exact_multikey: bool,
+        exists: bool,
+        elements: list[tuple[int, str]],
+        orders: list[Collation | None] | None = None,
+    ) -> None:
+        self.orders: list[Collation | None] = [] if orders is None else orders
+        self.path = path
+        self.intervals = intervals
+        self.source = source
+        self.exact = exact
+        self.exact_multikey = exact_multikey
+        self.exists = exists
+        self.elements = elements
+        self.points = bool(intervals) and all(interval.is_point for interval in intervals)
+        self.full = len(intervals) == 1 and is_everything(intervals[0])
+
+
+class Filter:
+    """A filter cut into the parts of its conjunction, with the predicates by path."""
+
+    def __init__(self, conjuncts: list[MatchExpression]) -> None:
+        self.conjuncts = conjuncts
+        self.by_path: dict[str, list[Predicate]] = {}
+        # What `$expr` says of the whole value of a path; of use where an index has met no array on it.
+        self.of_whole: dict[str, list[Predicate]] = {}
+        self._serial = 0
+        for conjunct in conjuncts:
+            self._collect(conjunct, conjunct, "", [])
+
+    def _add(self, predicate: Predicate) -> None:
+        known = self.by_path.get(predicate.path)
+        if known is None:
+            self.by_path[predicate.path] = [predicate]
+        else:
+            known.append(predicate)
+
+    def _collect(
+        self, part: MatchExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
+    ) -> None:
+        if isinstance(part, ElemMatchObjectExpression):
+            path = prefix + part.path.dotted
+            self._serial += 1
+            within = [*elements, (self._serial, path)]
+            child = part.child
+            inner = child.children if isinstance(child, AndExpression) else [child]
+            for condition in inner:
+                self._collect(condition, source, path + ".", within)
+        elif isinstance(part, PathExpression):
+            intervals = part.intervals()
+            if intervals is None:
+                return
+            exact = not elements and _all_exact(intervals)
+            everywhere = exact and isinstance(part, (ComparisonExpression, InExpression)) and _within_values(intervals)
+            exists = not part.matches_single(b"", 0, -1)
+            path = prefix + part.path.dotted
+            orders = text_orders(part)
+            self._add(Predicate(path, intervals, source, exact, everywhere, exists, elements, orders))
+        elif isinstance(part, NotExpression):
+            self._collect_not(part, source, prefix, elements, True)
+        elif isinstance(part, NorExpression):
+            # None of the parts holds; each says something, and none of them all.
+            for child in part.children:
+                self._collect_not(NotExpression(child), source, prefix, elements, False)
+        elif isinstance(part, OrExpression):
+            self._collect_or(part, source, prefix, elements)
+        elif isinstance(part, ExprExpression):
+            for compared in compared_paths(part.expression):
+                predicate = Predicate(compared.path, [compared.interval], source, False, False, compared.exists, [])
+                if compared.texts:
+                    predicate.orders = [compared.collation]
+                self.of_whole.setdefault(compared.path, []).append(predicate)
+
+    def _collect_not(
+        self, part: NotExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]], whole: bool
+    ) -> None:
+        """whole: whether this is all that the source says."""
+        inner_path = path_of(part.child)
+        intervals = part.intervals() if inner_path is not None else None
+        if intervals is not None and inner_path is not None:
+            exact = whole and not elements and _all_exact(intervals)
+            path = prefix + inner_path.dotted
+            self._add(Predicate(path, intervals, source, exact, False, False, elements, text_orders(part)))
+
+    def _collect_or(
+        self, part: OrExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
+    ) -> None:
+        """`$or` over leaves on one path is one predicate."""
+        intervals: list[Interval] = []
+        path: FieldPath | None = None
+        everywhere = True
+        exists = True
+        for child in part.children:
+            if not isinstance(child, PathExpression) or isinstance(child, ElemMatchObjectExpression):
+                return
+            if path is None:
+                path = child.path
+            ranges = child.intervals()
+            if ranges is None or path.dotted != child.path.dotted:
+                return
+            intervals.extend(ranges)
+            everywhere = everywhere and isinstance(child, (ComparisonExpression, InExpression))
+            exists = exists and not child.matches_single(b"", 0, -1)
+        if path is None:
+            return
+        everywhere = everywhere and _within_values(intervals) and not elements
+        merged = union(intervals)
+        exact = not elements and _all_exact(merged)
+        everywhere = exact and everywhere
+        orders = text_orders(part)
+        self._add(Predicate(prefix + path.dotted, merged, source, exact, everywhere, exists, elements, orders))
+
+
+def conjuncts_of(match: MatchExpression) -> list[MatchExpression]:
+    """The parts of a filter that must all hold."""
+    return match.children if isinstance(match, AndExpression) else [match]
+
+
+def parts_beside(conjuncts: list[MatchExpression], one: MatchExpression) -> list[MatchExpression]:
+    """The conjunction without one of its parts. Beyond MAX_PARTS_BESIDE the others come as a single part, which says
+    nothing about an index's bounds."""
+    others = [conjunct for conjunct in conjuncts if conjunct is not one]
+    if len(others) <= MAX_PARTS_BESIDE:
+        return others
+    return [*others[:MAX_PARTS_BESIDE], AndExpression(others[MAX_PARTS_BESIDE:])]
+
+
+def is_everything(interval: Interval) -> bool:
+    """Whether the range is [MinKey, MaxKey]."""
+    return (
+        isinstance(interval.low, MinKey)
+        and interval.low_inclusive
+        and isinstance(interval.high, MaxKey)
+        and interval.high_inclusive
+    )
+
+
+def _all_exact(intervals: list[Interval]) -> bool:
+    return all(interval.exact for interval in intervals)
+
+
+def _within_values(intervals: list[Interval]) -> bool:
+    """Whether no range has a key that stands for something else than a value: null for missing, undefined for []."""
+    for interval in intervals:
+        for end in (interval.low, interval.high):
+            if end is None or isinstance(end, (MinKey, MaxKey)):
+                return False
+            if isinstance(end, (BracketStart, BracketEnd)) and end.bracket in (BRACKET_NULL, BRACKET_UNDEFINED):
+                return False
+    return True

@@ -1,0 +1,462 @@
+"""Running pipelines: which leading stages the planner answers, and what the others read from."""
+
+import random
+from dataclasses import replace
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.describe import describe_cluster
+from mongottl.catalog.index_kinds import BTREE
+from mongottl.catalog.view import View
+from mongottl.document.annotated import STORED_AS
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.collation import Collation, same_collation
+from mongottl.document.keystring import encode_value, successor
+from mongottl.document.types import MISSING, Date, Int64, Value, integer
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext, check_level
+from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operations
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.operation.usage import Latency
+from mongottl.exec.plan.geo_near_path import near_match
+from mongottl.exec.plan.plan_cache import NO_SHAPE, QueryShape, describe_plan
+from mongottl.exec.plan.planner import QueryPlan, plan_query, spill_space
+from mongottl.exec.results import output
+from mongottl.exec.results.counting import CountedDocuments
+from mongottl.exec.results.reading import PipelinePages, PlanDocuments, Pull
+from mongottl.exec.results.sizes import collection_size, describe_size, parse_scale
+from mongottl.exec.results.views import collection_below, resolve_view, view_collation
+from mongottl.exec.stages.stage import BATCH_BYTES
+from mongottl.query.context import ParseContext
+from mongottl.query.match import MatchExpression, parse_match
+from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
+from mongottl.query.pipeline.basic import CountSpec, LimitSpec, MatchSpec, SkipSpec
+from mongottl.query.pipeline.group import GroupSpec
+from mongottl.query.pipeline.near import GeoNearFieldsSpec, GeoNearSpec
+from mongottl.query.pipeline.project import ProjectSpec
+from mongottl.query.pipeline.run_context import EqualityProbe, MergeRequest, NearRequest
+from mongottl.query.pipeline.sort import SortSpec
+from mongottl.query.pipeline.stage import requested_by
+from mongottl.query.sort import SortPattern
+from mongottl.ttl.policy import NO_TTL, is_expired
+
+
+def _looks_at_nothing(spec: StageSpec) -> bool:
+    """Whether a stage needs no field of the documents, but only to know how many there are."""
+    return isinstance(spec, CountSpec) or (isinstance(spec, GroupSpec) and spec.dependencies() == set())
+
+
+def _all_stream(specs: list[StageSpec]) -> bool:
+    return all(spec.traits.streaming for spec in specs)
+
+
+def _any_multiplies(specs: list[StageSpec]) -> bool:
+    return any(spec.multiplies for spec in specs)
+
+
+def _may_wait(specs: list[StageSpec]) -> bool:
+    """Whether documents that were read for a page may still be in the pipeline when the page is full."""
+    return not all(spec.shrinks for spec in specs)
+
+
+def _are_handed_on(specs: list[StageSpec]) -> bool:
+    """Whether each result stems from one document that these stages are given."""
+    return all(spec.keeps_metadata and not spec.traits.writes for spec in specs)
+
+
+class IndexProbe(EqualityProbe):
+    """By an ordinary index on one field alone."""
+
+    def __init__(self, unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_s: int) -> None:
+        self._unit = unit
+        self._collection = collection
+        self._index = index
+        self._now_s = now_s
+        self._descending = index.descriptor.descending[0]
+
+    def find(self, value: Value, most: int) -> list[Value] | None:
+        key = encode_value(value, self._descending)
+        unit = self._unit
+        default_ttl_s = self._collection.default_ttl_s
+        found: list[Value] = []
+        entries, more = unit.index(self._index).scan_fetch(
+            unit.records(self._collection), key, successor(key), None, most + 1, True, BATCH_BYTES
+        )
+        if more or len(entries) > most:
+            return None
+        self._index.accesses += 1
+        for _, _, document, ts_s, ttl_s in entries:
+            if default_ttl_s == NO_TTL or not is_expired(ts_s, ttl_s, default_ttl_s, self._now_s):
+                found.append(document)
+        return found
+
+
+class OperationRun(RunContext):
+    """A pipeline's view of the operation that runs it."""
+
+    def __init__(
+        self,
+        pull: Pull,
+        allow_disk_use: bool | None,
+        specs: list[StageSpec],
+        metadata: set[str],
+        collation: Collation | None,
+    ) -> None:
+        # A copy of the limits: a pipeline keeps those that it began with.
+        super().__init__(pull.op.now_ms, replace(pull.op.service.limits), spill_space(pull.op, allow_disk_use))
+        self._allow_disk_use = allow_disk_use
+        self.metadata |= metadata
+        self._pull = pull
+        self._op = pull.op
+        self._collation = collation
+        # Joins collect what another collection has; only a union hands it on.
+        self._handed_on = any(
+            specs[i].name == "$unionWith" and _are_handed_on(specs[i + 1 :]) for i in range(len(specs))
+        )
+
+    def open_collection(
+        self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
+    ) -> DocumentSource:
+        let = None if ctx is None else ctx.let
+        context = ParseContext(self._op.now_ms, let, f"{database}.{collection}", collation=self._collation)
+        tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
+        op = self._pull.op
+        found = op.catalog.find(database, collection)
+        if isinstance(found, View):
+            return self._open_view(found, match, context)
+        asked = self.metadata - {STORED_AS}
+        plan = plan_query(op, found, tree, metadata=asked, allow_disk_use=self._allow_disk_use)
+        return PlanDocuments(plan.open(), found, self._pull, self._handed_on, self._handed_on)
+
+    def _open_view(self, view: View, match: bytes | None, outer: ParseContext) -> DocumentSource:
+        op = self._pull.op
+        self._check_view(view)
+        resolved = resolve_view(op.catalog, view)
+        context = ParseContext(op.now_ms, outer.let, resolved.namespace, collation=self._collation)
+        narrowing: list[Value] = [] if match is None else [encode({"$match": match})]
+        specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
+        underlying = collection_below(op.catalog, resolved)
+        plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use, collation=self._collation)
+        rationed = self._handed_on and _all_stream(plan.rest) and not _any_multiplies(plan.rest)
+        tracked = self._handed_on and _are_handed_on(plan.rest)
+        head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed, tracked)
+        run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata, self._collation)
+        joins = any(spec.traits.joined_field for spec in plan.rest)
+        return ViewDocuments(head, open_pipeline(plan.rest, head, run), self._pull, joins)
+
+    def open_near(self, request: NearRequest, metadata: frozenset[str]) -> DocumentSource:
+        op = self._pull.op
+        collection = self._find(request.namespace)
+        asked = (self.metadata | metadata) - {STORED_AS}
+        plan = plan_query(op, collection, near_match(collection, request), metadata=asked)
+        return PlanDocuments(plan.open(), collection, self._pull, self._handed_on, self._handed_on)
+
+    def _check_view(self, view: View) -> None:
+        """OptionNotSupportedOnView (167) unless the view's collation is the operation's."""
+        if not same_collation(view_collation(view), self._collation):
+            raise CommandError(
+                ErrorCode.OptionNotSupportedOnView, f"Cannot override a view's default collation: {view.namespace}"
+            )
+
+    def has_index(self, database: str, collection: str, path: str) -> bool:
+        found = self._pull.op.catalog.find(database, collection)
+        if found is None:
+            return False
+        if isinstance(found, View):
+            self._check_view(found)
+            return False
+        for index in found.writable_indexes:
+            descriptor = index.descriptor
+            whole = not descriptor.hidden and not descriptor.sparse and descriptor.partial_match is None
+            if not same_collation(descriptor.collation, self._collation):
+                continue
+            if index.ready and whole and descriptor.paths[0].dotted == path:
+                return True
+        return False
+
+    def equality_probe(self, database: str, collection: str, path: str) -> EqualityProbe | None:
+        found = self._pull.op.catalog.find(database, collection)
+        if self._collation is not None or found is None or isinstance(found, View):
+            return None
+        for index in found.writable_indexes:
+            descriptor = index.descriptor
+            if (
+                index.ready
+                and len(descriptor.paths) == 1
+                and descriptor.paths[0].dotted == path
+                # Further down, keys may not tell all that a filter tells about arrays on the way.
+                and (descriptor.paths[0].depth == 1 or not index.multikey)
+                and descriptor.kind is BTREE
+                and descriptor.collation is None
+                and not descriptor.hidden
+                and not descriptor.sparse
+                and descriptor.partial_match is None
+            ):
+                return IndexProbe(self._op.recovery_unit, found, index, self._pull.op.now_s)
+        return None
+
+    def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:
+        host = self._op.service.config.advertise_host or self._op.client.local
+        return [("ns", namespace), ("host", host), ("localTime", Date(self._op.now_ms))]
+
+    def storage_statistics(self, namespace: str, scale: Value) -> Value:
+        unit = parse_scale("$collStats.storageStats", scale)
+        return encode(describe_size(self._op.recovery_unit, self._find(namespace), self._op.now_s, unit))
+
+    def latency_statistics(self, namespace: str, histograms: bool) -> Value:
+        usage = self._op.service.metrics.usage.of(namespace)
+        sections: list[tuple[str, Value]] = [
+            ("reads", _described_latency(usage.reads, histograms)),
+            ("writes", _described_latency(usage.writes, histograms)),
+            ("commands", _described_latency(usage.commands, histograms)),
+            ("transactions", _described_latency(Latency(), histograms)),
+        ]
+        return encode_fields(sections)
+
+    def execution_statistics(self, namespace: str) -> Value:
+        collection = self._find(namespace)
+        if collection is None:
+            raise CommandError(ErrorCode.NamespaceNotFound, f"Collection [{namespace}] not found.")
+        counts: dict[str, Value] = {
+            "total": Int64(collection.scans),
+            "nonTailable": Int64(collection.scans - collection.tailable_scans),
+        }
+        return encode({"collectionScans": encode(counts)})
+
+    def count_collection(self, namespace: str) -> Value:
+        collection = self._find(namespace)
+        if collection is None:
+            raise CommandError(ErrorCode.NamespaceNotFound, f"Collection [{namespace}] not found.")
+        return integer(collection_size(self._op.recovery_unit, collection).living(self._op.now_s))
+
+    def index_statistics(self, namespace: str) -> list[bytes]:
+        op = self._pull.op
+        collection = self._find(namespace)
+        host = op.service.config.advertise_host or op.client.local
+        found: list[bytes] = []
+        for index in [] if collection is None else collection.listed_indexes:
+            since = Date(max(index.since_ms, op.service.started_ms))
+            known: dict[str, Value] = {
+                "name": index.name,
+                "key": index.descriptor.key,
+                "host": host,
+                "accesses": encode({"ops": Int64(index.accesses), "since": since}),
+                "spec": index.descriptor.spec,
+            }
+            if not index.ready:
+                known["building"] = True
+            found.append(encode(known))
+        return found
+
+    def plan_cache(self, namespace: str) -> list[bytes]:
+        collection = self._find(namespace)
+        if collection is None:
+            raise CommandError(50933, f"{namespace} does not exist")
+        if collection.time_series is not None:
+            raise CommandError(40602, "$planCacheStats is only valid as the first stage in a pipeline")
+        host = self._op.service.config.advertise_host or self._op.client.local
+        return [describe_plan(plan, host) for plan in collection.plan_memory.plans_at(collection.generation)]
+
+    def query_settings(self, debug: bool) -> list[bytes]:
+        found: list[bytes] = []
+        for settings in self._op.service.query_settings.values():
+            entry = settings.entry()
+            if debug and settings.shape is not None:
+                entry["debugQueryShape"] = settings.shape
+            found.append(encode(entry))
+        return found
+
+    def cluster_catalog(self, database: str, shards: bool) -> list[bytes]:
+        return describe_cluster(self._op.catalog, database, shards)
+
+    def operations(self, options: dict[str, Value]) -> list[bytes]:
+        asked = CurrentOpOptions(
+            idle_connections=options.get("idleConnections") is True,
+            idle_sessions=options.get("idleSessions", True) is True,
+            idle_cursors=options.get("idleCursors") is True,
+            truncate=options.get("truncateOps") is True,
+        )
+        return describe_operations(self._pull.op, asked)
+
+    def sessions(self) -> list[bytes]:
+        found: list[bytes] = []
+        for session in self._pull.op.service.sessions.all():
+            found.append(encode({"_id": session.lsid, "lastUse": Date(session.last_used_ms)}))
+        return found
+
+    def _find(self, namespace: str) -> Collection | None:
+        database, _, name = namespace.partition(".")
+        return self._op.catalog.lookup(database, name, time_series=True)
+
+    def is_time_series(self, namespace: str) -> bool:
+        collection = self._find(namespace)
+        return collection is not None and collection.time_series is not None
+
+    def random(self) -> float:
+        return random.random()
+
+    def check_out(self, database: str, collection: str, time_series: bytes | None) -> None:
+        output.check_out(self._pull.op, database, collection, time_series)
+
+    def open_output(self, database: str, collection: str, time_series: bytes | None) -> str:
+        return output.open_output(self._pull.op, database, collection, time_series)
+
+    def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:
+        output.insert_output(self._pull.op, database, temporary, documents)
+
+    def publish_output(self, database: str, temporary: str, collection: str) -> None:
+        output.publish_output(self._pull.op, database, temporary, collection)
+
+    def discard_output(self, database: str, temporary: str) -> None:
+        output.discard_output(self._pull.op, database, temporary)
+
+    def check_merge(self, database: str, collection: str, on: list[str], named: bool) -> bool:
+        return output.check_merge(self._pull.op, database, collection, on, named, self._collation)
+
+    def with_id(self, document: bytes) -> bytes:
+        return output.with_id(self._pull.op, document)
+
+    def merge_document(self, database: str, collection: str, request: MergeRequest) -> None:
+        output.merge_document(self._pull.op, database, collection, request, self._collation)
+
+
+class ViewDocuments(DocumentSource):
+    """The documents of a view that another pipeline reads. head: those of the collection at its bottom.
+
+    joins: whether the view's own stages read further collections, whose documents may expire as well.
+    """
+
+    def __init__(self, head: DocumentSource, documents: DocumentSource, pull: Pull, joins: bool) -> None:
+        self._head = head
+        self._documents = documents
+        self._pull = pull
+        self._joins = joins
+        self._opened_s = pull.op.now_s
+
+    def next_batch(self) -> list[bytes] | None:
+        return self._documents.next_batch()
+
+    def is_outdated(self) -> bool:
+        return self._head.is_outdated() or (self._joins and self._pull.op.now_s != self._opened_s)
+
+    def close(self) -> None:
+        self._documents.close()
+
+
+class AggregationPlan:
+    """A pipeline ready to run: a plan for what the planner answers, and the stages left over.
+
+    metadata: keywords that stages read by `{$meta: …}`. collation: the operation's.
+    """
+
+    def __init__(
+        self,
+        collection: Collection | None,
+        plan: QueryPlan,
+        match: MatchExpression,
+        rest: list[StageSpec],
+        metadata: set[str],
+        collation: Collation | None,
+    ) -> None:
+        self.collation = collation
+        self.collection = collection
+        self.plan = plan
+        self.match = match
+        self.rest = rest
+        self.metadata = metadata
+
+    def open(self, op: OperationContext, allow_disk_use: bool | None) -> PipelinePages:
+        pull = Pull(op, _all_stream(self.rest), _may_wait(self.rest))
+        return PipelinePages(self.open_source(pull, allow_disk_use), pull)
+
+    def open_source(self, pull: Pull, allow_disk_use: bool | None) -> DocumentSource:
+        """The results as a stream."""
+        stage = self.plan.open()
+        if self.collection is not None and self.collection.options.capped:
+            stage.set_guarded()
+        head: DocumentSource = PlanDocuments(stage, self.collection, pull, True, _are_handed_on(self.rest))
+        if self.plan.counted:
+            head = CountedDocuments(self.plan, head, pull)
+        carried = self.metadata | {STORED_AS} if pull.keeping_track else self.metadata
+        run = OperationRun(pull, allow_disk_use, self.rest, carried, self.collation)
+        return open_pipeline(self.rest, head, run)
+
+
+def plan_aggregation(
+    op: OperationContext,
+    collection: Collection | None,
+    specs: list[StageSpec],
+    hint: Value = MISSING,
+    allow_disk_use: bool | None = None,
+    shape: QueryShape = NO_SHAPE,
+    remember: bool = True,
+    collation: Collation | None = None,
+) -> AggregationPlan:
+    """Gives the leading `$match`, `$sort`, `$skip` and `$limit` to the planner.
+
+    collation: what the stages were parsed with; the collections that they read besides are read with it as well.
+    """
+    metadata = requested_by(specs)
+    match: MatchExpression = parse_match(EMPTY_DOCUMENT, ParseContext())
+    sort: SortPattern | None = None
+    skip = limit = 0
+    taken = 0
+    if specs and isinstance(near := specs[0], GeoNearSpec):
+        # The fields are set by what is left of the stage.
+        match = near_match(collection, near.request)
+        specs = [GeoNearFieldsSpec(near), *specs[1:]]
+    if taken < len(specs) and isinstance(spec := specs[taken], MatchSpec):
+        match = spec.expression
+        taken += 1
+    if taken < len(specs) and isinstance(spec := specs[taken], SortSpec):
+        sort = spec.pattern
+        limit = spec.limit
+        taken += 1
+    if limit == 0:
+        if taken < len(specs) and isinstance(spec := specs[taken], SkipSpec):
+            skip = spec.count
+            taken += 1
+        if taken < len(specs) and isinstance(spec := specs[taken], LimitSpec):
+            limit = spec.count
+            taken += 1
+    run = OperationRun(Pull(op, True, False), allow_disk_use, [], metadata, collation)
+    for spec in specs:
+        levels = spec.traits.read_levels
+        if op.read_level and levels is not None and op.read_level not in levels:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                f"Aggregation stage {spec.name} does not support read concern level '{op.read_level}'",
+            )
+        spec.check(run)
+    check_level(op.read_level)
+    if sort is not None and shape is not NO_SHAPE:
+        shape.sort = encode(sort.describe())
+    plan = plan_query(
+        op,
+        collection,
+        match,
+        sort=sort,
+        skip=skip,
+        limit=limit,
+        hint=hint,
+        allow_disk_use=allow_disk_use,
+        shape=shape,
+        remember=remember,
+        metadata=metadata,
+    )
+    if taken < len(specs) and isinstance(spec := specs[taken], ProjectSpec):
+        plan.cover(spec.projection)
+    plan.counted = not metadata and taken < len(specs) and _looks_at_nothing(specs[taken])
+    return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation)
+
+
+def _described_latency(latency: Latency, histograms: bool) -> Value:
+    described: list[tuple[str, Value]] = []
+    if histograms:
+        buckets: list[Value] = []
+        for micros in sorted(latency.buckets):
+            buckets.append(encode({"micros": Int64(micros), "count": Int64(latency.buckets[micros])}))
+        described.append(("histogram", buckets))
+    described.append(("latency", Int64(latency.micros)))
+    described.append(("ops", Int64(latency.count)))
+    described.append(("queryableEncryptionLatencyMicros", Int64(0)))
+    return encode_fields(described)

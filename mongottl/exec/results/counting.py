@@ -1,0 +1,167 @@
+"""Counting the documents that match.
+
+Three ways, the cheapest that is exact: without a filter the store knows its number, less what is expired; where ranges
+of an index say all that the filter does, entries are counted without looking at records (COUNT_SCAN in mongod); else
+the plan is run. Entries do not tell what is expired, so the second way is closed while the collection's TTL is on.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.types import MISSING, Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.access_path import CollectionPath, IndexPath
+from mongottl.exec.plan.bounds import KeyRange
+from mongottl.exec.plan.plan_ranker import is_trivial
+from mongottl.exec.plan.planner import QueryPlan, plan_query
+from mongottl.exec.results.reading import Pull
+from mongottl.exec.stages.stage import MAX_RANGES_PER_CALL, check_alive
+from mongottl.exec.write.expiry import count_expired
+from mongottl.query.match import MatchExpression
+from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
+from mongottl.ttl.policy import NO_TTL
+
+# Entries that are counted in one go, without letting others run.
+COUNTED_PER_STEP: Final = 5000
+
+
+def within(count: int, skip: int, limit: int) -> int:
+    """What is left of a count after `skip` and `limit` (0: none)."""
+    left = max(0, count - skip)
+    return min(left, limit) if limit else left
+
+
+def count_scan_of(plan: QueryPlan) -> IndexPath | None:
+    """The plan's index path if its entries can be counted instead of its documents, else None."""
+    path = plan.path
+    if not isinstance(path, IndexPath) or path.residual is not None or path.express:
+        return None
+    # Of a multikey index several entries may belong to one document.
+    if path.bounds.multikey or path.collection.default_ttl_s != NO_TTL:
+        return None
+    return path
+
+
+def _living(op: OperationContext, collection: Collection) -> int:
+    records = op.recovery_unit.records(collection)
+    return records.count() - count_expired(records, collection, op.now_s)
+
+
+class EntryCount:
+    """The number of documents that a plan gives, told by the store or by an index, a bounded part per step."""
+
+    def __init__(self, plan: QueryPlan, scan: IndexPath | None) -> None:
+        self._plan = plan
+        self._scan = scan
+        self._left: list[KeyRange] = [] if scan is None else list(reversed(scan.bounds.ranges))
+        self._count = 0
+        self._after: tuple[bytes, int] | None = None
+        if scan is not None:
+            scan.bounds.index.accesses += 1
+
+    def step(self, op: OperationContext) -> int | None:
+        """The number, or None if there is more to count. QueryPlanKilled (175) if the index or collection is gone."""
+        plan = self._plan
+        scan = self._scan
+        if scan is None:
+            collection = plan.collection
+            assert collection is not None
+            return within(_living(op, collection), plan.skip, plan.limit)
+        data = op.recovery_unit.index(scan.bounds.index)
+        check_alive(scan.collection)
+        if scan.bounds.index not in scan.collection.indexes:
+            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{scan.bounds.index.name}' dropped")
+        for _ in range(MAX_RANGES_PER_CALL):
+            if not self._left:
+                return within(self._count, plan.skip, plan.limit)
+            low, high = self._left[-1]
+            behind = data.entry_behind(low, high, self._after, COUNTED_PER_STEP)
+            if behind is not None:
+                self._count += COUNTED_PER_STEP + 1
+                self._after = behind
+                return None
+            if self._after is None:
+                self._count += data.count_range(low, high)
+            else:
+                self._count += len(data.scan(low, high, self._after, COUNTED_PER_STEP))
+            self._after = None
+            self._left.pop()
+        return None
+
+
+def entry_count(plan: QueryPlan) -> EntryCount | None:
+    """How to tell the number of a plan's documents without running it, if that is possible."""
+    path = plan.path
+    if isinstance(path, CollectionPath) and path.match is None:
+        return EntryCount(plan, None)
+    scan = count_scan_of(plan)
+    return None if scan is None or not scan.bounds.index.has_keys else EntryCount(plan, scan)
+
+
+class CountedDocuments(DocumentSource):
+    """As many empty documents as a plan gives, for a pipeline that looks at nothing in them. The plan is run if the
+    number cannot be told otherwise.
+    """
+
+    def __init__(self, plan: QueryPlan, otherwise: DocumentSource, pull: Pull) -> None:
+        self._otherwise = otherwise
+        self._pull = pull
+        self._count = entry_count(plan)
+        self._left: int | None = None
+
+    def next_batch(self) -> list[bytes] | None:
+        count = self._count
+        if count is None:
+            return self._otherwise.next_batch()
+        left = self._left
+        if left is None:
+            self._left = count.step(self._pull.op)
+            return []
+        if left == 0:
+            return None
+        size = min(left, BATCH_SIZE)
+        self._left = left - size
+        return [EMPTY_DOCUMENT] * size
+
+    def is_outdated(self) -> bool:
+        return self._otherwise.is_outdated()
+
+    def close(self) -> None:
+        self._otherwise.close()
+
+
+def count_documents(
+    op: OperationContext,
+    collection: Collection | None,
+    match: MatchExpression,
+    *,
+    skip: int = 0,
+    limit: int = 0,
+    hint: Value = MISSING,
+) -> Steps[int]:
+    """How many documents match, as the command `count` needs it.
+
+    Errors are those of `plan_query` and of the stages.
+    """
+    if collection is None and not match.index_kinds():
+        return 0
+    if collection is not None and is_trivial(match) and hint is MISSING:
+        return within(_living(op, collection), skip, limit)
+    plan = plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
+    entries = entry_count(plan)
+    while entries is not None:
+        known = entries.step(op)
+        if known is not None:
+            return known
+        op.check_interrupt()
+        yield None
+    count = 0
+    stage = plan.open()
+    while (batch := stage.next_batch(op)) is not None:
+        count += len(batch)
+        op.check_interrupt()
+        yield None
+    return count

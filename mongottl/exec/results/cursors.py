@@ -1,0 +1,170 @@
+"""Cursors: what is left of a result after its first batch.
+
+A `ClientCursor` pulls from a source of batches and hands out pages. It keeps records rather than documents while it
+can, so that a document that expires between two pages is not handed out in the later one. Nothing is held open in
+storage between pages: sources remember a position.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.document.build import ArrayBuilder, ArraySize
+from mongottl.document.types import RawArray
+from mongottl.document.walk import first_field_name
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.cursor_registry import OpenCursor
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.stages.tailable_scan import TailableScan
+from mongottl.storage.interface import Record
+
+DEFAULT_FIRST_BATCH: Final = 101
+MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
+# What a stored document may have, and 16 KiB more for what a query adds.
+MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + 16 * 1024
+# Documents of a list that one call adds to a page.
+_LISTED_AT_ONCE: Final = 2048
+
+
+class Page:
+    """One batch of a reply while it is filled: at most `wanted` documents (0: no such bound) in an array of 16 MiB.
+
+    What stands around the array in a reply (namespace, cursor id, counters) has the 16 KiB that a reply may be larger.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.count = 0
+        self._size = ArraySize()
+        self._array = ArrayBuilder()
+        self._closed = False
+
+    def missing(self) -> int:
+        """How many documents still fit by number; 0 for any number."""
+        return self.wanted - self.count if self.wanted else 0
+
+    def fitting(self, records: list[Record], start: int, end: int) -> int:
+        """Which of records[start:end] is the first whose document no longer fits by size; `end` if all do."""
+        array = self._size.copy()
+        for i in range(start, end):
+            size = len(records[i][1])
+            if array.count > 0 and array.with_one_more(size) > MAX_PAGE_BYTES:
+                return i
+            array.add(size)
+        return end
+
+    def documents(self) -> RawArray:
+        """The batch, for the reply. The page takes no more then."""
+        return self._array.finish()
+
+    def close(self) -> None:
+        """Takes no more."""
+        self._closed = True
+
+    def is_full(self) -> bool:
+        return self._closed or (self.wanted > 0 and self.count >= self.wanted)
+
+    def add(self, document: bytes) -> bool:
+        """Adds the document, or says False and is full. The first one always fits.
+
+        BSONObjectTooLarge (10334) for one that is larger than a document may be, though stages may have passed it on.
+        """
+        size = len(document)
+        if size > MAX_RESULT_BYTES:
+            raise too_large(document)
+        if self.is_full():
+            return False
+        if self.count > 0 and self._size.with_one_more(size) > MAX_PAGE_BYTES:
+            self._closed = True
+            return False
+        self._array.append(document)
+        self._size.add(size)
+        self.count += 1
+        return True
+
+
+def too_large(document: bytes) -> CommandError:
+    size = len(document)
+    return CommandError(
+        ErrorCode.BSONObjectTooLarge,
+        f"BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {MAX_RESULT_BYTES}(16MB) First"
+        f" element: {first_field_name(document)}",
+    )
+
+
+class PageSource(ABC):
+    """Where a cursor's documents come from."""
+
+    @abstractmethod
+    def fill(self, op: OperationContext, page: Page) -> bool:
+        """Adds what it has to the page after a bounded amount of work; False when there is nothing left at all."""
+
+    def close(self) -> None:  # noqa: B027  # most sources hold nothing
+        """Lets go of whatever the source holds (spilled files, for example)."""
+
+
+class ListPages(PageSource):
+    """Documents that are all there already, as of `listIndexes`."""
+
+    def __init__(self, documents: list[bytes]) -> None:
+        self._documents = documents
+        self._position = 0
+
+    def fill(self, op: OperationContext, page: Page) -> bool:
+        end = min(self._position + _LISTED_AT_ONCE, len(self._documents))
+        while self._position < end:
+            if not page.add(self._documents[self._position]):
+                return True
+            self._position += 1
+        return end < len(self._documents)
+
+
+class Tail:
+    """What a tailable cursor knows besides its documents. await_data: whether its getMore waits for some."""
+
+    def __init__(self, collection: Collection, scan: TailableScan, await_data: bool) -> None:
+        self.collection = collection
+        self.scan = scan
+        self.await_data = await_data
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing that lives was there when it looked: such a cursor has no position to go on from."""
+        return not self.scan.started
+
+
+class ClientCursor(OpenCursor):
+    """An open cursor and what it reads. tail: set if it is tailable."""
+
+    def __init__(self, namespace: str, source: PageSource, session_key: bytes | None, now_s: float) -> None:
+        super().__init__(namespace, session_key, now_s)
+        self.source = source
+        self.exhausted = False
+        self.tail: Tail | None = None
+
+    @property
+    def tailable(self) -> bool:
+        return self.tail is not None
+
+    @property
+    def await_data(self) -> bool:
+        return self.tail is not None and self.tail.await_data
+
+    def next_page(self, op: OperationContext, wanted: int) -> Steps[Page]:
+        """The next page: `wanted` documents (0: no such bound) or as many as fit 16 MiB, at least one."""
+        page = Page(wanted)
+        while True:
+            if not self.source.fill(op, page):
+                self.exhausted = self.tail is None or self.tail.is_dead
+                return page
+            if page.is_full():
+                return page
+            op.check_interrupt()
+            yield None
+            self.check_alive()
+
+    def close(self) -> None:
+        self.source.close()
+        if self.signal is not None:
+            self.signal.notify()

@@ -1,0 +1,273 @@
+"""A plan in mongod's words: the reply of `explain`, in the shape of mongod 8 with its classic engine.
+
+    queryPlanner        the plan that was chosen and those that were not
+    executionStats      also runs it, to the end, and shows what each stage did
+    allPlansExecution   the same, and what each plan that came into question does on its first entries
+
+What lies around a plan (a projection, a count, an update, a delete) is known to the commands; they pass it as wrappers.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.plan_ranker import TRIAL_ENTRIES, is_trivial
+from mongottl.exec.plan.planner import QueryPlan
+from mongottl.exec.results.counting import count_scan_of
+from mongottl.exec.stages.stage import PlanNode, PlanStage, StageCounters
+
+QUERY_PLANNER: Final = "queryPlanner"
+EXECUTION_STATS: Final = "executionStats"
+ALL_PLANS_EXECUTION: Final = "allPlansExecution"
+VERBOSITIES: Final = (QUERY_PLANNER, EXECUTION_STATS, ALL_PLANS_EXECUTION)
+
+_MS_PER_S: Final = 1000
+# Errors that are no result of the explained query, and end explain as well.
+_ENDED_FROM_OUTSIDE: Final = (ErrorCode.MaxTimeMSExpired, ErrorCode.Interrupted, ErrorCode.InterruptedAtShutdown)
+
+
+class Wrapper:
+    """A stage around a plan.
+
+    details: its fixed fields. passes: whether records go through it (a projection), or it only takes them in. counters:
+    the names under which it shows how many it took in. most: how many it takes in, 0 for all. below_limit: whether it
+    stands below a LIMIT. returns: whether it gives the records that it took in, as the write of a findAndModify does.
+    """
+
+    def __init__(
+        self,
+        stage: str,
+        details: dict[str, Value],
+        *,
+        passes: bool = False,
+        counters: tuple[str, ...] = (),
+        most: int = 0,
+        below_limit: bool = False,
+        returns: bool = False,
+    ) -> None:
+        self.stage = stage
+        self.details = details
+        self.passes = passes
+        self.counters = counters
+        self.most = most
+        self.below_limit = below_limit
+        self.returns = returns
+
+
+def projection_wrapper(simple: bool, covered: bool, description: Value) -> Wrapper:
+    """PROJECTION_SIMPLE (whole root fields, taken or left out) or PROJECTION_DEFAULT; description: the projection.
+
+    PROJECTION_COVERED where the plan needs no documents.
+    """
+    stage = "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE" if simple else "PROJECTION_DEFAULT"
+    return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True)
+
+
+def return_key_wrapper() -> Wrapper:
+    """RETURN_KEY: the keys of an index in place of the documents."""
+    return Wrapper("RETURN_KEY", {}, passes=True, below_limit=True)
+
+
+def count_wrapper() -> Wrapper:
+    """COUNT. Where `counting` does not look at documents, it also changes what stands below."""
+    return Wrapper("COUNT", {}, counters=("nCounted",))
+
+
+def update_wrapper(multi: bool, returns: bool = False) -> Wrapper:
+    """UPDATE. What an update would leave as it is counts as modified: explain changes nothing and applies nothing."""
+    return Wrapper("UPDATE", {}, counters=("nMatched", "nWouldModify"), most=0 if multi else 1, returns=returns)
+
+
+def delete_wrapper(multi: bool, returns: bool = False) -> Wrapper:
+    return Wrapper("DELETE", {}, counters=("nWouldDelete",), most=0 if multi else 1, returns=returns)
+
+
+def explain_plan(
+    op: OperationContext,
+    plan: QueryPlan,
+    namespace: str,
+    filter_description: Value,
+    verbosity: str,
+    command: Value,
+    wrappers: tuple[Wrapper, ...] = (),
+    drain: Callable[[OperationContext, PlanStage], Steps[None]] | None = None,
+) -> Steps[dict[str, Value]]:
+    """The reply of `explain`, without `serverInfo` and `ok`.
+
+    filter_description: `MatchExpression.describe()`. command: the explained command, shown as it is. wrappers: from the
+    inside out. drain: what reads the plan to its end, where that is more than reading it. BadValue (2) for an unknown
+    verbosity. An error of running the plan is part of the reply (`executionSuccess` is false), as in mongod, unless the
+    operation was ended from outside.
+    """
+    if verbosity not in VERBOSITIES:
+        raise CommandError(ErrorCode.BadValue, f"verbosity string must be one of {', '.join(VERBOSITIES)}")
+    stage = plan.open()
+    winning: dict[str, Value] = {"isCached": False}
+    winning.update(_wrapped(_shown(plan, stage, wrappers), wrappers).planned())
+    rejected: list[Value] = [_rejected(_wrapped(node, wrappers)) for node in plan.rejected]
+    reply: dict[str, Value] = {
+        "explainVersion": "1",
+        "queryPlanner": {
+            "namespace": namespace,
+            "parsedQuery": filter_description,
+            "indexFilterSet": plan.confined,
+            "optimizationTimeMillis": 0,
+            "maxIndexedOrSolutionsReached": False,
+            "maxIndexedAndSolutionsReached": False,
+            "maxScansToExplodeReached": False,
+            "prunedSimilarIndexes": False,
+            "winningPlan": winning,
+            "rejectedPlans": rejected,
+        },
+    }
+    if verbosity != QUERY_PLANNER:
+        stage.set_timed()
+        most = 0
+        for wrapper in wrappers:
+            most = max(most, wrapper.most)
+        clock = op.service.clock
+        start_s = clock.monotonic_s()
+        try:
+            failure: CommandError | None = None
+            try:
+                if drain is not None:
+                    yield from drain(op, stage)
+                while drain is None and stage.next_batch(op) is not None:
+                    if most and stage.returned >= most:
+                        break
+                    op.check_interrupt()
+                    yield None
+            except CommandError as error:
+                if error.code in _ENDED_FROM_OUTSIDE:
+                    raise
+                failure = error
+            elapsed_s = clock.monotonic_s() - start_s
+            stats = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s, failure)
+            if verbosity == ALL_PLANS_EXECUTION:
+                stats["allPlansExecution"] = [_tried(op, candidate) for candidate in plan.candidates()]
+            reply["executionStats"] = stats
+        finally:
+            stage.close()
+    reply["command"] = command
+    return reply
+
+
+def _shown(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> PlanNode:
+    """The plan's stages, or what a count does instead of running them. (explain runs them all the same.)"""
+    node = stage.node()
+    counts = plan.counted or (bool(wrappers) and wrappers[0].stage == "COUNT")
+    if not counts or plan.collection is None or plan.skip or plan.limit:
+        return node
+    if plan.path is not None and is_trivial(plan.match) and node.stage == "COLLSCAN":
+        counters = StageCounters()
+        counters.returned = stage.returned
+        return PlanNode("RECORD_STORE_FAST_COUNT", {}, [], counters)
+    if node.stage == "FETCH" and count_scan_of(plan) is not None:
+        scan = node.inputs[0]
+        scan.stage = "COUNT_SCAN"
+        return scan
+    return node
+
+
+def _rejected(node: PlanNode) -> Value:
+    described: dict[str, Value] = {"isCached": False}
+    described.update(node.planned())
+    return described
+
+
+def _wrapped(node: PlanNode, wrappers: tuple[Wrapper, ...]) -> PlanNode:
+    for wrapper in wrappers:
+        if wrapper.most and node.stage == "LIMIT":
+            node = node.inputs[0]  # the wrapper itself takes no more
+        if wrapper.below_limit and node.stage == "LIMIT":
+            node = PlanNode(node.stage, node.details, [_around(node.inputs[0], wrapper)], node.counters)
+        else:
+            node = _around(node, wrapper)
+    return node
+
+
+def _around(node: PlanNode, wrapper: Wrapper) -> PlanNode:
+    inner = node.counters
+    taken = min(inner.returned, wrapper.most) if wrapper.most else inner.returned
+    counters = StageCounters()
+    counters.examined = taken
+    counters.returned = inner.returned if wrapper.passes else taken if wrapper.returns else 0
+    counters.exhausted = inner.exhausted
+    counters.elapsed_s = inner.elapsed_s
+    for name in wrapper.counters:
+        counters.extra[name] = taken
+    return PlanNode(wrapper.stage, wrapper.details, [node], counters)
+
+
+def _executed(node: PlanNode) -> dict[str, Value]:
+    """A stage of `executionStages`. One work is one record or key examined, or the end noticed."""
+    counters = node.counters
+    works = max(counters.examined, counters.returned) + int(counters.exhausted)
+    described: dict[str, Value] = {"stage": node.stage}
+    if "filter" in node.details:
+        described["filter"] = node.details["filter"]
+    described["nReturned"] = counters.returned
+    described["executionTimeMillisEstimate"] = int(counters.elapsed_s * _MS_PER_S)
+    described["works"] = works
+    described["advanced"] = counters.returned
+    described["needTime"] = max(0, works - counters.returned - int(counters.exhausted))
+    described["needYield"] = 0
+    described["saveState"] = 0
+    described["restoreState"] = 0
+    described["isEOF"] = int(counters.exhausted)
+    described.update({name: value for name, value in node.details.items() if name != "filter"})
+    described.update(counters.extra)
+    if len(node.inputs) == 1 and node.stage not in ("OR", "SORT_MERGE"):
+        described["inputStage"] = _executed(node.inputs[0])
+    elif node.inputs:
+        inputs: list[Value] = [_executed(child) for child in node.inputs]
+        described["inputStages"] = inputs
+    return described
+
+
+def _total(node: PlanNode, name: str) -> int:
+    value = node.counters.extra.get(name)
+    total = value if isinstance(value, int) else 0
+    for child in node.inputs:
+        total += _total(child, name)
+    return total
+
+
+def _execution_stats(root: PlanNode, elapsed_s: float, failure: CommandError | None = None) -> dict[str, Value]:
+    stages: dict[str, Value] = {"isCached": False}
+    stages.update(_executed(root))
+    success: dict[str, Value] = {"executionSuccess": failure is None}
+    if failure is not None:
+        success["errorMessage"] = failure.message
+        success["errorCode"] = int(failure.code)
+    return {
+        **success,
+        "nReturned": root.counters.returned,
+        "executionTimeMillis": int(elapsed_s * _MS_PER_S),
+        "totalKeysExamined": _total(root, "keysExamined"),
+        "totalDocsExamined": _total(root, "docsExamined"),
+        "executionStages": stages,
+    }
+
+
+def _tried(op: OperationContext, stage: PlanStage) -> Value:
+    """What a candidate does on as many entries as a trial takes."""
+    stage.set_timed()
+    try:
+        while stage.examined_below() < TRIAL_ENTRIES and stage.next_batch(op) is not None:
+            pass
+    except CommandError as error:
+        if error.code in _ENDED_FROM_OUTSIDE:
+            raise
+    root = stage.node()
+    stage.close()
+    return {
+        "nReturned": root.counters.returned,
+        "executionTimeMillisEstimate": int(root.counters.elapsed_s * _MS_PER_S),
+        "totalKeysExamined": _total(root, "keysExamined"),
+        "totalDocsExamined": _total(root, "docsExamined"),
+        "executionStages": _executed(root),
+    }

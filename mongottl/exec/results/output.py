@@ -1,0 +1,298 @@
+"""What `$out` and `$merge` do to collections, through the same writes as the commands."""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.options import NO_OPTIONS
+from mongottl.catalog.time_series import completed_options
+from mongottl.catalog.view import View
+from mongottl.document.bson_field import NUMBERS, wrong_type
+from mongottl.document.build import DocumentBuilder
+from mongottl.document.collation import Collation, same_collation
+from mongottl.document.numbers import clamp_to_long
+from mongottl.document.render import render_document
+from mongottl.document.types import MISSING, Decimal128, Value
+from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.errors import CommandError, ErrorCode, WriteError
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update
+from mongottl.exec.write.writes import check_size, insert_batch, insert_document, prepare_document, with_new_id
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+from mongottl.query.pipeline.run_context import MergeRequest
+from mongottl.query.update import parse_update
+from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
+
+_MAX_CONFLICTS: Final = 100
+
+
+def check_out(op: OperationContext, database: str, name: str, time_series: bytes | None) -> None:
+    """IllegalOperation (20) for a name that the result could not be given, 17152 for a capped collection.
+
+    time_series: options of the time series collection that the target is to be, or None. 7268700 if it is another kind
+    of collection, 7406103 if its options are others.
+    """
+    if time_series is not None and isinstance(op.catalog.find(database, name), View):
+        raise CommandError(7268700, f"$out with 'timeseries' cannot write to the view '{database}.{name}'")
+    target = op.catalog.lookup(database, name, time_series=True)
+    if target is None:
+        _check_publishable(op, database, name)
+    elif _is_capped(target):
+        raise CommandError(17152, f"namespace '{target.namespace}' is capped so it can't be used for $out")
+    if time_series is None:
+        return
+    wanted = _time_series_options(time_series)
+    if target is None:
+        return
+    if target.options.time_series is None:
+        raise CommandError(
+            7268700, f"$out with 'timeseries' needs a time series collection, and '{target.namespace}' is another"
+        )
+    if target.options.time_series != wanted:
+        raise CommandError(
+            7406103,
+            f"time series options of '{target.namespace}' do not match those of $out: {render_document(wanted)}",
+        )
+
+
+def _time_series_options(written: bytes) -> bytes:
+    """The options of `$out` with their defaults. TypeMismatch (14), and the errors of `completed_options`."""
+    texts: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    for name, value in fields(written):
+        if value is None:
+            continue
+        if name.startswith("bucket"):
+            if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
+                raise wrong_type(f"$out.timeseries.{name}", value, NUMBERS)
+            numbers[name] = clamp_to_long(value)
+        elif isinstance(value, str):
+            texts[name] = value
+        else:
+            raise wrong_type(f"$out.timeseries.{name}", value, "string")
+    return completed_options(
+        texts["timeField"],
+        texts.get("metaField"),
+        texts.get("granularity"),
+        numbers.get("bucketRoundingSeconds"),
+        numbers.get("bucketMaxSpanSeconds"),
+    )
+
+
+def _check_publishable(op: OperationContext, database: str, name: str) -> None:
+    try:
+        op.catalog.check_new_name(database, name)
+    except CommandError as error:
+        if error.code != ErrorCode.InvalidNamespace:
+            raise
+        raise CommandError(ErrorCode.IllegalOperation, error.message) from None
+
+
+def _is_capped(collection: Collection) -> bool:
+    return collection.options.capped
+
+
+def open_output(op: OperationContext, database: str, name: str, time_series: bytes | None) -> str:
+    """A temporary collection with the target's options and indexes, before any document is in it.
+
+    It stays when `publish_output` gives it its name, and else goes with the server at the latest.
+
+    time_series: as for `check_out`.
+    """
+    target = op.catalog.lookup(database, name, time_series=True)
+    temporary = f"tmp.agg_out.{op.service.object_ids.generate(op.now_s)}"
+    op.catalog.check_new_name(database, temporary)
+    options = NO_OPTIONS
+    if target is not None:
+        options = target.options
+    elif time_series is not None:
+        options = NO_OPTIONS.with_options({"timeseries": _time_series_options(time_series)})
+    made = op.catalog.create_collection(database, temporary, options.with_options({"temp": True}))
+    if target is not None:
+        there = _specs(made)
+        ready = [index.descriptor for index in target.indexes if index.ready and not index.descriptor.is_id]
+        wanted = [descriptor.spec for descriptor in ready if descriptor.spec not in there]
+        started = [op.catalog.start_index(made, IndexDescriptor(spec)) for spec in wanted]
+        if started:
+            op.catalog.finish_indexes(made, started)
+    op.service.note_write()
+    return temporary
+
+
+def insert_output(op: OperationContext, database: str, temporary: str, documents: list[bytes]) -> None:
+    collection = op.catalog.lookup(database, temporary, time_series=True)
+    if collection is None:
+        raise CommandError(ErrorCode.CommandFailed, f"the temporary collection {database}.{temporary} was dropped")
+    prepared = [prepare_document(op, document) for document in documents]
+    try:
+        insert_batch(op, collection, prepared)
+    except (DuplicateKey, WriteConflict, WriteError):
+        for document in prepared:
+            insert_document(op, collection, document)
+
+
+def publish_output(op: OperationContext, database: str, temporary: str, name: str) -> None:
+    """CommandFailed (125) if the target's indexes are not those any more that the temporary collection has."""
+    made = op.catalog.lookup(database, temporary, time_series=True)
+    if made is None:
+        raise CommandError(ErrorCode.CommandFailed, f"the temporary collection {database}.{temporary} was dropped")
+    target = op.catalog.lookup(database, name, time_series=True)
+    if target is None:
+        _check_publishable(op, database, name)
+    else:
+        if _specs(target) != _specs(made):
+            raise CommandError(
+                ErrorCode.CommandFailed,
+                f"indexes of target collection {target.namespace} changed while processing $out",
+            )
+        op.service.cursors.close_where_namespace(target.namespace)
+    op.catalog.rename_collection(made, database, name, target)
+    op.service.note_write()
+
+
+def _specs(collection: Collection) -> list[bytes]:
+    return sorted([index.descriptor.spec for index in collection.indexes if not index.descriptor.is_id])
+
+
+def discard_output(op: OperationContext, database: str, temporary: str) -> None:
+    made = op.catalog.lookup(database, temporary, time_series=True)
+    if made is not None:
+        op.catalog.drop_collection(made)
+        op.service.note_write()
+
+
+def check_merge(
+    op: OperationContext, database: str, name: str, on: list[str], named: bool, collation: Collation | None
+) -> bool:
+    """Whether the unique index that `on` needs is sparse; one on `_id` is always there. 51183 if there is none.
+
+    collation: the operation's, which the index must have too. named: False where `on` is only taken to be `_id`; then
+    its index may have another.
+    """
+    collection = op.catalog.lookup(database, name)
+    if on == ["_id"] and (collection is None or not named or same_collation(collection.collation, collation)):
+        return False
+    wanted = sorted(on)
+    found = sparse = False
+    for index in [] if collection is None else collection.indexes:
+        descriptor = index.descriptor
+        if not index.ready or not descriptor.unique or descriptor.partial_filter is not None:
+            continue
+        if not same_collation(descriptor.collation, collation):
+            continue
+        if sorted([path.dotted for path in descriptor.paths]) == wanted:
+            sparse = descriptor.sparse if not found else sparse and descriptor.sparse
+            found = True
+    if not found:
+        raise CommandError(
+            51183, "Cannot find index to verify that join fields will be unique: $merge needs a unique index on 'on'"
+        )
+    return sparse
+
+
+def with_id(op: OperationContext, document: bytes) -> bytes:
+    """The document with a new `_id`, in place of a null one."""
+    type_code, _ = find_field_at(document, 0, b"_id")
+    if type_code == 0:
+        return with_new_id(op, document)
+    builder = DocumentBuilder()
+    builder.append("_id", op.service.object_ids.generate(op.now_s))
+    cursor = ElementCursor(document, 0)
+    while cursor.next():
+        if not cursor.name_is(b"_id"):
+            builder.append_raw_element(cursor.raw_element())
+    return builder.finish()
+
+
+def merge_document(
+    op: OperationContext, database: str, name: str, request: MergeRequest, collation: Collation | None
+) -> None:
+    """One result of `$merge`: updates what it meets, or inserts it, or neither."""
+    collection = op.catalog.lookup(database, name)
+    if request.when_matched == "fail":
+        _insert(op, collection, database, name, request.document)
+        return
+    for _ in range(_MAX_CONFLICTS):
+        record = None if collection is None else _matching(op, collection, request.match, collation)
+        if collection is None or record is None:
+            break
+        try:
+            _update(op, collection, record, request, collation)
+        except WriteConflict:
+            continue
+        return
+    else:
+        raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+    if request.when_not_matched == "insert":
+        _insert(op, collection, database, name, request.document)
+    elif request.when_not_matched == "fail":
+        raise CommandError(
+            13113, "$merge could not find a matching document in the target collection for at least one document"
+        )
+
+
+def _insert(op: OperationContext, collection: Collection | None, database: str, name: str, document: bytes) -> None:
+    if collection is None:
+        op.catalog.check_new_name(database, name)
+        collection = op.catalog.create_collection(database, name)
+        op.service.note_write()
+    prepared = prepare_document(op, document)
+    check_size(prepared)
+    insert_document(op, collection, prepared)
+    op.service.metrics.documents["inserted"] += 1
+
+
+def _matching(op: OperationContext, collection: Collection, match: bytes, collation: Collation | None) -> Record | None:
+    """The living record that a unique index finds."""
+    tree = parse_match(match, ParseContext(op.now_ms, collation=collation))
+    selection = Selection(collection, tree, None, MISSING)
+    stage = selection.open(op, wanted=1)
+    while (batch := stage.next_batch(op)) is not None:
+        records = selection.current(op, stage, batch)
+        if records:
+            return records[0]
+    return None
+
+
+def _update(
+    op: OperationContext, collection: Collection, record: Record, request: MergeRequest, collation: Collation | None
+) -> None:
+    mode = request.when_matched
+    if mode == "keepExisting":
+        return
+    update: Value = request.document
+    if mode == "merge":
+        update = merged(record[1], request.document)
+    elif mode == "pipeline":
+        update = request.pipeline
+    context = ParseContext(
+        op.now_ms, request.let, collection.namespace, collation=collation, timestamps=op.service.timestamps
+    )
+    if isinstance(update, bytes):
+        # A document that is stored as it is: names that begin with `$` are no modifiers.
+        driver = parse_update([_replace_with(update)], context)
+    else:
+        driver = parse_update(update, context)
+    apply_update(op, collection, None, record, driver, UpdateResult())
+
+
+def _replace_with(document: bytes) -> bytes:
+    literal = DocumentBuilder()
+    literal.append("$literal", document)
+    stage = DocumentBuilder()
+    stage.append("$replaceWith", literal.finish())
+    return stage.finish()
+
+
+def merged(existing: bytes, document: bytes) -> bytes:
+    """The existing document with the other's root fields: those it has in their places, the others behind."""
+    elements: dict[bytes, bytes] = {}
+    for source in (existing, document):
+        cursor = ElementCursor(source, 0)
+        while cursor.next():
+            elements[cursor.name_bytes()] = cursor.raw_element()
+    builder = DocumentBuilder()
+    for element in elements.values():
+        builder.append_raw_element(element)
+    return builder.finish()

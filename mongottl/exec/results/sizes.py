@@ -1,0 +1,119 @@
+"""How large collections and their indexes are: for collStats, dbStats and listDatabases.
+
+Counts and the sizes of documents are exact and cost nothing, for storage keeps them. Of indexes storage keeps no size:
+theirs are estimated from a few entries, so that asking is cheap however large they are.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.bson_field import NUMBERS, wrong_type
+from mongottl.document.numbers import clamp_to_long
+from mongottl.document.types import Decimal128, Value, integer, is_number
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.write.expiry import count_expired
+
+_MAX_INT32: Final = 2**31 - 1
+# Entries of an index that its size is estimated from.
+_SAMPLE: Final = 32
+# What an entry takes beside its key: the record id.
+_RECORD_ID_BYTES: Final = 8
+# Keys are above the one and below the other (`document.keystring`: a key begins with a type byte).
+_LOWEST_KEY: Final = b""
+_ABOVE_ALL_KEYS: Final = b"\xff" * 16
+
+
+class CollectionSize:
+    """Sizes in bytes. records, data: all records, expired ones included. indexes: by name, estimated."""
+
+    def __init__(self, unit: RecoveryUnit, collection: Collection) -> None:
+        self._unit = unit
+        self._collection = collection
+        records = unit.records(collection)
+        self.records = records.count()
+        self.data = records.size_bytes()
+        self.indexes: dict[str, int] = {}
+        self.indexes_total = 0
+        for index in collection.indexes:
+            size = _index_size(unit, index, self.records)
+            self.indexes[index.name] = size
+            self.indexes_total += size
+        self.total = self.data + self.indexes_total
+
+    def living(self, now_s: int) -> int:
+        """How many documents there are at `now_s`; the time it takes grows with the expired ones not purged yet."""
+        return self.records - count_expired(self._unit.records(self._collection), self._collection, now_s)
+
+
+def collection_size(unit: RecoveryUnit, collection: Collection) -> CollectionSize:
+    return CollectionSize(unit, collection)
+
+
+def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int, scale: int) -> dict[str, Value]:
+    """What collStats and `$collStats` tell: in units of `scale` bytes, zeros for a collection that does not exist."""
+    if collection is None:
+        return {
+            "size": 0,
+            "count": 0,
+            "numOrphanDocs": 0,
+            "storageSize": 0,
+            "totalSize": 0,
+            "nindexes": 0,
+            "totalIndexSize": 0,
+            "indexDetails": {},
+            "indexSizes": {},
+            "scaleFactor": integer(scale),
+        }
+    reply: dict[str, Value] = {}
+    size = collection_size(unit, collection)
+    reply["size"] = integer(size.data // scale)
+    reply["count"] = integer(size.living(now_s))
+    if size.records:
+        reply["avgObjSize"] = integer(size.data // size.records)
+    reply["numOrphanDocs"] = 0
+    reply["storageSize"] = integer(size.data // scale)
+    reply["freeStorageSize"] = 0
+    options = collection.options
+    reply["capped"] = options.capped
+    if options.capped:
+        reply["max"] = integer(options.capped_max_documents)
+        reply["maxSize"] = integer(options.capped_size_bytes // scale)
+    if collection.clustering is not None:
+        reply["clustered"] = True
+    reply["nindexes"] = len(collection.listed_indexes)
+    reply["indexDetails"] = {index.name: {} for index in collection.listed_indexes}
+    reply["indexBuilds"] = [index.name for index in collection.indexes if not index.ready]
+    reply["totalIndexSize"] = integer(size.indexes_total // scale)
+    reply["totalSize"] = integer(size.total // scale)
+    reply["indexSizes"] = {name: integer(used // scale) for name, used in size.indexes.items()}
+    reply["scaleFactor"] = integer(scale)
+    return reply
+
+
+def _index_size(unit: RecoveryUnit, index: IndexEntry, records: int) -> int:
+    if not index.has_keys or records == 0:
+        return 0
+    sample = unit.index(index).scan(_LOWEST_KEY, _ABOVE_ALL_KEYS, None, _SAMPLE)
+    if not sample:
+        return 0
+    used = sum(len(key) + _RECORD_ID_BYTES for key, _ in sample)
+    if len(sample) < _SAMPLE:
+        return used
+    return used * records // len(sample)
+
+
+def parse_scale(command: str, value: Value) -> int:
+    """The unit of sizes in bytes, an int32; 1 if absent. BadValue (2) below 1, TypeMismatch (14) for no number.
+
+    Doubles lose their fraction, decimals are rounded half to even, what is too large is the largest int32.
+    """
+    if value is None:
+        return 1
+    if not is_number(value):
+        raise wrong_type(f"{command}.scale", value, NUMBERS)
+    assert isinstance(value, (int, float, Decimal128))
+    scale = min(clamp_to_long(value), _MAX_INT32)
+    if scale < 1:
+        raise CommandError(ErrorCode.BadValue, f"BSON field 'scale' value must be >= 1, actual value '{scale}'")
+    return scale

@@ -1,0 +1,220 @@
+"""Views at work: what a view comes down to, and which definitions are allowed.
+
+    v2: {viewOn: "v1", pipeline: [B]}     v1: {viewOn: "c", pipeline: [A]}     reading v2 is reading c through [A, B]
+
+A definition is checked when it is made, and what it names may change afterwards: collections and views come and go
+below it, so each read resolves it anew. Source: MongoDB's "Views" pages.
+"""
+
+from typing import Final
+
+from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import SYSTEM_VIEWS, View
+from mongottl.document.build import encode
+from mongottl.document.collation import Collation
+from mongottl.document.compare import compare_values
+from mongottl.document.types import Value
+from mongottl.document.walk import fields, first_field_name, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.write.writes import delete_batch, insert_document, update_record
+from mongottl.query.collation import parse_collation
+from mongottl.query.context import ParseContext
+from mongottl.query.pipeline import parse_pipeline, traits_of
+
+# Views that may stand on one another.
+MAX_VIEW_DEPTH: Final = 20
+# What the pipelines of views that stand on one another may have together.
+MAX_PIPELINE_BYTES: Final = 16 * 1024 * 1024
+
+
+class ResolvedView:
+    """The collection at the bottom of a view, there or not, and all stages between the two, as written.
+
+    collection: its name; that of a view where the stages ask for the statistics of one.
+    """
+
+    def __init__(self, database: str, collection: str, pipeline: list[Value], collation: bytes | None) -> None:
+        self.database = database
+        self.collection = collection
+        self.namespace = f"{database}.{collection}"
+        self.pipeline = pipeline
+        self.collation = collation
+
+
+def view_collation(view: View) -> Collation | None:
+    """What a view's stages and all queries of it compare by."""
+    return None if view.collation is None else parse_collation(view.collation)
+
+
+def begins_with_coll_stats(stages: list[Value]) -> bool:
+    """Whether a pipeline asks for statistics of the collection or view itself, so that a view is not resolved."""
+    return bool(stages) and isinstance(stages[0], bytes) and first_field_name(stages[0]) == "$collStats"
+
+
+def resolve_view(catalog: Catalog, view: View) -> ResolvedView:
+    """What reading the view comes down to. A view that begins with `$collStats` may come down to the view below it.
+
+    ViewDepthLimitExceeded (165) where more views stand on one another than may, or in a circle.
+
+    Neither can be created, but both can be written into `system.views`.
+    """
+    pipeline = view.pipeline
+    below = catalog.find(view.database, view.view_on)
+    name = view.view_on
+    depth = 1
+    while isinstance(below, View) and not begins_with_coll_stats(pipeline):
+        depth += 1
+        if depth > MAX_VIEW_DEPTH:
+            raise CommandError(
+                ErrorCode.ViewDepthLimitExceeded,
+                f"View depth too deep or view cycle detected; maximum depth is {MAX_VIEW_DEPTH}",
+            )
+        pipeline = below.pipeline + pipeline
+        name = below.view_on
+        below = catalog.find(below.database, below.view_on)
+    return ResolvedView(view.database, name, pipeline, view.collation)
+
+
+def collection_below(catalog: Catalog, resolved: ResolvedView) -> Collection | None:
+    """The collection that a resolved view reads; None if there is none, or if its stages read none."""
+    if begins_with_coll_stats(resolved.pipeline):
+        found = catalog.find(resolved.database, resolved.collection)
+        return found if isinstance(found, Collection) else None
+    return catalog.lookup(resolved.database, resolved.collection, time_series=True)
+
+
+def check_view(op: OperationContext, view: View) -> None:
+    """Whether a view may be defined so, new or in place of the one of its name.
+
+    Errors of the pipeline are those of `parse_pipeline`; besides:
+    OptionNotSupportedOnView (167): `$out` or `$merge` in it, or a collation that a view below or above does not have.
+    GraphContainsCycle (5), ViewDepthLimitExceeded (165), ViewPipelineMaxSizeExceeded (195).
+    """
+    for value in view.pipeline:
+        if isinstance(value, bytes) and not traits_of(first_field_name(value)).nested:
+            raise CommandError(
+                ErrorCode.OptionNotSupportedOnView,
+                f"The aggregation stage {first_field_name(value)} of the view definition is not allowed",
+            )
+    context = ParseContext(op.now_ms, None, f"{view.database}.{view.view_on}", collation=view_collation(view))
+    parse_pipeline(view.pipeline, context)
+    _ViewGraph(op.catalog, view).check()
+
+
+class _ViewGraph:
+    """The views of a database as they would be with a further one, and which stands on which."""
+
+    def __init__(self, catalog: Catalog, view: View) -> None:
+        self._view = view
+        self._views = {other.name: other for other in catalog.views(view.database)}
+        self._views[view.name] = view
+        self._below: dict[str, list[View]] = {}
+        self._above: dict[str, list[View]] = {}
+        for other in self._views.values():
+            self._below[other.name] = []
+            for name in {other.view_on, *_collections_named(other.pipeline)}:
+                below = self._views.get(name)
+                if below is not None:
+                    self._below[other.name].append(below)
+                    self._above.setdefault(name, []).append(other)
+
+    def check(self) -> None:
+        view = self._view
+        depth_below, size_below = self._extent(view, self._below, set(), {})
+        depth_above, size_above = self._extent(view, self._above, set(), {})
+        if depth_below + depth_above - 1 > MAX_VIEW_DEPTH:
+            raise CommandError(
+                ErrorCode.ViewDepthLimitExceeded, f"View depth limit exceeded; maximum depth is {MAX_VIEW_DEPTH}"
+            )
+        if size_below + size_above - _size_of(view) > MAX_PIPELINE_BYTES:
+            raise CommandError(
+                ErrorCode.ViewPipelineMaxSizeExceeded,
+                f"View pipeline exceeds maximum size; maximum size is {MAX_PIPELINE_BYTES}",
+            )
+        for other in [*self._below[view.name], *self._above.get(view.name, [])]:
+            if not _same_collation(view.collation, other.collation):
+                raise CommandError(
+                    ErrorCode.OptionNotSupportedOnView,
+                    f"View {view.name} has conflicting collation with view {other.namespace}",
+                )
+
+    def _extent(
+        self, view: View, edges: dict[str, list[View]], path: set[str], known: dict[str, tuple[int, int]]
+    ) -> tuple[int, int]:
+        """How many views stand on one another from this one on, and the size of their pipelines, at most."""
+        if view.name in known:
+            return known[view.name]
+        if view.name in path:
+            raise CommandError(ErrorCode.GraphContainsCycle, f"View cycle detected: {view.namespace} stands on itself")
+        depth = size = 0
+        path.add(view.name)
+        for other in edges.get(view.name, []):
+            other_depth, other_size = self._extent(other, edges, path, known)
+            depth = max(depth, other_depth)
+            size = max(size, other_size)
+        path.discard(view.name)
+        known[view.name] = (depth + 1, size + _size_of(view))
+        return known[view.name]
+
+
+def _size_of(view: View) -> int:
+    return len(encode({"pipeline": view.pipeline}))
+
+
+def _same_collation(first: bytes | None, second: bytes | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return compare_values(first, second) == 0
+
+
+def _collections_named(stages: list[Value]) -> set[str]:
+    """The collections that the stages read besides the one they run on, in pipelines inside them too."""
+    names: set[str] = set()
+    for stage in stages:
+        if not isinstance(stage, bytes):
+            continue
+        name = first_field_name(stage)
+        argument = get_value(stage, name)
+        if name == "$unionWith" and isinstance(argument, str):
+            names.add(argument)
+        if not isinstance(argument, bytes):
+            continue
+        joined_field = traits_of(name).joined_field
+        if joined_field:
+            other = get_value(argument, joined_field)
+            if isinstance(other, str):
+                names.add(other)
+            inner = get_value(argument, "pipeline")
+            if isinstance(inner, list):
+                names |= _collections_named(inner)
+        elif name == "$facet":
+            for _, inner in fields(argument):
+                if isinstance(inner, list):
+                    names |= _collections_named(inner)
+    return names
+
+
+def define_view(op: OperationContext, view: View) -> None:
+    """Makes a view, or gives the one of its name another definition. Errors are those of `check_view`."""
+    check_view(op, view)
+    catalog = op.catalog
+    definitions = catalog.lookup(view.database, SYSTEM_VIEWS)
+    if definitions is None:
+        catalog.check_new_name(view.database, SYSTEM_VIEWS)
+        definitions = catalog.create_collection(view.database, SYSTEM_VIEWS)
+    known = catalog.view_record(view.database, view.name)
+    if known is None:
+        insert_document(op, definitions, view.definition())
+    else:
+        update_record(op, definitions, known, view.definition(), own=True)
+    op.service.note_write()
+
+
+def drop_view(op: OperationContext, view: View) -> None:
+    """Forgets a view. Views and cursors that stand on it stay."""
+    definitions = op.catalog.lookup(view.database, SYSTEM_VIEWS)
+    known = op.catalog.view_record(view.database, view.name)
+    if definitions is not None and known is not None:
+        delete_batch(op, definitions, [known])

@@ -1,0 +1,213 @@
+"""Sorted results from several scans, each in the order of the sort: mongod's SORT_MERGE.
+
+    index {a: 1, b: 1}     {a: {$in: [1, 2, 3]}} sorted by b      three scans, of a = 1, 2 and 3
+                           {$or: [{a: 1}, {c: 2}]} sorted by b    one in {a: 1, b: 1}, one in {c: 1, b: 1}
+
+So the first ones are there at once, and nothing has to be sorted.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.plan.access_path import AccessPath, IndexPath
+from mongottl.exec.plan.bounds import IndexBounds, sort_direction
+from mongottl.exec.stages.index_scan import IndexScan
+from mongottl.exec.stages.liveness import ReadMark
+from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, PlanNode, PlanStage
+from mongottl.query.match import MatchExpression
+from mongottl.query.sort import SortPattern
+from mongottl.storage.interface import Record
+
+# Scans that one may be cut into; mongod's internalQueryMaxScansToExplode.
+MAX_SCANS: Final = 200
+
+
+class SortMergeStage(PlanStage):
+    """The records of several sorted scans in the order of all, each once.
+
+    Those that are dead when they are given are left out.
+    """
+
+    def __init__(self, collection: Collection, children: list[PlanStage], pattern: SortPattern) -> None:
+        super().__init__()
+        self._collection = collection
+        self._children = children
+        # What all of them have read and not given must not be more than what one scan may have.
+        for stage in children:
+            stage.set_batch_bytes(BATCH_BYTES // len(children))
+        self._pattern = pattern
+        # The next record of each scan that has one: its key, the scan, its place in the scan's batch.
+        self._heads: list[tuple[bytes, int, int]] = []
+        self._batches: list[list[Record]] = [[] for _ in children]
+        # When these were read.
+        self._marks: list[ReadMark | None] = [None for _ in children]
+        # Scans without a head that have not come to their end.
+        self._waiting = list(range(len(children)))
+        self._seen: set[int] = set()
+        self._taken = 0
+
+    def inputs(self) -> list[PlanStage]:
+        return self._children
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        if self._waiting:
+            self._refill(op)
+            if self._waiting:
+                return []
+        if not self._heads:
+            return None
+        found: list[Record] = []
+        outdated: ReadMark | None = None
+        while self._heads and len(found) < BATCH:
+            _, child, place = heappop(self._heads)
+            mark = self._marks[child]
+            if mark is not None and not mark.is_current(op) and (outdated is None or outdated.is_unchanged()):
+                outdated = mark
+            batch = self._batches[child]
+            record = batch[place]
+            self._taken += 1
+            if record[0] not in self._seen:
+                self._seen.add(record[0])
+                found.append(record)
+            if place + 1 == len(batch):
+                self._waiting.append(child)
+                break
+            self._push(child, place + 1)
+        return found if outdated is None else outdated.living(op, found)
+
+    def _refill(self, op: OperationContext) -> None:
+        """Asks for the next batches, until as much has come as one call may take."""
+        taken = 0
+        waiting = self._waiting
+        self._waiting = []
+        for child in waiting:
+            if taken >= BATCH:
+                self._waiting.append(child)
+                continue
+            batch = self._children[child].next_batch(op)
+            if batch is None:
+                continue
+            taken += max(len(batch), 1)
+            if batch:
+                self._batches[child] = batch
+                self._marks[child] = ReadMark(self._collection, op)
+                self._push(child, 0)
+            else:
+                self._waiting.append(child)
+
+    def _push(self, child: int, place: int) -> None:
+        key = self._pattern.sort_key(self._batches[child][place][1])
+        heappush(self._heads, (key, child, place))
+
+    def close(self) -> None:
+        self._heads = []
+        self._waiting = []
+        super().close()
+
+    def node(self) -> PlanNode:
+        counters = self.counters(self._taken)
+        counters.extra = {"dupsTested": self._taken, "dupsDropped": self._taken - self.returned}
+        details = {"sortPattern": self._pattern.describe()}
+        return PlanNode("SORT_MERGE", {**details}, [child.node() for child in self._children], counters)
+
+
+class MergedPath(IndexPath):
+    """The ranges of one index, cut at its leading points into scans that are sorted."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        bounds: IndexBounds,
+        match: MatchExpression,
+        conjuncts: list[MatchExpression],
+        parts: list[IndexBounds],
+        direction: int,
+        sort: SortPattern,
+    ) -> None:
+        super().__init__(collection, bounds, match, conjuncts, direction)
+        self.parts = parts
+        self.sort = sort
+
+    def open(self, wanted: int, trial: bool = False) -> PlanStage:
+        children: list[PlanStage] = []
+        for part in self.parts:
+            children.append(
+                IndexScan(self.collection, part, self.residual, self.match, self.sorted >= 0, wanted, trial)
+            )
+            trial = True  # all of them are one use of the index
+        return SortMergeStage(self.collection, children, self.sort)
+
+
+class MergedOrPath(AccessPath):
+    """Several sorted ways, merged."""
+
+    def __init__(self, collection: Collection, paths: list[IndexPath], sort: SortPattern) -> None:
+        super().__init__(collection, 1)
+        self.paths = paths
+        self.sort = sort
+
+    @property
+    def label(self) -> str:
+        return "SORT_MERGE"
+
+    def open(self, wanted: int, trial: bool = False) -> PlanStage:
+        return SortMergeStage(self.collection, [path.open(wanted, trial) for path in self.paths], self.sort)
+
+    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+        counted = 0
+        for path in self.paths:
+            counted += path.count_entries(unit, most - counted)
+            if counted >= most:
+                break
+        return counted
+
+    def share(self, equality: float, scope: float) -> float:
+        return min(1.0, sum(path.share(equality, scope) for path in self.paths))
+
+
+def merged_path(
+    collection: Collection,
+    bounds: IndexBounds,
+    match: MatchExpression,
+    conjuncts: list[MatchExpression],
+    sort: SortPattern,
+) -> MergedPath | None:
+    """The way that gives the order of a sort by merging scans, where one scan of the index would not."""
+    if bounds.points <= bounds.single_points or bounds.index.arrays.found:
+        return None
+    scans = 1
+    for intervals in bounds.intervals[: bounds.points]:
+        scans *= len(intervals)
+    if scans > MAX_SCANS or len(bounds.ranges) % scans:
+        return None
+    parts = _cut(bounds, scans)
+    direction = sort_direction(parts[0], sort)
+    if direction == 0:
+        return None
+    return MergedPath(collection, bounds, match, conjuncts, parts, direction, sort)
+
+
+def _cut(bounds: IndexBounds, scans: int) -> list[IndexBounds]:
+    """The bounds for each combination of the leading points, in the order of the keys."""
+    size = len(bounds.ranges) // scans
+    parts: list[IndexBounds] = []
+    for place in range(scans):
+        part = IndexBounds(bounds.index, bounds.components)
+        rest = place
+        for i in range(bounds.points - 1, -1, -1):
+            intervals = bounds.intervals[i]
+            at = rest % len(intervals)
+            rest //= len(intervals)
+            if bounds.components[i].descending:
+                at = len(intervals) - 1 - at
+            part.intervals.insert(0, [intervals[at]])
+        part.intervals.extend(bounds.intervals[bounds.points :])
+        part.ranges = bounds.ranges[place * size : (place + 1) * size]
+        part.single_points = bounds.points
+        part.points = bounds.points
+        part.covered = bounds.covered
+        parts.append(part)
+    return parts

@@ -1,0 +1,351 @@
+"""GEO_NEAR_2DSPHERE and GEO_NEAR_2D: documents in the order of their distance from a point.
+
+    ring 1 ring 2 ring 3        Keys that may belong to the next ring are read, and their documents measured. What turns
+    o------|------|-----        out to lie within the rings so far comes out in order; the rest waits for its ring.
+
+The first ring is as wide as it must be to have keys in it; a ring that gives little is followed by a wider one. A
+document with several keys or several places counts once, by its nearest place. What waits is a record's id and its
+distance; the record itself is read when it comes out. It is then left out if it is gone, has expired or no longer
+matches, and waits for its new ring if its place has changed.
+"""
+
+import math
+from heapq import heappop, heappush
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.annotated import annotated
+from mongottl.document.path import FieldPath, values_at
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.plan.bounds import KeyRange
+from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.record_ids import RecordIdSet
+from mongottl.exec.stages.stage import (
+    BATCH,
+    BATCH_BYTES,
+    FIRST_BATCH,
+    MAX_RANGES_PER_CALL,
+    PlanNode,
+    PlanStage,
+    check_alive,
+    next_batch_size,
+)
+from mongottl.geometry.geojson import GeometryError, stored_geometry
+from mongottl.geometry.nearness import Nearness, joined, without
+from mongottl.geometry.region import CellRange
+from mongottl.query.match import MatchExpression
+from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
+from mongottl.storage.interface import FetchedEntry, Record
+
+# Documents of a ring below and above which the next is made wider and narrower.
+FEW: Final = 300
+MANY: Final = 600
+# Beginnings of keys, before the place, that the cells of a ring are looked up behind; beyond that the whole index is
+# read as one ring.
+MAX_PREFIXES: Final = 100
+# Documents of this size together are read again at once, and one more.
+EMITTED_BYTES: Final = 4 << 20
+# The first ring is the whole reach halved so many times at most.
+MAX_HALVINGS: Final = 40
+
+
+class KeyedNearness:
+    """How an index keeps places: ranges of cells as ranges of its keys.
+
+    prefixes: the beginnings of the keys, before the component of the place; none if they are not known.
+    whole: the index cannot be read by cells, so that all of it is one ring.
+    """
+
+    def __init__(self, nearness: Nearness, prefixes: list[bytes]) -> None:
+        self.nearness = nearness
+        self.prefixes = prefixes
+        self.whole = not 1 <= len(prefixes) <= MAX_PREFIXES
+
+    def key_range(self, low: int, high: int) -> KeyRange:
+        """The keys of a place's component within these cells, ends included."""
+        raise NotImplementedError
+
+
+# A document that waits for its ring: its distance, the record's id (the elder first of those that are equally far), the
+# size of the document, and the place that the distance is to, if that is asked for.
+_Found = tuple[float, int, int, Value]
+
+
+class NearStage(PlanStage):
+    """match: the whole filter, None if there is nothing but the place. path: of the place.
+
+    metadata: what the documents are to carry of distance and point. nearest, farthest: distances, both included.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        places: KeyedNearness,
+        path: FieldPath,
+        nearest: float,
+        farthest: float,
+        match: MatchExpression | None,
+        metadata: set[str],
+        stage: str,
+    ) -> None:
+        super().__init__()
+        self._collection = collection
+        self._index = index
+        self._places = places
+        self._path = path
+        self._nearest = nearest
+        self._farthest = farthest
+        self._match = match
+        self._metadata = metadata
+        self._stage = stage
+        self._used = False
+        self._size = FIRST_BATCH
+        self._inner = nearest  # where the current ring begins and ends
+        self._outer = nearest
+        self._width = 0.0
+        self._last = False
+        self._read: list[CellRange] = []
+        self._ranges: list[KeyRange] = []
+        self._place = 0
+        self._after: tuple[bytes, int] | None = None
+        self._seen = RecordIdSet()
+        # `writes` of the collection when the first document was measured.
+        self._writes: int = collection.writes
+        self._waiting: list[_Found] = []  # a heap
+        self._ripe = False  # the ring has been read, and what lies within it comes out
+        self._measured_documents = 0
+        self._ring_results = 0
+        self._rings: list[Value] = []
+        self._ended = nearest > min(farthest, places.nearness.farthest)
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        collection = self._collection
+        if collection.dropped:
+            check_alive(collection)
+        if self._index not in collection.indexes:
+            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
+        if self._ended:
+            return None
+        if self._ripe:
+            return self._emit(op)
+        if not self._used:
+            self._used = True
+            self._index.accesses += 1
+            self._width = self._first_width(op.recovery_unit)
+            self._next_ring()
+        elif self._place < len(self._ranges):
+            self._read_some(op)
+        else:
+            self._ripe = True
+        return []
+
+    def _emit(self, op: OperationContext) -> list[Record]:
+        """The next of what lies within the ring; behind the last of them the next ring begins."""
+        waiting = self._waiting
+        part: list[_Found] = []
+        room_bytes: int = EMITTED_BYTES
+        while room_bytes > 0 and len(part) < BATCH and self._is_next_within():
+            found = heappop(waiting)
+            part.append(found)
+            room_bytes -= found[2]
+        records = self._read_again(op, part)
+        self._ring_results += len(records)
+        if not self._is_next_within():
+            self._close_ring()
+        return records
+
+    def _is_next_within(self) -> bool:
+        waiting = self._waiting
+        return len(waiting) > 0 and (self._last or waiting[0][0] <= self._outer)
+
+    def _read_again(self, op: OperationContext, part: list[_Found]) -> list[Record]:
+        """The living records that were found, in their order, but for those that are no longer what was measured."""
+        collection = self._collection
+        stored: dict[int, Record] = {}
+        read, taken = op.recovery_unit.records(collection).find_records([found[1] for found in part], BATCH_BYTES)
+        for found in part[taken:]:  # documents that have grown since
+            heappush(self._waiting, found)
+        for record in living(collection, read, op.now_s):
+            stored[record[0]] = record
+        match = self._match
+        records: list[Record] = []
+        for found in part[:taken]:
+            again = stored.get(found[1])
+            if again is None:
+                continue
+            if self._writes != collection.writes:
+                if match is not None and not match.matches(again[1]):
+                    continue
+                distance, point = self._measured(again[1])
+                if distance != found[0]:
+                    self._wait(again, distance, point)
+                    continue
+            records.append(self._annotated(again, found[0], found[3]))
+        return records
+
+    def _wait(self, record: Record, distance: float, point: Value) -> None:
+        """Has a document wait for its ring, if it is to be given at all."""
+        if self._nearest <= distance <= self._farthest and distance < math.inf:
+            kept = point if GEO_NEAR_POINT in self._metadata else None
+            heappush(self._waiting, (distance, record[0], len(record[1]), kept))
+
+    def _annotated(self, record: Record, distance: float, point: Value) -> Record:
+        if not self._metadata:
+            return record
+        record_id, document, ts_s, ttl_s = record
+        if GEO_NEAR_DISTANCE in self._metadata:
+            document = annotated(document, GEO_NEAR_DISTANCE, distance)
+        if GEO_NEAR_POINT in self._metadata:
+            document = annotated(document, GEO_NEAR_POINT, point)
+        return record_id, document, ts_s, ttl_s
+
+    def _reach(self) -> float:
+        return min(self._farthest, self._places.nearness.farthest)
+
+    def _first_width(self, unit: RecoveryUnit) -> float:
+        """The width of the first ring: the smallest of some that reach a key at all."""
+        whole = self._reach() - self._nearest
+        if self._places.whole or whole <= 0:
+            return max(whole, 0.0)
+        few, many = 0, MAX_HALVINGS  # halvings that reach a key, and those that do not
+        while few + 1 < many:
+            halvings = (few + many) // 2
+            if self._has_keys(unit, self._nearest + whole * 0.5**halvings):
+                few = halvings
+            else:
+                many = halvings
+        return whole * 0.5 ** max(few - 1, 0)
+
+    def _has_keys(self, unit: RecoveryUnit, reach: float) -> bool:
+        ranges = self._key_ranges(self._places.nearness.ranges(reach))
+        data = unit.index(self._index)
+        return any(data.scan(low, high, None, 1) for low, high in ranges)
+
+    def _key_ranges(self, cells: list[CellRange]) -> list[KeyRange]:
+        places = self._places
+        parts = [places.key_range(low, high) for low, high in cells]
+        return [(prefix + low, prefix + high) for prefix in places.prefixes for low, high in parts]
+
+    def _next_ring(self) -> None:
+        places = self._places
+        reach = self._reach()
+        self._inner = self._outer
+        self._outer = min(self._inner + self._width, reach)
+        self._last = places.whole or self._outer >= reach
+        self._ring_results = 0
+        self._place = 0
+        self._after = None
+        if places.whole:
+            self._ranges = [(b"", b"\xff")]
+        else:
+            cells = places.nearness.ranges(self._outer)
+            self._ranges = self._key_ranges(without(cells, self._read))
+            self._read = joined(self._read, cells)
+
+    def _read_some(self, op: OperationContext) -> None:
+        store = op.recovery_unit.records(self._collection)
+        data = op.recovery_unit.index(self._index)
+        room = self._size
+        room_bytes = BATCH_BYTES
+        visits = 0
+        started_s = op.service.clock.monotonic_s()
+        while self._place < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
+            low, high = self._ranges[self._place]
+            rows, more = data.scan_fetch(store, low, high, self._after, room, True, room_bytes)
+            visits += 1
+            self.examined += len(rows)
+            if more:
+                self._after = (rows[-1][0], rows[-1][1])
+            else:
+                self._place += 1
+                self._after = None
+            room -= len(rows)
+            for row in rows:
+                room_bytes -= len(row[2])
+            self._take(op, rows)
+        self._size = next_batch_size(op, self._size, started_s)
+
+    def _take(self, op: OperationContext, rows: list[FetchedEntry]) -> None:
+        fresh: list[Record] = []
+        for row in rows:
+            if self._seen.add(row[1]):
+                fresh.append(row[1:])
+        self._measured_documents += len(fresh)
+        match = self._match
+        for record in living(self._collection, fresh, op.now_s):
+            if match is not None and not match.matches(record[1]):
+                continue
+            distance, point = self._measured(record[1])
+            self._wait(record, distance, point)
+
+    def _measured(self, document: bytes) -> tuple[float, Value]:
+        """The distance of a document's nearest place, and that place; infinity for none."""
+        nearness = self._places.nearness
+        best = math.inf
+        place: Value = None
+        for value in _places_at(document, self._path):
+            try:
+                distance = nearness.distance(stored_geometry(value))
+            except GeometryError:
+                continue
+            if distance < best:
+                best = distance
+                place = value
+        return best, place
+
+    def _close_ring(self) -> None:
+        self._ripe = False
+        self._rings.append(
+            {
+                "minDistance": self._inner,
+                "maxDistance": self._outer,
+                "maxInclusive": self._last,
+                "nBuffered": self._ring_results,
+                "nReturned": self._ring_results,
+            }
+        )
+        if self._last:
+            self._ended = True
+            return
+        if self._ring_results < FEW:
+            self._width *= 2
+        elif self._ring_results > MANY:
+            self._width /= 2
+        self._next_ring()
+
+    def gives_current_records(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._waiting = []
+        self._seen = RecordIdSet()
+        self._ended = True
+
+    def node(self) -> PlanNode:
+        details: dict[str, Value] = {
+            "keyPattern": self._index.descriptor.key,
+            "indexName": self._index.name,
+            "indexVersion": 2,
+        }
+        counters = self.counters(self.examined)
+        counters.extra = {
+            "keysExamined": self.examined,
+            "docsExamined": self._measured_documents,
+            "searchIntervals": list(self._rings),
+        }
+        return PlanNode(self._stage, details, [], counters)
+
+
+def _places_at(document: bytes, path: FieldPath) -> list[Value]:
+    """The places that a document has at a path: an array of pairs is several."""
+    found: list[Value] = []
+    for value in values_at(document, path, whole=True):
+        if isinstance(value, list) and value and isinstance(value[0], (list, bytes)):
+            found.extend(value)
+        else:
+            found.append(value)
+    return found

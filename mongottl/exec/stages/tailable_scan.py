@@ -1,0 +1,64 @@
+"""A scan of a capped collection that goes on where it was when more documents have come (`tailing`)."""
+
+from mongottl.catalog.collection import Collection
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.stage import (
+    BATCH_BYTES,
+    PlanNode,
+    PlanStage,
+    check_alive,
+    check_position,
+    collection_scan_node,
+    first_batch_size,
+    next_batch_size,
+)
+from mongottl.query.match import MatchExpression
+from mongottl.storage.interface import MAX_RECORD_ID, Record
+
+
+class TailableScan(PlanStage):
+    """The records of a capped collection in their order. None means: nothing more for now.
+
+    started: whether it has come upon a living record, so that there is a position to go on from.
+
+    A backward one, which a hint can ask for, has come to its end for good when it has given the oldest record.
+    """
+
+    def __init__(self, collection: Collection, match: MatchExpression | None, forward: bool, wanted: int) -> None:
+        super().__init__()
+        self._collection = collection
+        self._match = match
+        self._forward = forward
+        self._position: int = 0 if forward else MAX_RECORD_ID
+        self._size = first_batch_size(wanted, match is not None)
+        self._begun = False
+        self.started = False
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        collection = self._collection
+        check_alive(collection)
+        if self.started:
+            check_position(op, collection, self._position)
+        size = self._size
+        started_s = op.service.clock.monotonic_s()
+        records, _ = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
+        if not records:
+            return None
+        if not self._begun:
+            self._begun = True
+            collection.scans += 1
+            collection.tailable_scans += 1
+        self.examined += len(records)
+        self._position = records[-1][0]
+        records = living(collection, records, op.now_s)
+        if records:
+            self.started = True
+        match = self._match
+        if match is not None:
+            records = [record for record in records if match.matches(record[1])]
+        self._size = next_batch_size(op, size, started_s)
+        return records
+
+    def node(self) -> PlanNode:
+        return collection_scan_node(self._match, self._forward, self.examined, self.counters(self.examined))

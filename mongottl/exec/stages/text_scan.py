@@ -1,0 +1,221 @@
+"""The stage of a `$text` search: TEXT_MATCH over the postings of its terms.
+
+    TEXT_MATCH ─ FETCH ─ OR ─ IXSCAN, IXSCAN, …      nobody asks for scores: one term's records after the other's
+    TEXT_MATCH ─ TEXT_OR ─ IXSCAN, IXSCAN, …         scores are asked for: all postings first, then the records
+
+as explain shows what is one stage here. With scores, the postings are read in bounded parts and summed by
+record; the records themselves are fetched when they are handed out.
+"""
+
+import struct
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index_kinds.text import SCORE_BYTES
+from mongottl.document.annotated import annotated
+from mongottl.document.keystring import successor
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.record_ids import RecordIdSet
+from mongottl.exec.stages.stage import (
+    BATCH,
+    BATCH_BYTES,
+    PlanNode,
+    PlanStage,
+    StageCounters,
+    check_alive,
+    next_batch_size,
+)
+from mongottl.query.fulltext.search import TextSearch
+from mongottl.query.match import MatchExpression
+from mongottl.query.metadata import TEXT_SCORE
+from mongottl.storage.interface import Record
+
+# Postings that one call reads where nothing but their scores is taken.
+POSTINGS: Final = 4 * BATCH
+
+
+class TextStage(PlanStage):
+    """prefixes: how the keys of each term begin. rest: what the filter asks besides, or None. scored: give documents
+    their `textScore`. prefix: the equalities on the paths before the text, for explain."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        index: IndexEntry,
+        search: TextSearch,
+        prefixes: list[bytes],
+        rest: MatchExpression | None,
+        scored: bool,
+        prefix: dict[str, Value],
+    ) -> None:
+        super().__init__()
+        self._collection = collection
+        self._index = index
+        self._search = search
+        self._prefixes = prefixes
+        self._rest = rest
+        self._scored = scored
+        self._prefix = prefix
+        self._generation = collection.generation
+        self._used = False
+        self._term = 0
+        self._after: tuple[bytes, int] | None = None
+        self._size = BATCH
+        self._keys_of_term: list[int] = [0] * len(prefixes)
+        self._seen = RecordIdSet()
+        self._scores: dict[int, float] = {}
+        self._ranked: list[int] | None = None
+        self._place = 0
+        self._fetched = 0
+        self._matched = 0
+
+    def pull(self, op: OperationContext) -> list[Record] | None:
+        collection = self._collection
+        if collection.generation != self._generation or collection.dropped:
+            check_alive(collection)
+            if self._index not in collection.indexes:
+                raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
+            self._generation = collection.generation
+        if not self._used:
+            self._used = True
+            self._index.accesses += 1
+        started_s = op.service.clock.monotonic_s()
+        if self._scored:
+            if self._ranked is None:
+                self._collect(op.recovery_unit)
+                return []
+            records = self._next_scored(op.recovery_unit)
+        else:
+            records = self._next_found(op.recovery_unit)
+        if records is None:
+            return None
+        records = self._passing(records)
+        self._size = next_batch_size(op, self._size, started_s)
+        return living(collection, records, op.now_s)
+
+    def _next_found(self, unit: RecoveryUnit) -> list[Record] | None:
+        """Records of the next postings, each once."""
+        if self._term >= len(self._prefixes):
+            return None
+        low = self._prefixes[self._term]
+        rows, more = unit.index(self._index).scan_fetch(
+            unit.records(self._collection), low, successor(low), self._after, self._size, True, BATCH_BYTES
+        )
+        self._note(len(rows), more, None if not rows else (rows[-1][0], rows[-1][1]))
+        records: list[Record] = []
+        for row in rows:
+            if self._seen.add(row[1]):
+                records.append(row[1:])
+        return records
+
+    def _collect(self, unit: RecoveryUnit) -> None:
+        """Adds up the scores of the next postings."""
+        if self._term >= len(self._prefixes):
+            self._ranked = sorted(self._scores)
+            return
+        low = self._prefixes[self._term]
+        at = len(low)
+        rows = unit.index(self._index).scan(low, successor(low), self._after, POSTINGS)
+        self._note(len(rows), len(rows) >= POSTINGS, None if not rows else rows[-1])
+        scores = self._scores
+        for key, record_id in rows:
+            score = float(struct.unpack(">d", key[at : at + SCORE_BYTES])[0])
+            scores[record_id] = scores.get(record_id, 0.0) + score
+
+    def _note(self, count: int, more: bool, last: tuple[bytes, int] | None) -> None:
+        """Where the reading of a term's postings has come to."""
+        self.examined += count
+        self._keys_of_term[self._term] += count
+        self._after = last
+        if not more:
+            self._term += 1
+            self._after = None
+
+    def _next_scored(self, unit: RecoveryUnit) -> list[Record] | None:
+        ranked = self._ranked
+        if ranked is None or self._place >= len(ranked):
+            return None
+        part = ranked[self._place : self._place + self._size]
+        records, taken = unit.records(self._collection).find_records(part, BATCH_BYTES)
+        self._place += taken
+        scores = self._scores
+        return [
+            (record_id, annotated(document, TEXT_SCORE, scores[record_id]), ts_s, ttl_s)
+            for record_id, document, ts_s, ttl_s in records
+        ]
+
+    def _passing(self, records: list[Record]) -> list[Record]:
+        self._fetched += len(records)
+        search = self._search
+        if not search.is_settled_by_terms:
+            records = [record for record in records if search.matches(record[1])]
+        self._matched += len(records)
+        rest = self._rest
+        return records if rest is None else [record for record in records if rest.matches(record[1])]
+
+    def gives_current_records(self) -> bool:
+        # With scores, which records have the terms was read some calls ago.
+        return not self._scored
+
+    def close(self) -> None:
+        self._scores = {}
+        self._seen = RecordIdSet()
+
+    def node(self) -> PlanNode:
+        scans = [self._scan_node(i) for i in range(len(self._prefixes))]
+        inner = self.counters(self.examined)
+        inner.returned = self._fetched
+        if self._scored:
+            inner.extra = {"docsExamined": self._fetched}
+            found = PlanNode("TEXT_OR", {}, scans, inner)
+        else:
+            inner.extra = {"docsExamined": self._fetched, "alreadyHasObj": 0}
+            below = scans
+            if len(scans) != 1:
+                union = self.counters(self.examined)
+                union.returned = self._fetched
+                union.extra = {"dupsTested": self.examined, "dupsDropped": self.examined - self._fetched}
+                below = [PlanNode("OR", {}, scans, union)]
+            found = PlanNode("FETCH", {}, below, inner)
+        matched = self.counters(self._fetched)
+        matched.returned = self._matched
+        matched.extra = {"docsRejected": self._fetched - self._matched}
+        details: dict[str, Value] = {
+            "indexPrefix": self._prefix,
+            "indexName": self._index.name,
+            "parsedTextQuery": self._search.describe(),
+            "textIndexVersion": self._index.descriptor.option("textIndexVersion"),
+        }
+        node = PlanNode("TEXT_MATCH", details, [found], matched)
+        if self._rest is None:
+            return node
+        rest = self.counters(self._matched)
+        rest.extra = {"docsExamined": self._matched, "alreadyHasObj": self._matched}
+        return PlanNode("FETCH", {"filter": self._rest.describe()}, [node], rest)
+
+    def _scan_node(self, term: int) -> PlanNode:
+        index = self._index
+        descriptor = index.descriptor
+        keys = self._keys_of_term[term]
+        counters = StageCounters()
+        counters.examined = keys
+        counters.returned = keys
+        counters.exhausted = self._term > term
+        counters.extra = {"keysExamined": keys, "seeks": int(self._used), "dupsTested": 0, "dupsDropped": 0}
+        bounds: dict[str, Value] = {}
+        details: dict[str, Value] = {
+            "keyPattern": descriptor.key,
+            "indexName": index.name,
+            "isMultiKey": index.multikey,
+            "isUnique": descriptor.unique,
+            "isSparse": descriptor.sparse,
+            "isPartial": descriptor.partial_filter is not None,
+            "indexVersion": 2,
+            "direction": "backward",
+            "indexBounds": bounds,
+        }
+        return PlanNode("IXSCAN", details, [], counters)

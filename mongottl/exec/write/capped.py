@@ -1,0 +1,90 @@
+"""Capped collections: the newest documents that fit, in the order in which they came.
+
+A write that takes a collection beyond its size or number deletes the oldest documents in its own unit of work. Where
+documents expire, those that have go first, so that what a reader sees does not depend on when they are purged.
+Source: MongoDB's "Capped Collections" pages.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.errors import ErrorCode, WriteError
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.write.expiry import PURGE_BYTES, due_by_policy
+from mongottl.storage.interface import Record
+from mongottl.ttl.policy import NO_TTL
+
+# Records deleted at once, and looked at to find out how many it takes.
+_EVICTED_AT_ONCE: Final = 256
+
+
+def check_fits(collection: Collection, document: bytes) -> None:
+    """BadValue (2) for a document that is larger than the whole collection may be."""
+    if len(document) > collection.options.capped_size_bytes:
+        raise WriteError(ErrorCode.BadValue, "object to insert exceeds cappedMaxSize")
+
+
+def make_room(unit: WriteUnit) -> None:
+    """Deletes the oldest documents that are too many, after an insert and inside its unit of work."""
+    collection = unit.collection
+    store = unit.records
+    most_bytes = collection.options.capped_size_bytes
+    most_documents = collection.options.capped_max_documents
+    last = 0
+    while True:
+        surplus_bytes = store.size_bytes() - most_bytes
+        surplus_documents = store.count() - most_documents if most_documents else 0
+        if surplus_bytes <= 0 and surplus_documents <= 0:
+            break
+        expired: list[Record] = []
+        if collection.default_ttl_s != NO_TTL:
+            expired = due_by_policy(unit.records, collection, unit.now_s)
+        if expired:
+            unit.delete(expired)
+            unit.purged += len(expired)
+            continue
+        oldest = _surplus(store.scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)[0], surplus_bytes, surplus_documents)
+        unit.delete(oldest)
+        last = oldest[-1][0]
+    if last:
+        unit.on_commit(_Evicted(collection, last).note)
+
+
+def empty(op: OperationContext, collection: Collection) -> Steps[None]:
+    """Deletes all documents, a batch at a time."""
+    while not collection.dropped:
+        records, _ = op.recovery_unit.records(collection).scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)
+        if not records:
+            break
+        unit = op.recovery_unit.write(collection)
+        with unit:
+            unit.delete(records)
+            unit.on_commit(_Evicted(collection, records[-1][0]).note)
+            unit.commit()
+        op.check_interrupt()
+        yield None
+
+
+class _Evicted:
+    """Up to which record a collection has lost its oldest ones; counts once that is committed."""
+
+    def __init__(self, collection: Collection, last: int) -> None:
+        self._collection = collection
+        self._last = last
+
+    def note(self) -> None:
+        self._collection.evicted_through = max(self._collection.evicted_through, self._last)
+
+
+def _surplus(oldest: list[Record], surplus_bytes: int, surplus_documents: int) -> list[Record]:
+    """As many of the records, from the oldest on, as must go."""
+    count = 0
+    for record in oldest:
+        if surplus_bytes <= 0 and surplus_documents <= 0:
+            break
+        surplus_bytes -= len(record[1])
+        surplus_documents -= 1
+        count += 1
+    return oldest[:count]

@@ -1,0 +1,142 @@
+"""Copies of whole collections, as `convertToCapped` and `cloneCollectionAsCapped` make them.
+
+A copy is made into a collection of another name, batch by batch, while others read and write. If the original was
+written to meanwhile, the copy begins again; while the last attempts last, commands that would write to it wait (see
+`ServiceContext.exclusive`). Then the copy takes its name.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.options import CollectionOptions
+from mongottl.document.types import MISSING
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.stages.liveness import living
+from mongottl.exec.write.expiry import due_by_policy
+from mongottl.exec.write.writes import insert_copies
+from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
+
+# Records of one unit of work, and what their documents take together before the last one.
+_BATCH: Final = 256
+_BATCH_BYTES: Final = 2 << 20
+# Copies that are made while others write, and then while new writes wait: those that were under way may still write.
+_ATTEMPTS: Final = 3
+_EXCLUSIVE_ATTEMPTS: Final = 3
+_POLL_S: Final = 0.005
+
+
+def copy_as_capped(op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> Steps[None]:
+    """Makes a capped collection with the newest documents of another that fit, which keep their age.
+
+    Documents that have expired are not copied, and take no room from others.
+
+    name: of the copy; if the source has it, the copy takes its place. Indexes other than `_id`'s are not copied.
+    """
+    database = source.database
+    temporary = f"tmp.{op.service.object_ids.generate(op.now_s)}.convertToCapped"
+    op.catalog.check_new_name(database, temporary)
+    # What a capped collection is ordered by is the order of insertion.
+    options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING, "temp": True})
+    for _ in range(_ATTEMPTS):
+        if (yield from _copy_once(op, source, temporary, name, options)):
+            return
+    namespace = source.namespace
+    while namespace in op.service.exclusive:  # two copies of one collection
+        op.check_interrupt()
+        yield Wait(_POLL_S)
+    op.service.exclusive.add(namespace)
+    try:
+        for _ in range(_EXCLUSIVE_ATTEMPTS):
+            if (yield from _copy_once(op, source, temporary, name, options)):
+                return
+    finally:
+        op.service.exclusive.discard(namespace)
+    raise CommandError(ErrorCode.WriteConflict, f"{namespace} kept changing; try again")
+
+
+def _copy_once(
+    op: OperationContext, source: Collection, temporary: str, name: str, options: CollectionOptions
+) -> Steps[bool]:
+    """One attempt; whether the copy has got its name."""
+    made = op.catalog.create_collection(source.database, temporary, options)
+    published = False
+    try:
+        writes, default_ttl_s = _writes_to(source), source.default_ttl_s
+        position = yield from _first_to_copy(op, source, options)
+        while not source.dropped:
+            records, more = op.recovery_unit.records(source).scan(position, _BATCH, True, _BATCH_BYTES)
+            rows: list[NewRecord] = [record[1:] for record in living(source, records, op.service.now_s())]
+            if rows:
+                insert_copies(op, made, rows)
+            if not more:
+                break
+            position = records[-1][0]
+            op.check_interrupt()
+            yield None
+        # What has expired since it was copied: the copy has no TTL by which it would go.
+        while expired := due_by_policy(op.recovery_unit.records(made), source, op.service.now_s()):
+            unit = op.recovery_unit.write(made)
+            with unit:
+                unit.delete(expired)
+                unit.commit()
+            if len(expired) >= _BATCH:
+                op.check_interrupt()
+                yield None
+        unchanged = _writes_to(source) == writes and source.default_ttl_s == default_ttl_s
+        published = _publish(op, source, made, name, unchanged)
+    finally:
+        if not published and not made.dropped:
+            op.catalog.drop_collection(made)
+            op.service.note_write()
+    return published
+
+
+def _writes_to(source: Collection) -> int:
+    """A number that changes with what the copy has to have; not by purges of what leaves the copy as well."""
+    return source.writes if source.date_ttl_indexes else source.writes - source.purges
+
+
+def _first_to_copy(op: OperationContext, source: Collection, options: CollectionOptions) -> Steps[int]:
+    """A record that all those that fit and live now come behind: the older ones would have to go again at once."""
+    now_s = op.service.now_s()
+    store = op.recovery_unit.records(source)
+    size = count = 0
+    position = 0
+    most_documents = options.capped_max_documents
+    if store.size_bytes() <= options.capped_size_bytes and (not most_documents or store.count() <= most_documents):
+        return 0
+    position = MAX_RECORD_ID
+    while True:
+        records, more = store.scan(position, _BATCH, False, _BATCH_BYTES)
+        for record in living(source, records, now_s):
+            size += len(record[1])
+            count += 1
+            if size > options.capped_size_bytes or (most_documents and count > most_documents):
+                return record[0]
+        if not more:
+            return 0
+        position = records[-1][0]
+        op.check_interrupt()
+        yield None
+
+
+def _publish(op: OperationContext, source: Collection, made: Collection, name: str, unchanged: bool) -> bool:
+    """Gives the copy its name. False if the source, or what lives in it, has changed since it was copied.
+
+    QueryPlanKilled (175) if one of them is gone.
+    """
+    if source.dropped or made.dropped:
+        raise CommandError(ErrorCode.QueryPlanKilled, f"collection dropped: {source.namespace}")
+    if not unchanged:
+        return False
+    database = source.database
+    target = op.catalog.lookup(database, name)
+    if target is not None and target is not source:
+        raise CommandError(ErrorCode.NamespaceExists, f"a collection '{database}.{name}' already exists")
+    if target is not None:
+        op.service.cursors.close_where_namespace(target.namespace)
+    op.catalog.rename_collection(made, database, name, target)
+    op.service.note_write()
+    return True

@@ -1,0 +1,221 @@
+"""Expiry at work: purging what is due, and filling the timing wheel anew.
+
+What is due is decided by `ttl.policy` from facts that storage keeps (`_ts` and `ttl` beside each record); the wheel
+only says when to look at which collection. MongoDB's own TTL indexes on date fields go through the same wheel and
+purge; their documents stay visible until they are purged, as in MongoDB.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.compare import BRACKET_DATE
+from mongottl.document.keystring import bracket_range, encode_value, successor
+from mongottl.document.types import INT64_MIN, Date
+from mongottl.exec.operation.arming import arm_date
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.storage.interface import EngineUnavailable, Record, RecordStore, WriteConflict
+from mongottl.ttl.policy import (
+    NO_CUTOFF_S,
+    NO_TTL,
+    default_cutoff_s,
+    expires_at_s,
+    is_expired,
+    own_cutoff_s,
+)
+
+PURGE_BATCH: Final = 256
+# What the documents of one batch take together; the last one may exceed it. Deleting them takes a few milliseconds.
+PURGE_BYTES: Final = 2 << 20
+REFILL_BATCH: Final = 1000
+REFILL_BYTES: Final = 4 << 20
+_MS_PER_S: Final = 1000
+_PURGE_POLL_S: Final = 0.001
+
+
+def count_expired(records: RecordStore, collection: Collection, now_s: int) -> int:
+    """How many of the collection's records are expired and not purged yet."""
+    default = collection.default_ttl_s
+    if default == NO_TTL:
+        return 0
+    expired = 0
+    cutoff_s = default_cutoff_s(default, now_s)
+    if cutoff_s != NO_CUTOFF_S:
+        expired += records.count_due_by_default(cutoff_s)
+    own_s = own_cutoff_s(default, now_s)
+    if own_s != NO_CUTOFF_S:
+        expired += records.count_due_by_own(own_s)
+    return expired
+
+
+def reap_due(service: ServiceContext) -> Steps[int]:
+    """Purges everything that is due now; how many documents that were. Does nothing while the reaper is held.
+
+    Waits for a purge that is under way already, so that afterwards nothing that was due at the start is left.
+    """
+    while service.purging:
+        yield Wait(_PURGE_POLL_S)
+    if not service.ttl_monitor_enabled:
+        return 0
+    deleted = 0
+    service.purging = True
+    purged_all = True
+    numbers: list[int] = []
+    try:
+        for number in list(service.unarmed):
+            yield from _arm_all(service, number)
+            service.unarmed.discard(number)
+        while service.ttl_monitor_enabled:
+            now_s = service.clock.now_ms() // _MS_PER_S
+            due = service.wheel.advance_to(now_s)
+            if not due:
+                break
+            service.metrics.ttl_passes += 1
+            numbers = list(dict.fromkeys(key for _, key in due))
+            purged_all = False
+            for number in numbers:
+                deleted += yield from _purge_collection(service, number)
+                if service.clock.now_ms() // _MS_PER_S < now_s:
+                    # The clock was set back meanwhile: what the wheel gave out as due is so no longer.
+                    yield from rearm_collection(service, number)
+            purged_all = True
+    finally:
+        service.purging = False
+        if not purged_all:
+            # What the wheel has given out is known to nobody else.
+            service.unarmed.update(numbers)
+    return deleted
+
+
+def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
+    """Deletes a collection's expired records in bounded batches."""
+    recovery_unit = RecoveryUnit(service)
+    deleted = 0
+    while True:
+        collection = service.catalog.by_number(number)
+        if collection is None:
+            return deleted
+        records = _due_records(recovery_unit, collection, service.clock.now_ms())
+        if not records:
+            return deleted
+        unit = recovery_unit.write(collection)
+        with unit:
+            unit.delete(records)
+            unit.purged = len(records)
+            unit.commit()
+        collection.purges += 1
+        deleted += len(records)
+        yield None
+
+
+def _due_records(unit: RecoveryUnit, collection: Collection, now_ms: int) -> list[Record]:
+    """A batch of records that are expired now, by the policy or by a date index; empty when there are none left."""
+    records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S)
+    if records:
+        return records
+    for index in collection.date_ttl_indexes:
+        if index.ready:
+            records = _due_by_date(unit, collection, index, now_ms)
+            if records:
+                return records
+    return []
+
+
+def due_by_policy(stored: RecordStore, collection: Collection, now_s: int) -> list[Record]:
+    """A batch of records that are expired by the policy; empty when there are none left."""
+    default = collection.default_ttl_s
+    if default == NO_TTL:
+        return []
+    records: list[Record] = []
+    cutoff_s = default_cutoff_s(default, now_s)
+    if cutoff_s != NO_CUTOFF_S:
+        records = stored.due_by_default(cutoff_s, PURGE_BATCH, PURGE_BYTES)
+    own_s = own_cutoff_s(default, now_s)
+    if not records and own_s != NO_CUTOFF_S:
+        records = stored.due_by_own(own_s, PURGE_BATCH, PURGE_BYTES)
+    # The policy has the last word: the indexes only say where to look.
+    return [record for record in records if is_expired(record[2], record[3], default, now_s)]
+
+
+def _due_by_date(unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_ms: int) -> list[Record]:
+    expire_after_s = index.descriptor.expire_after_s
+    assert expire_after_s is not None
+    descending = index.descriptor.descending[0]
+    oldest = encode_value(Date(INT64_MIN), descending)
+    newest = encode_value(Date(now_ms - expire_after_s * _MS_PER_S), descending)
+    low, high = (newest, successor(oldest)) if descending else (oldest, successor(newest))
+    found: dict[int, Record] = {}
+    rows, _ = unit.index(index).scan_fetch(
+        unit.records(collection), low, high, None, PURGE_BATCH, not descending, PURGE_BYTES
+    )
+    for _, rid, document, ts_s, ttl_s in rows:
+        found[rid] = (rid, document, ts_s, ttl_s)
+    return list(found.values())
+
+
+def refill_wheel(service: ServiceContext) -> Steps[None]:
+    """Arms the wheel with what all collections have waiting; used at start."""
+    for collection in service.catalog.all_collections():
+        yield from rearm_collection(service, collection.number)
+
+
+def rearm_collection(service: ServiceContext, number: int) -> Steps[None]:
+    """Arms the wheel anew with what one collection has waiting: at start, and when its default was changed.
+
+    If storage fails meanwhile, the reaper does it instead before its next purge.
+    """
+    complete = False
+    try:
+        yield from _arm_all(service, number)
+        complete = True
+    except (EngineUnavailable, WriteConflict):
+        pass
+    finally:
+        if not complete:
+            service.unarmed.add(number)
+    service.wake_reaper()
+
+
+def _arm_all(service: ServiceContext, number: int) -> Steps[None]:
+    service.wheel.disarm_all(number)
+    unit = RecoveryUnit(service)
+    after_s = NO_CUTOFF_S
+    while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s > 0:
+        seconds = unit.records(collection).default_seconds(after_s, REFILL_BATCH)
+        for ts_s in seconds:
+            service.wheel.arm(number, expires_at_s(ts_s, NO_TTL, collection.default_ttl_s))
+        if len(seconds) < REFILL_BATCH:
+            break
+        after_s = seconds[-1]
+        yield None
+    after_s = NO_CUTOFF_S
+    while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s != NO_TTL:
+        seconds = unit.records(collection).own_seconds(after_s, REFILL_BATCH)
+        for due_s in seconds:
+            service.wheel.arm(number, due_s)
+        if len(seconds) < REFILL_BATCH:
+            break
+        after_s = seconds[-1]
+        yield None
+    yield from _rearm_dates(service, unit, number)
+
+
+def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> Steps[None]:
+    """Arms the wheel for the date-field TTL indexes: one pass over each index, in steps."""
+    collection = service.catalog.by_number(number)
+    if collection is None:
+        return
+    for index in list(collection.date_ttl_indexes):
+        position: tuple[bytes, int] | None = None
+        bracket_low, bracket_high = bracket_range(BRACKET_DATE, index.descriptor.descending[0])
+        while index.ready and not collection.dropped and index.has_keys:
+            batch, more = unit.index(index).scan_fetch(
+                unit.records(collection), bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES
+            )
+            for _, _, document, _, _ in batch:
+                arm_date(service, collection, index, document)
+            if not more:
+                break
+            position = (batch[-1][0], batch[-1][1])
+            yield None

@@ -1,0 +1,227 @@
+"""Building indexes over collections that are in use.
+
+The records are read in the order of their ids, in batches, and others run between two batches. Both sides keep to one
+rule (`IndexEntry.covers_record`), so that the index is exact at the end:
+
+    record id   1 ............ built_through ............ build_end ............►
+                the build is     the build will visit      newer than the build:
+                done with them;  them: writes leave        writes maintain
+                writes maintain  the index alone           the index
+
+`build_end` is the highest id at the start, so the build ends however fast new records come.
+
+An unfinished index is in the collection's list but not in the stored catalogue: a crash leaves nothing of it but data
+that the next start drops.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.index_kinds import BTREE
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.stages.stage import FIRST_BATCH, next_batch_size
+from mongottl.exec.write.writes import duplicate_key_error
+from mongottl.storage.interface import (
+    MAX_RECORD_ID,
+    DuplicateKey,
+    EngineUnavailable,
+    Record,
+    WriteConflict,
+)
+
+# Records of one batch: a millisecond or two for one index.
+BUILD_BATCH: Final = 256
+# What the documents of one batch take together; the last one may exceed it.
+BUILD_BYTES: Final = 4 << 20
+# Conflicts with other writes after which a batch is given up.
+MAX_CONFLICTS: Final = 100
+
+
+def build_indexes(
+    op: OperationContext,
+    collection: Collection,
+    descriptors: list[IndexDescriptor],
+    batch: int = BUILD_BATCH,
+    replaced: IndexEntry | None = None,
+) -> Steps[list[IndexEntry]]:
+    """Builds indexes in one pass over the collection, all or none; the caller knows that they may be made.
+
+    batch: records between two steps at most; fewer where their keys take long. replaced: an index that the only new
+    one takes the place of.
+    DuplicateKeyError (11000) where living documents share a unique key; CannotIndexParallelArrays (171);
+    IndexBuildAborted (276) if one of them, or the collection, is dropped meanwhile; MaxTimeMSExpired (50).
+    Nothing of them is left after an error.
+    """
+    started: list[IndexEntry] = []
+    try:
+        for descriptor in descriptors:
+            started.append(op.catalog.start_index(collection, descriptor))
+        op.service.note_write()
+        built = [index for index in started if index.has_keys]
+        if built:
+            yield from _fill(op, collection, built, batch)
+        if replaced is not None and replaced not in collection.indexes:
+            raise CommandError(ErrorCode.IndexBuildAborted, _failed(collection, f"{replaced.name} was dropped"))
+        op.catalog.finish_indexes(collection, started, replaced)
+    except BaseException:
+        _discard(op, collection, started)
+        raise
+    op.service.note_write()
+    return started
+
+
+def _discard(op: OperationContext, collection: Collection, started: list[IndexEntry]) -> None:
+    left = [index for index in started if index in collection.indexes]
+    if not left or collection.dropped:
+        return
+    try:
+        op.catalog.remove_indexes(collection, left)
+    except (EngineUnavailable, WriteConflict):
+        op.catalog.abandon_indexes(collection, left)
+    op.service.note_write()
+
+
+def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry], batch: int) -> Steps[None]:
+    stored = op.recovery_unit.records(collection)
+    last, _ = stored.scan(MAX_RECORD_ID, 1, False)
+    build_end = last[0][0] if last else 0
+    for index in indexes:
+        index.build_end = build_end
+    built_through = 0
+    conflicts = 0
+    # Keys of a text, a geometry or a whole document cost a hundred times those of a number.
+    costly = any(index.descriptor.kind is not BTREE for index in indexes)
+    size = min(batch, FIRST_BATCH) if costly else batch
+    while built_through < build_end:
+        started_s = op.service.clock.monotonic_s()
+        records, _ = stored.scan(built_through, size, True, BUILD_BYTES)
+        if not records:
+            return  # what was left of them has been deleted
+        try:
+            _add_batch(op, collection, indexes, records)
+        except WriteConflict:
+            conflicts += 1
+            if conflicts > MAX_CONFLICTS:
+                raise
+            yield None
+            op.check_interrupt()
+            _check_wanted(collection, indexes)
+            continue
+        conflicts = 0
+        built_through = records[-1][0]
+        for index in indexes:
+            index.built_through = built_through
+        size = min(batch, next_batch_size(op, size, started_s))
+        yield None
+        op.check_interrupt()
+        _check_wanted(collection, indexes)
+
+
+def _check_wanted(collection: Collection, indexes: list[IndexEntry]) -> None:
+    """IndexBuildAborted (276) if the collection or an index was dropped while others ran."""
+    for index in indexes:
+        if collection.dropped or index not in collection.indexes:
+            raise CommandError(
+                ErrorCode.IndexBuildAborted, _failed(collection, f"index '{index.name}' or its collection was dropped")
+            )
+
+
+def _failed(collection: Collection, reason: str) -> str:
+    return f"Index build failed: Collection {collection.namespace} :: caused by :: {reason}"
+
+
+def _add_batch(op: OperationContext, collection: Collection, indexes: list[IndexEntry], records: list[Record]) -> None:
+    """Adds the keys of a batch to all indexes, in one unit of work. WriteConflict: it may be read and added again."""
+    unit = op.recovery_unit.write(collection)
+    try:
+        with unit:
+            batch = _Batch(unit, indexes, records)
+            batch.make_keys()
+            batch.add_keys()
+            unit.commit()
+    except CommandError as error:
+        kind = DuplicateKeyError if isinstance(error, DuplicateKeyError) else CommandError
+        raise kind(error.code, _failed(collection, error.message), error.details) from None
+
+
+class _Batch:
+    """Records whose keys are added to indexes under construction, inside a unit of work.
+
+    An expired record that stands in the way is deleted: one that has no valid keys, and one that holds a unique key of
+    another. The rest of the expired are indexed as well, since they live again if TTL is switched off.
+    """
+
+    def __init__(self, unit: WriteUnit, indexes: list[IndexEntry], records: list[Record]) -> None:
+        self._unit = unit
+        self._indexes = indexes
+        self._records = records
+        self._places = {record[0]: place for place, record in enumerate(records)}
+        # The keys of each record, by index; empty for those that were deleted before any were made.
+        self._keys: list[list[list[bytes]]] = []
+        self._deleted: set[int] = set()
+
+    def make_keys(self) -> None:
+        """Raises what `IndexEntry.keys_of` does for a living record that has no valid keys."""
+        for index in self._indexes:
+            keys_of: list[list[bytes]] = []
+            for record in self._records:
+                keys: list[bytes] = []
+                if record[0] not in self._deleted:
+                    try:
+                        keys = index.keys_of(record[1])
+                        self._unit.keep_multikey(index)
+                    except CommandError:
+                        if not self._unit.is_expired(record):
+                            raise
+                        self._delete(record)
+                keys_of.append(keys)
+            self._keys.append(keys_of)
+
+    def add_keys(self) -> None:
+        """DuplicateKeyError (11000) where living records share a unique key."""
+        for number, index in enumerate(self._indexes):
+            entries: list[tuple[bytes, int]] = []
+            for record, keys in zip(self._records, self._keys[number], strict=True):
+                if record[0] not in self._deleted:
+                    for key in keys:
+                        entries.append((key, record[0]))
+            try:
+                self._unit.index(index).insert(entries)
+            except DuplicateKey:
+                self._add_singly(number)
+
+    def _add_singly(self, number: int) -> None:
+        """Adds an index's keys record by record, deleting expired records that hold a key of another one."""
+        unit = self._unit
+        index = self._indexes[number]
+        data = unit.index(index)
+        for record, keys in zip(self._records, self._keys[number], strict=True):
+            while record[0] not in self._deleted:
+                try:
+                    data.insert([(key, record[0]) for key in keys])
+                    break
+                except DuplicateKey as duplicate:
+                    existing = unit.records.find_record(duplicate.existing_record_id)
+                    if existing is not None and unit.is_expired(existing):
+                        self._delete(existing)
+                    elif unit.is_expired(record):
+                        self._delete(record)
+                    else:
+                        raise duplicate_key_error(unit.collection, index, record[1], duplicate.key) from None
+
+    def _delete(self, record: Record) -> None:
+        """Deletes an expired record. What this unit has added of its keys goes here: the build has yet to be done with
+        the record, so the unit's own deletion leaves the unfinished indexes alone."""
+        unit = self._unit
+        unit.delete([record])
+        unit.purged += 1
+        self._deleted.add(record[0])
+        place = self._places.get(record[0], -1)
+        if place < 0:
+            return
+        for index, keys_of in zip(self._indexes, self._keys, strict=False):
+            unit.index(index).remove([(key, record[0]) for key in keys_of[place]])

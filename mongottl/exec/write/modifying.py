@@ -1,0 +1,342 @@
+"""Running updates and deletes: which records, in which batches, and what is reported of them.
+
+A multi-document update is not atomic: each batch is a unit of work of its own, and others run in between. A record is
+updated once, even if the update moves it ahead of the scan (the Halloween problem): see `PlanStage.set_each_once`.
+
+    stage.next_batch ──► Selection.current ──► a unit of work          others may run
+         └───────────────── one step, nobody else runs ──────────┘  ──────── yield ────────► the next batch
+
+What a write is given has been read, tested against the filter and found alive since others last ran. Plans that hold
+records back (sorts, merges, text searches by score) are not believed: `Selection.current` reads and tests again what
+they give. So does everything that waited over a step, or met a WriteConflict.
+"""
+
+from mongottl.catalog.collection import Collection
+from mongottl.document.annotated import carried, plain
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import find_field_at, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.write_unit import living_now
+from mongottl.exec.plan.planner import plan_query
+from mongottl.exec.stages.stage import PlanStage
+from mongottl.exec.write.writes import (
+    check_size,
+    delete_batch,
+    insert_document,
+    update_record,
+    update_records,
+    with_new_id,
+)
+from mongottl.query.context import ParseContext
+from mongottl.query.match import MatchDetails, MatchExpression
+from mongottl.query.sort import SortPattern
+from mongottl.query.update import UpdateDriver, new_document_for_upsert
+from mongottl.storage.interface import NO_BYTE_LIMIT, Record, WriteConflict
+
+_MAX_CONFLICTS = 100
+
+
+class UpdateResult:
+    """matched and modified as `n` and `nModified`; upserted_id: `_id` of an inserted document, or MISSING.
+
+    before, after: the document of a single update, or None.
+    """
+
+    def __init__(self) -> None:
+        self.matched = 0
+        self.modified = 0
+        self.upserted_id: Value = MISSING
+        self.before: bytes | None = None
+        self.after: bytes | None = None
+
+    def carry(self, document: bytes) -> None:
+        """Gives both what the document carries that was found."""
+        if self.before is not None:
+            self.before = carried(document, self.before)
+        if self.after is not None:
+            self.after = carried(document, self.after)
+
+
+class Selection:
+    """Which records a write is about. metadata: what their documents are to carry, besides what the sort needs."""
+
+    def __init__(
+        self,
+        collection: Collection | None,
+        match: MatchExpression,
+        sort: SortPattern | None,
+        hint: Value,
+        natural: int = 0,
+        metadata: set[str] | None = None,
+    ) -> None:
+        self.collection = collection
+        self.match = match
+        self.sort = sort
+        self.hint = hint
+        self.natural = natural
+        self.metadata: set[str] = set() if metadata is None else metadata
+        if sort is not None:
+            self.metadata = self.metadata.union(sort.metadata)
+
+    def open(self, op: OperationContext, wanted: int = 0) -> PlanStage:
+        """wanted: how many records will do, 0 for all; the plan then begins with small reads."""
+        return plan_query(
+            op,
+            self.collection,
+            self.match,
+            sort=self.sort,
+            natural=self.natural,
+            hint=self.hint,
+            wanted=wanted,
+            metadata=self.metadata,
+        ).open()
+
+    def current(self, op: OperationContext, stage: PlanStage, batch: list[Record]) -> list[Record]:
+        """The records of a batch that `stage` has just given which may be written: as they are stored now, those that
+        live at this instant and match.
+
+        Each document carries the metadata that the plan found out about it.
+        """
+        collection = self.collection
+        if not batch or collection is None:
+            return batch
+        if stage.gives_current_records():
+            return living_now(op.service, collection, batch)
+        matches = self.match.matches
+        records: list[Record] = []
+        given = {record[0]: record[1] for record in batch}
+        # As many bytes as the plan has given, which are in memory already.
+        stored, _ = op.recovery_unit.records(collection).find_records(list(given), NO_BYTE_LIMIT)
+        for record in living_now(op.service, collection, stored):
+            if matches(record[1]):
+                records.append((record[0], carried(given[record[0]], record[1]), record[2], record[3]))
+        return records
+
+
+def first_record(op: OperationContext, selection: Selection) -> Steps[Record | None]:
+    """The first record of a selection, as it is now."""
+    if selection.collection is None:
+        return None
+    stage = selection.open(op, wanted=1)
+    while (batch := stage.next_batch(op)) is not None:
+        for place in range(len(batch)):
+            current = selection.current(op, stage, batch[place : place + 1])
+            if current:
+                return current[0]
+        op.check_interrupt()
+        yield None
+    return None
+
+
+def _plain_record(record: Record) -> Record:
+    """The record without metadata, as it is stored."""
+    return record[0], plain(record[1]), record[2], record[3]
+
+
+def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:
+    """Updates the first record of the selection, if there is one."""
+    result = UpdateResult()
+    for _ in range(_MAX_CONFLICTS):
+        record = yield from first_record(op, selection)
+        if record is None:
+            return result
+        assert selection.collection is not None
+        found = record[1]
+        if selection.metadata:
+            record = _plain_record(record)
+        try:
+            apply_update(op, selection.collection, selection.match, record, driver, result)
+        except WriteConflict:
+            continue
+        if selection.metadata:
+            result.carry(found)
+        return result
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def apply_update(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression | None,
+    record: Record,
+    driver: UpdateDriver,
+    result: UpdateResult,
+) -> None:
+    """Updates one record and counts it. An update that changes nothing still restarts the document's lifetime.
+
+    record: as `Selection.current` or a reader of this step gives it. match: may be None where the driver needs no
+    positional details. WriteConflict: the record is no longer as it was read.
+    """
+    document, modified = updated_document(match, record, driver)
+    result.before = record[1]
+    result.after = document
+    if modified or (op.service.config.refresh_on_noop and record[2] != op.service.now_s()):
+        update_record(op, collection, record, document)
+    result.matched += 1
+    if modified:
+        result.modified += 1
+        op.service.metrics.documents["updated"] += 1
+
+
+def updated_document(match: MatchExpression | None, record: Record, driver: UpdateDriver) -> tuple[bytes, bool]:
+    details: MatchDetails | None = None
+    if match is not None and driver.needs_positional:
+        details = MatchDetails()
+        match.matches_positional(record[1], details)
+    outcome = driver.apply(record[1], details, False)
+    return outcome.document, outcome.modified
+
+
+def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:
+    """Updates every record of the selection, a batch at a time."""
+    result = UpdateResult()
+    collection = selection.collection
+    if collection is None:
+        return result
+    stage = selection.open(op)
+    stage.set_each_once()
+    while (batch := stage.next_batch(op)) is not None:
+        records = selection.current(op, stage, batch)
+        if selection.metadata:
+            records = [_plain_record(record) for record in records]
+        if records:
+            _update_batch(op, collection, selection.match, records, driver, result)
+        op.check_interrupt()
+        yield None
+    return result
+
+
+def _update_batch(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    records: list[Record],
+    driver: UpdateDriver,
+    result: UpdateResult,
+) -> None:
+    """One unit of work for the whole batch; where one record cannot be updated, those before it are, one by one."""
+    refresh = op.service.config.refresh_on_noop
+    changes: list[tuple[Record, bytes]] = []
+    modified = 0
+    unit = op.recovery_unit.write(collection)
+    try:
+        for record in records:
+            document, changed = updated_document(match, record, driver)
+            if changed or (refresh and record[2] != unit.now_s):
+                changes.append((record, document))
+            if changed:
+                modified += 1
+        update_records(op, unit, changes)
+    except (CommandError, WriteConflict):
+        for record in records:
+            _apply_to_latest(op, collection, match, record, driver, result)
+        return
+    result.matched += len(records)
+    result.modified += modified
+    op.service.metrics.documents["updated"] += modified
+
+
+def _apply_to_latest(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    record: Record,
+    driver: UpdateDriver,
+    result: UpdateResult,
+) -> None:
+    """`apply_update` on the record as it is by then, if it has changed; nothing if it is no longer meant."""
+    current: Record | None = record
+    for _ in range(_MAX_CONFLICTS):
+        if current is None:
+            return
+        try:
+            apply_update(op, collection, match, current, driver, result)
+            return
+        except WriteConflict:
+            current = _reread(op, collection, match, current)
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def _reread(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Record | None:
+    """The record as it is now, if it lives and matches."""
+    current = op.recovery_unit.records(collection).find_record(record[0])
+    if current is None or not match.matches(current[1]) or not living_now(op.service, collection, [current]):
+        return None
+    return current
+
+
+def upsert(
+    op: OperationContext, collection: Collection, driver: UpdateDriver, match: MatchExpression, context: ParseContext
+) -> UpdateResult:
+    """Inserts what an update with `upsert: true` makes when nothing matched."""
+    document = new_document_for_upsert(driver, match, context)
+    type_code, _ = find_field_at(document, 0, b"_id")
+    if type_code == 0:
+        document = with_new_id(op, document)
+    check_size(document)
+    insert_document(op, collection, document)
+    op.service.metrics.documents["inserted"] += 1
+    result = UpdateResult()
+    result.matched = 1
+    result.upserted_id = get_value(document, "_id")
+    result.after = document
+    return result
+
+
+def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None]:
+    """Deletes the first record of the selection; its document, or None if there was none."""
+    for _ in range(_MAX_CONFLICTS):
+        record = yield from first_record(op, selection)
+        if record is None:
+            return None
+        assert selection.collection is not None
+        try:
+            delete_batch(op, selection.collection, [_plain_record(record) if selection.metadata else record])
+        except WriteConflict:
+            continue
+        op.service.metrics.documents["deleted"] += 1
+        return record[1]
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
+    """Deletes every record of the selection, a batch at a time; how many they were."""
+    collection = selection.collection
+    if collection is None:
+        return 0
+    deleted = 0
+    stage = selection.open(op)
+    stage.set_each_once()
+    while (batch := stage.next_batch(op)) is not None:
+        records = selection.current(op, stage, batch)
+        if records:
+            gone = _delete_all(op, collection, selection.match, records)
+            deleted += gone
+            op.service.metrics.documents["deleted"] += gone
+        op.check_interrupt()
+        yield None
+    return deleted
+
+
+def _delete_all(op: OperationContext, collection: Collection, match: MatchExpression, batch: list[Record]) -> int:
+    """Deletes a batch in one unit of work; where one of it has changed, those that are still meant, one by one."""
+    try:
+        delete_batch(op, collection, batch)
+        return len(batch)
+    except WriteConflict:
+        return sum([_delete_latest(op, collection, match, record) for record in batch])
+
+
+def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> int:
+    for _ in range(_MAX_CONFLICTS):
+        current = _reread(op, collection, match, record)
+        if current is None:
+            return 0
+        try:
+            delete_batch(op, collection, [current])
+            return 1
+        except WriteConflict:
+            continue
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")

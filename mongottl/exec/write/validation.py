@@ -1,0 +1,57 @@
+"""Checking documents against their collection's validator, as they are written.
+
+Source: MongoDB's "Schema Validation" pages.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.document.build import encode
+from mongottl.document.render import render_document
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import get_value
+from mongottl.errors import ErrorCode, WriteError
+from mongottl.exec.operation.context import OperationContext
+from mongottl.query.match.describe_failure import describe_failure
+
+# Details are cut short beyond this, so that they fit a reply.
+MAX_INFO_BYTES: Final = 9 * 1024 * 1024
+
+
+def check_document(op: OperationContext, collection: Collection, document: bytes, before: bytes | None = None) -> None:
+    """DocumentValidationFailure (121), with `errInfo`, for a document that may not be written; or a line in the log.
+
+    before: what an update changes; with `validationLevel: "moderate"` it may have failed already.
+    """
+    validator = collection.validator
+    if validator is None or op.bypass_validation or validator.accepts(document, op.now_ms):
+        return
+    if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
+        return
+    identifier = get_value(document, "_id")
+    details = describe_failure(validator.filter, document, op.now_ms, validator.collation)
+    info = _info(identifier, details)
+    if validator.logs:
+        op.service.log_invalid_document(
+            op.client, collection.namespace, render_document(document), render_document(info)
+        )
+    if validator.refuses:
+        raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation", {"errInfo": info})
+
+
+def _info(identifier: Value, details: dict[str, Value]) -> bytes:
+    """`errInfo`. Where the details repeat large values too often for a reply, only how they begin."""
+    failing: Value = None if identifier is MISSING else identifier
+    info = encode({"failingDocumentId": failing, "details": details})
+    if len(info) <= MAX_INFO_BYTES:
+        return info
+    short: Value = {"operatorName": details.get("operatorName"), "truncated": True}
+    return encode({"failingDocumentId": failing, "details": short})
+
+
+def all_valid(op: OperationContext, collection: Collection, documents: list[bytes]) -> bool:
+    """Whether all of a batch pass. Where not, `check_document` tells of each what that means."""
+    validator = collection.validator
+    if validator is None or op.bypass_validation:
+        return True
+    return all(validator.accepts(document, op.now_ms) for document in documents)

@@ -1,0 +1,414 @@
+"""Inserting, updating and deleting records: documents, index entries and expiry facts in one unit of work.
+
+A corpse, a record that is expired but not purged yet, does not stand in the way: where it holds a unique key that a
+write needs, it is deleted in the write's own unit of work.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.keystring import encode_value
+from mongottl.document.render import render_document
+from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, BinData, Value, type_name
+from mongottl.document.validate import MAX_DEPTH, check_depth
+from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.stages.clustered_scan import check_nameable
+from mongottl.exec.write.capped import check_fits, make_room
+from mongottl.exec.write.validation import all_valid, check_document
+from mongottl.query.update import with_timestamps
+from mongottl.storage.interface import (
+    DuplicateKey,
+    NewRecord,
+    Record,
+    SortedDataInterface,
+    WriteConflict,
+)
+from mongottl.ttl.policy import meaningful_ttl_s
+
+MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
+_MAX_CONFLICTS: Final = 100
+_MAX_RECORD_ID_BYTES: Final = 8 * 1024 * 1024
+_EMPTY_TIMESTAMP: Final = bytes(8)
+# A level of documents takes seven bytes: type, empty name, length and end.
+_TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
+
+
+def prepare_document(op: OperationContext, document: bytes) -> bytes:
+    """A document that a client inserts, as it will be stored: with an `_id`, which comes first.
+
+    Empty timestamps among its root fields become new ones of the operation's time. BSONObjectTooLarge (10334) beyond
+    16 MiB, InvalidIdField (53) for an `_id` that cannot be one, BadValue (2) for two, Overflow (15) beyond 180 levels.
+    """
+    if len(document) > MAX_DOCUMENT_BYTES:
+        raise WriteError(
+            ErrorCode.BSONObjectTooLarge,
+            f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}",
+        )
+    if len(document) > _TOO_SHORT_TO_BE_DEEP:
+        check_depth(document)
+    if b"\x11" in document and _EMPTY_TIMESTAMP in document:
+        document = with_timestamps(document, op.service.timestamps, op.now_ms)
+    type_code, pos = find_field_at(document, 0, b"_id")
+    if type_code == 0:
+        return with_new_id(op, document)
+    if type_code != OBJECT_ID:
+        if type_code in (ARRAY, REGEX, UNDEFINED):
+            raise WriteError(ErrorCode.InvalidIdField, f"can't use a value of type {type_name(int(type_code))} for _id")
+        check_id(document, int(type_code), int(pos))
+    if document.count(b"_id\0") > 1 and _has_two_ids(document):
+        raise WriteError(ErrorCode.BadValue, "can't have multiple _id fields in one document")
+    if document[5:9] == b"_id\0":
+        return document
+    return _with_id_first(document)
+
+
+def with_new_id(op: OperationContext, document: bytes) -> bytes:
+    """The document with a new ObjectId as its `_id`."""
+    builder = DocumentBuilder()
+    builder.append("_id", op.service.object_ids.generate(op.now_s))
+    builder.append_raw_element(document[4:-1])
+    return builder.finish()
+
+
+def _has_two_ids(document: bytes) -> bool:
+    cursor = ElementCursor(document, 0)
+    found = 0
+    while cursor.next():
+        if cursor.name_is(b"_id"):
+            found += 1
+    return found > 1
+
+
+def _with_id_first(document: bytes) -> bytes:
+    builder = DocumentBuilder()
+    rest: list[bytes] = []
+    cursor = ElementCursor(document, 0)
+    found = False
+    while cursor.next():
+        if not found and cursor.name_is(b"_id"):
+            builder.append_raw_element(cursor.raw_element())
+            found = True
+        else:
+            rest.append(cursor.raw_element())
+    builder.append_raw_element(b"".join(rest))
+    return builder.finish()
+
+
+def check_size(document: bytes) -> None:
+    """BSONObjectTooLarge (10334) beyond 16 MiB, Overflow (15) beyond 180 levels: what may not be stored."""
+    check_depth(document)
+    if len(document) > MAX_DOCUMENT_BYTES:
+        raise WriteError(
+            ErrorCode.BSONObjectTooLarge,
+            f"BSONObj size: {len(document)} (0x{len(document):X}) is invalid. Size must be between 0 and"
+            f" {MAX_DOCUMENT_BYTES}({MAX_DOCUMENT_BYTES // 1024 // 1024}MB)",
+        )
+
+
+def check_id(document: bytes, type_code: int, pos: int) -> None:
+    """An `_id` may be anything but an array, a regex or undefined; a document in it may not have `$` fields."""
+    if type_code in (ARRAY, REGEX, UNDEFINED):
+        raise WriteError(
+            ErrorCode.InvalidIdField,
+            f"The '_id' value cannot be of type {type_name(type_code)}",
+        )
+    if type_code == 3:
+        cursor = ElementCursor(document, pos)
+        while cursor.next():
+            if document[cursor.name_start : cursor.name_start + 1] == b"$" and not (
+                cursor.name_is(b"$ref") or cursor.name_is(b"$id") or cursor.name_is(b"$db")
+            ):
+                raise WriteError(
+                    ErrorCode.DollarPrefixedFieldName,
+                    f"_id fields may not contain '$'-prefixed fields: {cursor.name()} is not valid for storage.",
+                )
+
+
+def insert_batch(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:
+    """Inserts prepared documents in one unit of work, all or none.
+
+    Raises DuplicateKey as the engine does, DocumentValidationFailure (121) if the collection's validator fails any: the
+    caller then inserts one by one.
+    """
+    if collection.time_series is not None:
+        for document in documents:
+            collection.time_series.check(document)
+    if collection.validator is not None and not all_valid(op, collection, documents):
+        raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
+    unit = op.recovery_unit.write(collection)
+    ts_s = unit.now_s
+    _insert_rows(op, unit, documents, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
+
+
+def insert_copies(op: OperationContext, collection: Collection, rows: list[NewRecord]) -> None:
+    """Inserts copies of records in one unit of work, all or none. They keep their `_ts` and `ttl`."""
+    _insert_rows(op, op.recovery_unit.write(collection), [row[0] for row in rows], rows)
+
+
+def _insert_rows(op: OperationContext, unit: WriteUnit, documents: list[bytes], rows: list[NewRecord]) -> None:
+    """documents: those of the rows."""
+    collection = unit.collection
+    if collection.clustering is not None:
+        for document in documents:
+            _check_record_id(document)
+    capped = collection.options.capped
+    if capped:
+        for document in documents:
+            check_fits(collection, document)
+    with unit:
+        rids = unit.records.insert_records(rows)
+        for index in collection.writable_indexes:
+            _insert_keys(unit, index, documents, rids)
+        if capped:
+            make_room(unit)
+        unit.inserted = True
+        unit.stored(rows)
+        unit.commit()
+
+
+def _check_record_id(document: bytes) -> None:
+    """5894900 for an `_id` that is too long to be what mongod orders a clustered collection by."""
+    if len(document) <= _MAX_RECORD_ID_BYTES:
+        return
+    cursor = ElementCursor(document, 0)
+    while cursor.next():
+        if cursor.name_is(b"_id") and _record_id_bytes(cursor.decoded()) > _MAX_RECORD_ID_BYTES:
+            raise WriteError(5894900, f"Size of RecordId is above limit of {_MAX_RECORD_ID_BYTES} bytes")
+
+
+def _record_id_bytes(value: Value) -> int:
+    """The bytes of an `_id` as mongod's key: two more than a string has, seven more than binary data has."""
+    if isinstance(value, str):
+        return len(value.encode("utf-8")) + 2
+    if isinstance(value, BinData):
+        return len(value.data) + 7
+    return len(encode_value(value))
+
+
+def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rids: list[int]) -> None:
+    data = unit.index(index)
+    entries: list[tuple[bytes, int]] = []
+    for document, rid in zip(documents, rids, strict=True):
+        if not index.covers_record(rid):
+            continue
+        for key in index.keys_of(document):
+            entries.append((key, rid))
+        unit.keep_multikey(index)
+    if index.descriptor.prepare_unique:
+        _refuse_duplicates(data, entries)
+    data.insert(entries)
+
+
+def insert_document(op: OperationContext, collection: Collection, document: bytes) -> None:
+    """Inserts one prepared document.
+
+    DuplicateKeyError (11000) if a living record has one of its unique keys, DocumentValidationFailure (121).
+    """
+    if collection.time_series is not None:
+        collection.time_series.check(document)
+    if collection.validator is not None:
+        check_document(op, collection, document)
+    ttl_s = int(meaningful_ttl_s(document))
+    if collection.clustering is not None:
+        _check_record_id(document)
+    capped = collection.options.capped
+    if capped:
+        check_fits(collection, document)
+    for _ in range(_MAX_CONFLICTS):
+        unit = op.recovery_unit.write(collection)
+        try:
+            with unit:
+                rid = unit.records.insert_record(document, unit.now_s, ttl_s)
+                for index in collection.writable_indexes:
+                    if index.covers_record(rid):
+                        keys = index.keys_of(document)
+                        unit.keep_multikey(index)
+                        _insert_or_explain(unit, index, document, keys, rid)
+                if capped:
+                    make_room(unit)
+                unit.inserted = True
+                unit.stored_one(document, unit.now_s, ttl_s)
+                unit.commit()
+        except _CorpseInTheWay as corpse:
+            remove_corpse(op, collection, corpse.record)
+            continue
+        except WriteConflict:
+            continue
+        return
+    raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with other writes; try again")
+
+
+class _CorpseInTheWay(Exception):
+    """A unique key that is needed belongs to an expired record."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+
+def _insert_or_explain(unit: WriteUnit, index: IndexEntry, document: bytes, keys: list[bytes], rid: int) -> None:
+    """Adds index entries; a duplicate becomes _CorpseInTheWay or a DuplicateKeyError that names key and value."""
+    collection = unit.collection
+    data = unit.index(index)
+    try:
+        if index.descriptor.prepare_unique:
+            _refuse_duplicates(data, [(key, rid) for key in keys])
+        if len(keys) == 1:
+            data.insert_one(keys[0], rid)
+        elif keys:
+            data.insert([(key, rid) for key in keys])
+    except DuplicateKey as duplicate:
+        existing = unit.records.find_record(duplicate.existing_record_id)
+        if existing is not None and unit.is_expired(existing):
+            raise _CorpseInTheWay(existing) from None
+        if index.descriptor.clustered:
+            check_nameable(document)
+        raise duplicate_key_error(collection, index, document, duplicate.key) from None
+
+
+def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int]]) -> None:
+    """DuplicateKey for a key that another record has, in an index that holds duplicates but may not get more."""
+    held: dict[bytes, list[int]] = {}
+    for key, rid in data.find_exact(list({key: True for key, _ in entries})):
+        held.setdefault(key, []).append(rid)
+    for position, (key, rid) in enumerate(entries):
+        others = held.setdefault(key, [])
+        for other in others:
+            if other != rid:
+                raise DuplicateKey(key, other, position)
+        others.append(rid)
+
+
+def remove_corpse(op: OperationContext, collection: Collection, record: Record) -> None:
+    """Deletes an expired record now instead of leaving it to the reaper, unless it has changed; look again then."""
+    unit = op.recovery_unit.write(collection)
+    try:
+        with unit:
+            unit.delete([record])
+            unit.purged = 1
+            unit.commit()
+    except WriteConflict:
+        return
+
+
+def duplicate_key_error(collection: Collection, index: IndexEntry, document: bytes, key: bytes) -> DuplicateKeyError:
+    """mongod's E11000, with `keyPattern`, `keyValue`, and `collation` if the index has one."""
+    values = index.keys.values_of_key(document, key)
+    pattern: list[tuple[str, Value]] = fields(index.descriptor.key)
+    key_value = encode_fields([(name, value) for (name, _), value in zip(pattern, values, strict=True)])
+    details: dict[str, Value] = {"keyPattern": index.descriptor.key, "keyValue": key_value}
+    where = f"{collection.namespace} index: {index.name}"
+    collation = index.descriptor.collation
+    if collation is not None:
+        details["collation"] = collation.spec
+        where += f" collation: {render_document(collation.spec)}"
+    return DuplicateKeyError(
+        ErrorCode.DuplicateKey,
+        f"E11000 duplicate key error collection: {where} dup key: {render_document(key_value)}",
+        details,
+    )
+
+
+def update_record(
+    op: OperationContext, collection: Collection, old: Record, document: bytes, own: bool = False
+) -> Record:
+    """Replaces a record's document; `_ts` becomes the instant of the write. The new record.
+
+    own: a document of the server's own making, which may exceed the size of those that clients write.
+
+    DuplicateKeyError (11000) where another living record has one of the new unique keys, DocumentValidationFailure
+    (121) for a changed document that the collection's validator fails.
+    """
+    if not own:
+        check_size(document)
+    if collection.validator is not None and document != old[1]:
+        check_document(op, collection, document, old[1])
+    ttl_s = int(meaningful_ttl_s(document))
+    for _ in range(_MAX_CONFLICTS):
+        unit = op.recovery_unit.write(collection)
+        new: Record = (old[0], document, unit.now_s, ttl_s)
+        try:
+            with unit:
+                unit.records.update_record(old, new)
+                if document != old[1]:
+                    for index in collection.writable_indexes:
+                        if index.covers_record(old[0]):
+                            _move_keys(unit, index, old, document)
+                unit.stored_one(document, new[2], ttl_s)
+                unit.commit()
+        except _CorpseInTheWay as corpse:
+            remove_corpse(op, collection, corpse.record)
+            continue
+        return new
+    raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
+
+
+def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Record, bytes]]) -> None:
+    """Replaces the documents of several records in one unit of work, which it begins and commits, all or none.
+
+    DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict where an expired document is in the
+    way: the caller goes one by one.
+    """
+    if not changes:
+        return
+    collection = unit.collection
+    if collection.validator is not None:
+        changed = [document for record, document in changes if document != record[1]]
+        if not all_valid(op, collection, changed):
+            raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
+    old: list[Record] = []
+    new: list[Record] = []
+    rows: list[NewRecord] = []
+    now_s = unit.now_s
+    for record, document in changes:
+        check_size(document)
+        ttl_s = int(meaningful_ttl_s(document))
+        old.append(record)
+        new.append((record[0], document, now_s, ttl_s))
+        rows.append((document, now_s, ttl_s))
+    with unit:
+        unit.records.update_records(old, new)
+        for index in collection.writable_indexes:
+            for record, document in changes:
+                if document != record[1] and index.covers_record(record[0]):
+                    try:
+                        _move_keys(unit, index, record, document)
+                    except _CorpseInTheWay:
+                        raise WriteConflict("an expired document is in the way") from None
+        unit.stored(rows)
+        unit.commit()
+
+
+def _move_keys(
+    unit: WriteUnit,
+    index: IndexEntry,
+    old: Record,
+    document: bytes,
+) -> None:
+    """Takes out the entries that the old document had alone, and adds those that the new one has alone."""
+    data = unit.index(index)
+    if index.has_same_keys(old[1], document):
+        return
+    before = index.keys_of(old[1])
+    after = index.keys_of(document)
+    unit.keep_multikey(index)
+    if before == after:
+        return
+    known = set(before)
+    gone = known.difference(after)
+    if gone:
+        data.remove([(key, old[0]) for key in gone])
+    fresh = [key for key in after if key not in known]
+    if fresh:
+        _insert_or_explain(unit, index, document, fresh, old[0])
+
+
+def delete_batch(op: OperationContext, collection: Collection, records: list[Record]) -> None:
+    """Deletes records in one unit of work. WriteConflict if one of them has changed since it was read."""
+    unit = op.recovery_unit.write(collection)
+    with unit:
+        unit.delete(records)
+        unit.commit()

@@ -1,0 +1,39 @@
+"""How scans size their batches: by what the last one took, so that others never wait long."""
+
+from mongottl.clock import Clock, SystemClock
+from mongottl.config import ServerConfig
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.stages.stage import BATCH, FIRST_BATCH, next_batch_size
+from mongottl.storage import sqlite as sqlite
+from mongottl.storage.interface import open_storage_engine
+
+
+class SteppedClock(Clock):
+    """Elapsed time that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.elapsed_s = 0.0
+
+    def now_ms(self) -> int:
+        return SystemClock().now_ms()
+
+    def monotonic_s(self) -> float:
+        return self.elapsed_s
+
+
+def test_batches_double_while_quick_and_halve_while_slow() -> None:
+    clock = SteppedClock()
+    service = ServiceContext(ServerConfig(), clock, open_storage_engine("sqlite", None))
+    op = OperationContext(service, ClientInfo(1, "", ""), "db")
+    size = FIRST_BATCH
+    sizes = []
+    for took_s in (0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.0):
+        started_s = clock.elapsed_s
+        clock.elapsed_s += took_s
+        size = next_batch_size(op, size, started_s)
+        sizes.append(size)
+    assert sizes == [32, 64, 128, 256, 256, 128, 64, 32, 16, 16, 16, 32]
+    assert max(sizes) == BATCH
+    assert min(sizes) == FIRST_BATCH

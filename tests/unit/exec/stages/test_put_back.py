@@ -1,0 +1,137 @@
+"""An idle cursor keeps a position rather than documents, whatever was read ahead for its last page."""
+
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from mongottl.exec.results.reading import KEPT_BYTES
+from tests.running import Document, Running
+
+SIZE = 300_000
+COUNT = 70
+
+FINDS: list[Document] = [
+    {},
+    {"sort": {"$natural": -1}},
+    {"filter": {"n": {"$gte": 0}}},
+    {"filter": {"a": {"$gte": 0}}, "hint": "a_1"},
+    {"sort": {"a": -1}},
+    {"filter": {"m": {"$gte": 0}}, "hint": "m_1"},
+    {"filter": {"a": {"$in": list(range(0, COUNT, 3))}}},
+    {"filter": {"$or": [{"a": {"$lt": 40}}, {"b": {"$gte": 20}}]}},
+    {"filter": {"a": {"$gte": 0}}, "hint": "a_1", "skip": 3, "limit": 50},
+    {"hint": "a_1", "projection": {"n": 1}},
+    {"hint": "a_1", "showRecordId": True},
+]
+PIPELINES: list[list[Document]] = [
+    [],
+    [{"$match": {"a": {"$gte": 0}}}, {"$project": {"a": 1}}],
+    [{"$match": {"n": {"$gte": 0}}}, {"$skip": 3}, {"$limit": 50}],
+    [{"$set": {"x": 1}}],
+    [{"$match": {"_id": -1}}, {"$unionWith": "test"}],
+]
+COMMANDS: list[Document] = [
+    *({"find": "test", **find} for find in FINDS),
+    *({"aggregate": "test", "pipeline": pipeline, "cursor": {}} for pipeline in PIPELINES),
+]
+
+
+def fill(running: Running, size: int, **options: Any) -> None:
+    running.run({"create": "test", **options})
+    pad = bytes(size)
+    for n in range(COUNT):
+        document = {"_id": n, "n": n, "a": n // 2, "b": n, "m": [n, n // 2], "pad": pad}
+        running.run({"insert": "test", "documents": [document]})
+    keys = [{"a": 1}, {"b": 1}, {"m": 1}]
+    indexes = [{"key": key, "name": f"{next(iter(key))}_1"} for key in keys]
+    running.run({"createIndexes": "test", "indexes": indexes})
+
+
+def opened(running: Running, command: Document, batch_size: int) -> Document:
+    if "find" in command:
+        cursor: Document = running.run({**command, "batchSize": batch_size})["cursor"]
+    else:
+        cursor = running.run({**command, "cursor": {"batchSize": batch_size}})["cursor"]
+    return cursor
+
+
+def read_on(running: Running, cursor_id: int, batch_size: int) -> Document:
+    cursor: Document = running.run({"getMore": cursor_id, "collection": "test", "batchSize": batch_size})["cursor"]
+    return cursor
+
+
+def held_bytes(running: Running, command: Document, cursors: int, last_page: int = 3) -> int:
+    """What so many open cursors hold after three pages, the last one of so many documents (0: of 16 MB)."""
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(cursors):
+        cursor_id = opened(running, command, 2)["id"]
+        for batch_size in (3, last_page):
+            cursor_id = read_on(running, cursor_id, batch_size)["id"]
+        assert cursor_id
+    held = tracemalloc.get_traced_memory()[0] - before
+    running.service.cursors.close_all()
+    return held
+
+
+@pytest.fixture(scope="module")
+def large() -> Running:
+    running = Running()
+    fill(running, SIZE)
+    return running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS, ids=repr)
+def test_idle_cursors_hold_little(large: Running, command: Document) -> None:
+    tracemalloc.start()
+    try:
+        held_bytes(large, command, 1)
+        # What is left of a batch and small may be kept, and some stages keep the last document.
+        assert held_bytes(large, command, 5) < 5 * (KEPT_BYTES + SIZE + 50_000)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [{"find": "test"}, {"aggregate": "test", "pipeline": [{"$set": {"x": 1}}]}])
+def test_idle_cursors_hold_little_after_a_page_that_is_full_by_size(large: Running, command: Document) -> None:
+    tracemalloc.start()
+    try:
+        held_bytes(large, command, 1)
+        assert held_bytes(large, command, 2, last_page=0) < 2 * (KEPT_BYTES + SIZE + 50_000)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_merged_scans_share_what_one_scan_may_read(large: Running) -> None:
+    command = {"find": "test", "filter": {"a": {"$in": list(range(30))}}, "sort": {"b": 1}}
+    large.run({"createIndexes": "test", "indexes": [{"key": {"a": 1, "b": 1}, "name": "a_1_b_1"}]})
+    explained = large.run({"explain": command})
+    assert "SORT_MERGE" in str(explained["queryPlanner"]["winningPlan"])
+    tracemalloc.start()
+    try:
+        assert held_bytes(large, command, 1) < 18 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clustered", [False, True])
+@pytest.mark.parametrize("command", COMMANDS, ids=repr)
+def test_each_document_is_given_once(command: Document, clustered: bool) -> None:
+    running = Running()
+    options = {"clusteredIndex": {"key": {"_id": 1}, "unique": True}} if clustered else {}
+    fill(running, SIZE, **options)
+    expected = [document["_id"] for document in opened(running, command, 1000)["firstBatch"]]
+    sizes = random.Random(repr(command))
+    cursor = opened(running, command, sizes.randint(1, 5))
+    given = [document["_id"] for document in cursor["firstBatch"]]
+    while cursor["id"]:
+        cursor = read_on(running, cursor["id"], sizes.randint(1, 9))
+        given += [document["_id"] for document in cursor["nextBatch"]]
+    assert len(given) in (COUNT // 3 + 1, 50, COUNT)
+    assert given[: len(expected)] == expected
+    assert len(set(given)) == len(given)
