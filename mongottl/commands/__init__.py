@@ -1,37 +1,47 @@
 """The commands: one module a family, each command declared by a decorator above its body (see `registry`).
 
+    crud   reading and writing documents
+    ddl    databases, collections, views and indexes
+    admin  the server itself
+    registry, request, concerns: how commands are declared, how their fields are read, what replies wait for
+    query_context, collection_uuid, time_series, listing: what several families check and parse alike
+
 Commands turn a typed request into calls of `exec` and a reply. They open no sockets and format no errors.
 """
 
-from mongottl.commands import (
-    aggregate,
-    bulk_write,
-    capped,
+from mongottl.commands.admin import (
     clock,
-    collections,
-    collmod,
-    create,
-    cursors,
-    databases,
     db_hash,
-    delete,
     diagnostics,
-    explain,
     handshake,
-    indexes,
-    insert,
-    modify,
     operations,
     parameters,
     plan_cache,
     profile,
-    query_settings,
-    reads,
     rw_concern_defaults,
     session,
     sizes,
-    update,
     validate,
+)
+from mongottl.commands.crud import (
+    aggregate,
+    bulk_write,
+    delete,
+    explain,
+    find_and_modify,
+    find_count_distinct,
+    get_more,
+    insert,
+    query_settings,
+    update,
+)
+from mongottl.commands.ddl import (
+    capped,
+    collections,
+    collmod,
+    create,
+    databases,
+    indexes,
 )
 from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 
@@ -43,22 +53,22 @@ FAMILIES = (
     collections,
     collmod,
     create,
-    cursors,
     databases,
     db_hash,
     delete,
     diagnostics,
     explain,
+    find_and_modify,
+    find_count_distinct,
+    get_more,
     handshake,
     indexes,
     insert,
-    modify,
     operations,
     parameters,
     plan_cache,
     profile,
     query_settings,
-    reads,
     rw_concern_defaults,
     session,
     sizes,

@@ -44,7 +44,7 @@ CIRCLES: dict[str, str] = {}
 # Where chance comes in: ids that must not be guessed or repeated, and what is asked to choose by chance.
 CHANCE = {
     "catalog.catalog": {"os.urandom"},
-    "commands.session": {"os.urandom"},
+    "commands.admin.session": {"os.urandom"},
     "exec.results.aggregation": {"random"},
     "exec.operation.cursor_registry": {"os.urandom"},
     "exec.operation.object_ids": {"os.urandom"},

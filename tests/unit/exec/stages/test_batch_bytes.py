@@ -5,7 +5,7 @@ from typing import Any
 import bson
 import pytest
 
-from mongottl.commands.insert import INSERT_BYTES
+from mongottl.commands.crud.insert import INSERT_BYTES
 from mongottl.exec.plan.planner import plan_query
 from mongottl.exec.stages.stage import BATCH_BYTES
 from mongottl.exec.write.expiry import PURGE_BYTES

@@ -3,6 +3,16 @@
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.commands.crud.write_batch import (
+    WHOLE_COMMAND_ERRORS,
+    WriteErrors,
+    check_batch,
+    check_statement_ids,
+    collection_for_write,
+    collection_if_any,
+    parsed_statements,
+    refused_by_uuid,
+)
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -22,16 +32,6 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.commands.time_series import check_measurement_update
-from mongottl.commands.write_batch import (
-    WHOLE_COMMAND_ERRORS,
-    WriteErrors,
-    check_batch,
-    check_statement_ids,
-    collection_for_write,
-    collection_if_any,
-    parsed_statements,
-    refused_by_uuid,
-)
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value

@@ -5,8 +5,8 @@ Source: MongoDB's "Views" pages; what a find may not ask of a view is what no ag
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
+from mongottl.commands.crud.read_requests import AggregateRequest, CountRequest, DistinctRequest, FindRequest
 from mongottl.commands.query_context import context_of, natural_order
-from mongottl.commands.read_requests import AggregateRequest, CountRequest, DistinctRequest, FindRequest
 from mongottl.commands.registry import Reply
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.collation import same_collation

@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from mongottl.commands.read_requests import AggregateRequest, CountRequest, DistinctRequest, FindRequest
+from mongottl.commands.crud.read_requests import AggregateRequest, CountRequest, DistinctRequest, FindRequest
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode

@@ -10,7 +10,7 @@ from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.options import CollectionOptions, options_document
 from mongottl.catalog.view import View
-from mongottl.commands.collection_options import (
+from mongottl.commands.ddl.collection_options import (
     VALIDATION_ACTIONS,
     VALIDATION_LEVELS,
     check_capped_size,
@@ -23,7 +23,7 @@ from mongottl.commands.collection_options import (
     checked_expiry_s,
     checked_time_series,
 )
-from mongottl.commands.encrypted_fields import check_encrypted_fields
+from mongottl.commands.ddl.encrypted_fields import check_encrypted_fields
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,

@@ -9,10 +9,10 @@ Source: MongoDB's command reference, "setQuerySettings" and "removeQuerySettings
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
+from mongottl.commands.crud.find_count_distinct import is_point_lookup
+from mongottl.commands.crud.query_shape import QUERY_SHAPES
+from mongottl.commands.crud.read_requests import AggregateRequest, DistinctRequest, FindRequest, collection_of
 from mongottl.commands.query_context import context_of, natural_order, timeless_context_of
-from mongottl.commands.query_shape import QUERY_SHAPES
-from mongottl.commands.read_requests import AggregateRequest, DistinctRequest, FindRequest, collection_of
-from mongottl.commands.reads import is_point_lookup
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field, GenericArguments
 from mongottl.document.bson_field import missing_field, unknown_field, wrong_type

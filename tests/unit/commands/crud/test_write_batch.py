@@ -1,6 +1,6 @@
 """Failures of a batch in one reply: as many of their details as fit."""
 
-from mongottl.commands.write_batch import MAX_ERROR_BYTES, MAX_ONE_ERROR_BYTES, WriteErrors
+from mongottl.commands.crud.write_batch import MAX_ERROR_BYTES, MAX_ONE_ERROR_BYTES, WriteErrors
 from mongottl.document.build import encode
 from mongottl.errors import CommandError, ErrorCode
 from tests.running import Running

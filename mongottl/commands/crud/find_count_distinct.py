@@ -9,15 +9,15 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.query_context import checked_metadata, context_of, natural_order, timeless_context_of
-from mongottl.commands.query_shape import check_settings
-from mongottl.commands.read_requests import CountRequest, DistinctRequest, FindRequest
-from mongottl.commands.registry import ALL_BUT_SNAPSHOT, ALL_LEVELS, Reply, command
-from mongottl.commands.view_reads import (
+from mongottl.commands.crud.query_shape import check_settings
+from mongottl.commands.crud.read_requests import CountRequest, DistinctRequest, FindRequest
+from mongottl.commands.crud.view_reads import (
     count_on_view,
     distinct_documents,
     find_on_view,
 )
+from mongottl.commands.query_context import checked_metadata, context_of, natural_order, timeless_context_of
+from mongottl.commands.registry import ALL_BUT_SNAPSHOT, ALL_LEVELS, Reply, command
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.path import FieldPath

@@ -7,8 +7,16 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
 from mongottl.commands.collection_uuid import check_form, check_uuid_of
-from mongottl.commands.delete import DeleteStatement, run_delete
-from mongottl.commands.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
+from mongottl.commands.crud.delete import DeleteStatement, run_delete
+from mongottl.commands.crud.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
+from mongottl.commands.crud.update import UpdateStatement, run_update
+from mongottl.commands.crud.write_batch import (
+    WHOLE_COMMAND_ERRORS,
+    WriteErrors,
+    check_batch,
+    check_statement_ids,
+    collection_for_write,
+)
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -29,14 +37,6 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.commands.time_series import check_raw_data
-from mongottl.commands.update import UpdateStatement, run_update
-from mongottl.commands.write_batch import (
-    WHOLE_COMMAND_ERRORS,
-    WriteErrors,
-    check_batch,
-    check_statement_ids,
-    collection_for_write,
-)
 from mongottl.document.bson_field import unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import MISSING, Value

@@ -9,21 +9,22 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.view import View
-from mongottl.commands import delete, modify, update, view_reads
-from mongottl.commands.explain_pipeline import (
+from mongottl.commands.crud import delete, update, view_reads
+from mongottl.commands.crud import find_and_modify as modify
+from mongottl.commands.crud.explain_pipeline import (
     add_plan_hashes,
     explain_aggregate_command,
     explain_view_query,
     with_server,
 )
-from mongottl.commands.query_context import checked_metadata, context_of, natural_order
-from mongottl.commands.query_shape import (
+from mongottl.commands.crud.query_shape import (
     check_settings,
     count_shape,
     distinct_shape,
     find_shape,
 )
-from mongottl.commands.read_requests import CountRequest, DistinctRequest, FindRequest
+from mongottl.commands.crud.read_requests import CountRequest, DistinctRequest, FindRequest
+from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import ALL_LEVELS, COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
 from mongottl.commands.time_series import check_raw_data

@@ -6,15 +6,15 @@ Source: MongoDB's command reference.
 from mongottl.catalog.namespace import check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.explain_pipeline import explain_aggregate, explain_on_view
-from mongottl.commands.listing import read_batch_size
-from mongottl.commands.query_context import context_of
-from mongottl.commands.query_shape import check_settings
-from mongottl.commands.read_requests import AggregateRequest, collection_of
-from mongottl.commands.registry import ALL_LEVELS, Reply, command
-from mongottl.commands.view_reads import (
+from mongottl.commands.crud.explain_pipeline import explain_aggregate, explain_on_view
+from mongottl.commands.crud.query_shape import check_settings
+from mongottl.commands.crud.read_requests import AggregateRequest, collection_of
+from mongottl.commands.crud.view_reads import (
     aggregate_on_view,
 )
+from mongottl.commands.listing import read_batch_size
+from mongottl.commands.query_context import context_of
+from mongottl.commands.registry import ALL_LEVELS, Reply, command
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext

@@ -3,6 +3,13 @@
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.commands.crud.write_batch import (
+    WriteErrors,
+    check_batch,
+    check_statement_ids,
+    collection_for_write,
+    refused_by_uuid,
+)
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -14,13 +21,6 @@ from mongottl.commands.request import (
     STRICT_BOOL,
     UNSUPPORTED,
     Field,
-)
-from mongottl.commands.write_batch import (
-    WriteErrors,
-    check_batch,
-    check_statement_ids,
-    collection_for_write,
-    refused_by_uuid,
 )
 from mongottl.document.types import Value
 from mongottl.errors import CommandError

@@ -10,7 +10,8 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.time_series import EXPIRY_INDEX, changed_options, check_bucket_seconds, check_granularity
 from mongottl.catalog.view import View
-from mongottl.commands.collection_options import (
+from mongottl.commands.collection_uuid import check_uuid_of
+from mongottl.commands.ddl.collection_options import (
     VALIDATION_ACTIONS,
     VALIDATION_LEVELS,
     check_capped_size,
@@ -21,9 +22,8 @@ from mongottl.commands.collection_options import (
     checked_capped_max,
     checked_expiry_s,
 )
-from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.collections import check_no_index_build
-from mongottl.commands.collmod_index import IndexChange, change_index
+from mongottl.commands.ddl.collections import check_no_index_build
+from mongottl.commands.ddl.collmod_index import IndexChange, change_index
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,

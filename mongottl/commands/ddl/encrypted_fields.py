@@ -7,7 +7,7 @@ Source: MongoDB's "Queryable Encryption" pages; the codes are those that MongoDB
 
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.commands.collection_options import check_word
+from mongottl.commands.ddl.collection_options import check_word
 from mongottl.commands.request import (
     ANY,
     DOCUMENTS,

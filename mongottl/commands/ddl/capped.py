@@ -9,8 +9,8 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.view import View
-from mongottl.commands.collection_options import MAX_CAPPED_BYTES
-from mongottl.commands.collections import check_no_index_build
+from mongottl.commands.ddl.collection_options import MAX_CAPPED_BYTES
+from mongottl.commands.ddl.collections import check_no_index_build
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, ONE, Field
 from mongottl.document.numbers import clamp_to_long

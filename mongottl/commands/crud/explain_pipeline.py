@@ -4,15 +4,15 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
-from mongottl.commands.query_context import context_of
-from mongottl.commands.query_shape import (
+from mongottl.commands.crud.query_shape import (
     aggregate_shape,
     check_settings,
     pipeline_shape,
 )
-from mongottl.commands.read_requests import AggregateRequest, collection_of
+from mongottl.commands.crud.read_requests import AggregateRequest, collection_of
+from mongottl.commands.crud.view_reads import ViewQuery, query_view
+from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply
-from mongottl.commands.view_reads import ViewQuery, query_view
 from mongottl.config import GIT_VERSION, PARAMETERS
 from mongottl.document.collation import Collation
 from mongottl.document.types import Value, integer

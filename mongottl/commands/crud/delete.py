@@ -3,6 +3,14 @@
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.commands.crud.write_batch import (
+    WHOLE_COMMAND_ERRORS,
+    WriteErrors,
+    check_batch,
+    check_statement_ids,
+    collection_if_any,
+    refused_by_uuid,
+)
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -20,14 +28,6 @@ from mongottl.commands.request import (
     Field,
     RequestParser,
     parser_for,
-)
-from mongottl.commands.write_batch import (
-    WHOLE_COMMAND_ERRORS,
-    WriteErrors,
-    check_batch,
-    check_statement_ids,
-    collection_if_any,
-    refused_by_uuid,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double

@@ -5,6 +5,7 @@ from typing import Annotated, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.collection_uuid import check_uuid_of
+from mongottl.commands.crud.update import check_array_filters, upsert_or_update
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -19,7 +20,6 @@ from mongottl.commands.request import (
     UNSUPPORTED,
     Field,
 )
-from mongottl.commands.update import check_array_filters, upsert_or_update
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty

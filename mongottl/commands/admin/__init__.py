@@ -1,0 +1,1 @@
+"""The server itself: handshake, sessions, parameters, diagnostics, operations, validation, and the clock of tests."""

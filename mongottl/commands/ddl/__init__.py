@@ -1,0 +1,1 @@
+"""Databases, collections, views and indexes: made, listed, changed and dropped."""
