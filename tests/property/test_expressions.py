@@ -15,7 +15,7 @@ from mongottl.document.types import Date, Value
 from mongottl.document.walk import get_value
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, parse_expression
-from mongottl.query.expr.calendar import civil_from_days, days_from_civil, time_zone
+from mongottl.query.expr.date.calendar import civil_from_days, days_from_civil, time_zone
 from mongottl.query.pipeline import ListSource, RunContext, drain, open_pipeline, optimise, parse_pipeline
 
 integers = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1).map(Int64), st.integers(-5, 5))

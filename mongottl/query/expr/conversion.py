@@ -50,8 +50,8 @@ from mongottl.query.expr.base import (
     is_nullish,
     unary_expression,
 )
-from mongottl.query.expr.calendar import iso_text
-from mongottl.query.expr.datetext import TextError, parse_date_text
+from mongottl.query.expr.date.calendar import iso_text
+from mongottl.query.expr.date.text import TextError, parse_date_text
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import DECIMAL_CONTEXT, fits_long, from_decimal, to_decimal, width
 from mongottl.query.expr.parser import MAX_STRING_BYTES, parse_operand, show, type_of

@@ -15,7 +15,7 @@ from mongottl.document.types import (
 )
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import Expression, Scope, expression, expression_parser, is_nullish, unary_expression
-from mongottl.query.expr.calendar import MONTH_NAMES, LocalTime, iso_text
+from mongottl.query.expr.date.calendar import MONTH_NAMES, LocalTime, iso_text
 from mongottl.query.expr.named import Syntax, given
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import check_string, show, type_of

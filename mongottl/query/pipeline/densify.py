@@ -23,8 +23,8 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import Expression, parse_expression
 from mongottl.query.expr.arithmetic import add_values, multiply
 from mongottl.query.expr.base import is_nullish
-from mongottl.query.expr.calendar import UTC
-from mongottl.query.expr.datemath import add_units, unit_of
+from mongottl.query.expr.date.arithmetic import add_units, unit_of
+from mongottl.query.expr.date.calendar import UTC
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
@@ -32,7 +32,7 @@ from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_stage, stage
-from mongottl.query.pipeline.window import window_stage
+from mongottl.query.pipeline.window.set_window_fields import window_stage
 from mongottl.query.sort import SortPattern, parse_sort
 
 _PARTITION_BYTES: Final = 400  # that a partition takes beside its key and its values, roughly

@@ -14,7 +14,7 @@ from mongottl.query.expr.base import EXPRESSIONS
 from mongottl.query.match.registry import match_operators, root_operators
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.stage import STAGES
-from mongottl.query.pipeline.windowfunction import WINDOW_FUNCTIONS
+from mongottl.query.pipeline.window.function import WINDOW_FUNCTIONS
 from mongottl.query.update.registry import modifiers
 
 Document = dict[str, Any]

@@ -11,8 +11,8 @@ from mongottl.query.expr.arithmetic import add_values, divide, multiply, subtrac
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
-from mongottl.query.pipeline.windowframe import Partition
-from mongottl.query.pipeline.windowfunction import FunctionArguments, WindowFunction, window_function
+from mongottl.query.pipeline.window.frame import Partition
+from mongottl.query.pipeline.window.function import FunctionArguments, WindowFunction, window_function
 
 
 class MovingAverage(WindowFunction):

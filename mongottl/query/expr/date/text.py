@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.expr.calendar import (
+from mongottl.query.expr.date.calendar import (
     MONTH_NAMES,
     MS_PER_DAY,
     MS_PER_MINUTE,

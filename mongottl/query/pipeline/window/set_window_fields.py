@@ -26,8 +26,8 @@ from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
-from mongottl.query.pipeline.windowframe import Partition
-from mongottl.query.pipeline.windowfunction import WindowFunction, parse_window_function
+from mongottl.query.pipeline.window.frame import Partition
+from mongottl.query.pipeline.window.function import WindowFunction, parse_window_function
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.sorter import SortEntry, Sorter
 from mongottl.query.spill import SpillStatistics

@@ -16,7 +16,7 @@ from mongottl.query.expr.base import (
     expression_parser,
     is_nullish,
 )
-from mongottl.query.expr.calendar import (
+from mongottl.query.expr.date.calendar import (
     MS_PER_DAY,
     UTC,
     LocalTime,
@@ -26,7 +26,7 @@ from mongottl.query.expr.calendar import (
     time_zone,
     weekday,
 )
-from mongottl.query.expr.datetext import (
+from mongottl.query.expr.date.text import (
     iso_day,
 )
 from mongottl.query.expr.named import Syntax

@@ -14,8 +14,8 @@ from mongottl.document.types import Decimal128, Value
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.arithmetic import add_values, divide, multiply, subtract
 from mongottl.query.expr.numbers import DECIMAL_CONTEXT, to_decimal, width
-from mongottl.query.pipeline.windowframe import Frame, Partition
-from mongottl.query.pipeline.windowfunction import FunctionArguments, WindowFunction, window_function
+from mongottl.query.pipeline.window.frame import Frame, Partition
+from mongottl.query.pipeline.window.function import FunctionArguments, WindowFunction, window_function
 
 
 class _RunningSum:

@@ -9,8 +9,8 @@ from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_e
 from mongottl.query.expr.arithmetic import add_values, divide, multiply, subtract
 from mongottl.query.expr.numbers import to_decimal, width
 from mongottl.query.expr.parser import type_of
-from mongottl.query.pipeline.windowframe import Frame, Partition
-from mongottl.query.pipeline.windowfunction import FunctionArguments, WindowFunction, window_function
+from mongottl.query.pipeline.window.frame import Frame, Partition
+from mongottl.query.pipeline.window.function import FunctionArguments, WindowFunction, window_function
 
 
 class MinMaxScaler(WindowFunction):

@@ -7,8 +7,8 @@ from mongottl.document.types import Missing, Value, integer
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.numbers import width
-from mongottl.query.pipeline.windowframe import Partition
-from mongottl.query.pipeline.windowfunction import RANKS, FunctionArguments, WindowFunction, window_function
+from mongottl.query.pipeline.window.frame import Partition
+from mongottl.query.pipeline.window.function import RANKS, FunctionArguments, WindowFunction, window_function
 
 
 class RankFunction(WindowFunction):

@@ -16,8 +16,8 @@ from mongottl.document.path import FieldPath
 from mongottl.document.types import Date, Missing, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.arithmetic import Sum
-from mongottl.query.expr.calendar import UTC
-from mongottl.query.expr.datemath import add_units, unit_of
+from mongottl.query.expr.date.arithmetic import add_units, unit_of
+from mongottl.query.expr.date.calendar import UTC
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at

@@ -20,7 +20,7 @@ from mongottl.query.expr.accumulators import AccumulatorState, StdDevState
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.accumulators import ACCUMULATORS, SIMPLE, AccumulatorSpec, SimpleAccumulator
-from mongottl.query.pipeline.windowframe import Frame, Partition, default_frame, parse_frame
+from mongottl.query.pipeline.window.frame import Frame, Partition, default_frame, parse_frame
 from mongottl.query.registry import Registry
 from mongottl.query.sort import SortPattern
 

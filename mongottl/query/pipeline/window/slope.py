@@ -10,8 +10,8 @@ from mongottl.query.expr.arithmetic import Sum, add_values, divide, multiply, su
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
-from mongottl.query.pipeline.windowframe import Frame, Partition
-from mongottl.query.pipeline.windowfunction import FunctionArguments, WindowFunction, window_function
+from mongottl.query.pipeline.window.frame import Frame, Partition
+from mongottl.query.pipeline.window.function import FunctionArguments, WindowFunction, window_function
 
 _UNIT_MS: Final[dict[str, int]] = {
     "week": 604_800_000,

@@ -13,7 +13,7 @@ from mongottl.query.expr.base import (
     expression_parser,
     is_nullish,
 )
-from mongottl.query.expr.calendar import (
+from mongottl.query.expr.date.calendar import (
     MONTH_NAMES,
     MS_PER_MINUTE,
     LocalTime,
@@ -21,8 +21,8 @@ from mongottl.query.expr.calendar import (
     iso_week,
     weekday,
 )
-from mongottl.query.expr.dateparts import date_ms, zone_of
-from mongottl.query.expr.datetext import (
+from mongottl.query.expr.date.parts import date_ms, zone_of
+from mongottl.query.expr.date.text import (
     TextError,
     check_format,
     check_parse_format,

@@ -18,7 +18,7 @@ from mongottl.query.expr.base import (
     expression_parser,
     is_nullish,
 )
-from mongottl.query.expr.calendar import (
+from mongottl.query.expr.date.calendar import (
     MS_PER_DAY,
     MS_PER_HOUR,
     MS_PER_MINUTE,
@@ -28,7 +28,7 @@ from mongottl.query.expr.calendar import (
     days_in_month,
     weekday,
 )
-from mongottl.query.expr.dateparts import date_ms, zone_of
+from mongottl.query.expr.date.parts import date_ms, zone_of
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import show, type_of
