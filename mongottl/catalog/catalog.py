@@ -52,8 +52,8 @@ def _stored_arrays(index: dict[str, Value]) -> ArrayPaths:
 
 def _stored_kinds(index: dict[str, Value]) -> int:
     """What an index's keys stem from; catalogue entries of older versions do not tell."""
-    kinds = index.get("kinds")
-    return kinds if isinstance(kinds, int) else -1
+    type_bits = index.get("kinds")
+    return type_bits if isinstance(type_bits, int) else -1
 
 
 class Catalog:
@@ -298,7 +298,7 @@ class Catalog:
         with self.engine.unit_of_work() as work:
             self._delete_stored(collection)
             work.commit()
-        self._bury(collection)
+        self._mark_dropped(collection)
 
     def rename_collection(self, collection: Collection, database: str, name: str, replaced: Collection | None) -> None:
         """Gives a collection another name, dropping the one that had it (`dropTarget`) in the same unit of work.
@@ -316,7 +316,7 @@ class Catalog:
         if options is not collection.options:
             collection.set_options(options)
         if replaced is not None:
-            self._bury(replaced)
+            self._mark_dropped(replaced)
         self._forget(collection)
         collection.rename(database, name)
         collection.generation += 1
@@ -374,7 +374,7 @@ class Catalog:
 
     def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
         """Changes an index's options, as `collMod` does. Its keys stay, unless it becomes the TTL setting."""
-        changed = IndexEntry(descriptor, index.ident, index.data, index.ready, index.arrays, index.kinds)
+        changed = IndexEntry(descriptor, index.ident, index.data, index.ready, index.arrays, index.type_bits)
         if descriptor.is_ttl_setting:
             changed.data = None
         indexes = [changed if known is index else known for known in collection.indexes]
@@ -405,20 +405,20 @@ class Catalog:
             collection.set_indexes(collection.indexes)
         collection.set_options(options)
 
-    def note_news(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
-        """Notes the arrays and kinds of values of the last document that keys were made of, where any are new.
+    def record_multikey_change(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
+        """Records the array paths and type bits of the last document that keys were made of, where any are new.
 
         Inside the unit of work of the write.
         """
         before = index.arrays
-        kinds = index.kinds
+        type_bits = index.type_bits
         if index.keys.saw_array:
             index.arrays = ArrayPaths(before.paths | index.keys.array_paths)
-        index.kinds |= index.keys.kinds
+        index.type_bits |= index.keys.type_bits
         collection.generation += 1
         if not index.ready:
             return  # stored when the build is finished
-        work.on_rollback(partial(index.restore, before, kinds))
+        work.on_rollback(partial(index.restore, before, type_bits))
         self._put(collection, collection.entry_document())
 
     def _put(self, collection: Collection, entry: bytes) -> None:
@@ -436,8 +436,8 @@ class Catalog:
             self.engine.drop_ident(index.ident)
         self.engine.drop_ident(record_store_ident(collection.number))
 
-    def _bury(self, collection: Collection) -> None:
-        """Forgets a collection whose deletion has been committed."""
+    def _mark_dropped(self, collection: Collection) -> None:
+        """Removes a collection from the catalog after its deletion was committed; scans of it then fail."""
         self._forget(collection)
         collection.dropped = True
         collection.generation += 1

@@ -29,7 +29,7 @@ class IndexEntry:
 
     data: its keys; None for the TTL setting on `_ts`, which has none.
     arrays: where documents have or had arrays on the index's paths, so that one document may have several keys.
-    kinds: what the keys stem from (`document.key_reader`), -1 where that is not known.
+    type_bits: the BSON types of the indexed values, where keys do not tell them (`document.key_reader`); -1: not known.
     ready: False while it is being built. Until then it serves no reads, and writes maintain it only for records that
     the build is done with, those up to `built_through`, or will not visit, those above `build_end`. Record ids ascend,
     so the latter are newer than the build, which therefore ends however fast they come.
@@ -42,13 +42,13 @@ class IndexEntry:
         data: SortedDataInterface | None,
         ready: bool,
         arrays: ArrayPaths = NO_ARRAYS,
-        kinds: int = 0,
+        type_bits: int = 0,
     ) -> None:
         self.descriptor = descriptor
         self.ident = ident
         self.data = data
         self.arrays = arrays
-        self.kinds = kinds
+        self.type_bits = type_bits
         self.ready = ready
         # Names the build, where there is one.
         self.build_uuid: Value = None
@@ -78,16 +78,16 @@ class IndexEntry:
         """Whether no two records have the same key."""
         return self.data is not None and self.data.unique
 
-    def saw_news(self) -> bool:
-        """Whether the last document that keys were made of has an array or a kind of value that is not noted yet."""
+    def became_multikey(self) -> bool:
+        """Whether the last document that keys were made of has an array or a type bit that is not recorded yet."""
         if self.keys.saw_array and not self.arrays.holds(self.keys.array_paths):
             return True
-        return self.keys.kinds | self.kinds != self.kinds
+        return self.keys.type_bits | self.type_bits != self.type_bits
 
-    def restore(self, arrays: ArrayPaths, kinds: int) -> None:
-        """Undoes the note of a write that was rolled back."""
+    def restore(self, arrays: ArrayPaths, type_bits: int) -> None:
+        """Undoes `record_multikey_change` of a write that was rolled back."""
         self.arrays = arrays
-        self.kinds = kinds
+        self.type_bits = type_bits
 
     def covers_record(self, rid: int) -> bool:
         """Whether a write of this record must maintain the index."""
@@ -130,7 +130,7 @@ class IndexEntry:
             "ident": self.ident,
             "multikey": self.multikey,
             "multikeyPaths": sorted(self.arrays.paths),
-            "kinds": Int64(self.kinds),
+            "kinds": Int64(self.type_bits),
         }
         if self.descriptor.collation is not None:
             entry["icu"] = icu_version()  # of its keys

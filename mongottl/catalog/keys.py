@@ -79,7 +79,7 @@ class KeyGenerator(ABC):
         self.saw_array = False
         self.array_paths: set[str] = set()
         # What all keys made so far stem from, a few bits for each component (`document.key_reader`).
-        self.kinds: i64 = 0
+        self.type_bits: i64 = 0
         self.roots: list[bytes] = []
 
     def begin(self) -> None:
@@ -152,7 +152,7 @@ class BtreeKeyGenerator(KeyGenerator):
                 if type_code == DOUBLE and document[pos + 7] == 0x80 and read_f64_le(document, pos) == 0.0:
                     kind = value_kind(DOCUMENT)  # the sign of -0.0 is not in the key
             if kind != 0 and i < MAX_WIDTH:
-                self.kinds |= kind << kind_shift
+                self.type_bits |= kind << kind_shift
             kind_shift += KIND_BITS
             builder.append_raw(document, type_code, pos, self._descending[i])
         if self._sparse and missing == self._width:

@@ -1,12 +1,12 @@
 """Documents from index keys, where the keys tell enough: what a covered query gives instead of the stored documents.
 
-KeyStrings do not tell 1 from 1.0, nor null from no field, nor "a" from a symbol (`keystring`). An index notes which of
-these its keys stem from (`value_kind`), and as long as each of its components knows one sort of number at most, and
-null or missing but not both, the keys tell it all:
+KeyStrings do not tell 1 from 1.0, nor null from no field, nor "a" from a symbol (`keystring`). An index records the
+types of the values that its keys were made of (`value_kind`) as type bits. As long as each of its components has at
+most one number type, and null or missing but not both, the keys determine the values:
 
-    kinds |= value_kind(type code of the value) << component * KIND_BITS     for each value that is indexed
-    if tells_values(kinds, width):
-        KeyReader([b"a", None], [False, True], kinds).document(key)          # {a: …}; None leaves a component out
+    type_bits |= value_kind(type code of the value) << component * KIND_BITS     for each value that is indexed
+    if tells_values(type_bits, width):
+        KeyReader([b"a", None], [False, True], type_bits).document(key)          # {a: …}; None leaves a component out
 """
 
 from typing import Final
@@ -62,7 +62,7 @@ KIND_BITS: Final = 6
 _KIND_MASK: Final = 63
 _TWO_55: Final = 36028797018963968
 _TWO_63: Final = 9223372036854775808
-MAX_WIDTH: Final = 10  # components whose kinds fit an int64
+MAX_WIDTH: Final = 10  # components whose type bits fit an int64
 _NUMBERS: Final = _INT32_KIND | _INT64_KIND | _DOUBLE_KIND
 
 
@@ -85,26 +85,26 @@ def value_kind(type_code: i64) -> i64:
     return _OTHER_KIND
 
 
-def tells_values(kinds: int, width: int) -> bool:
-    """Whether keys of these kinds tell the values that they stem from."""
-    if kinds < 0 or width > MAX_WIDTH:
+def tells_values(type_bits: int, width: int) -> bool:
+    """Whether keys of an index with these type bits determine the values that they were made of."""
+    if type_bits < 0 or width > MAX_WIDTH:
         return False
     for _ in range(width):
-        kind = kinds & _KIND_MASK
+        kind = type_bits & _KIND_MASK
         numbers = kind & _NUMBERS
         if kind & _OTHER_KIND or numbers & (numbers - 1) or (kind & _NULL_KIND and kind & _MISSING_KIND):
             return False
-        kinds >>= KIND_BITS
+        type_bits >>= KIND_BITS
     return True
 
 
 class KeyReader:
-    """names: of the fields that the components become, None for one that is left out. kinds: as told by the index."""
+    """names: of the fields that the components become, None for one that is left out. type_bits: those of the index."""
 
-    def __init__(self, names: list[bytes | None], descending: list[bool], kinds: int) -> None:
+    def __init__(self, names: list[bytes | None], descending: list[bool], type_bits: int) -> None:
         self._names = names
         self._descending = descending
-        self._kinds: list[int] = [(kinds >> (i * KIND_BITS)) & _KIND_MASK for i in range(len(names))]
+        self._type_bits: list[int] = [(type_bits >> (i * KIND_BITS)) & _KIND_MASK for i in range(len(names))]
         self._key = b""
         self._pos: i64 = 0
 
@@ -122,7 +122,7 @@ class KeyReader:
             else:
                 self._key = plain
             self._pos = pos
-            value = self._value(self._kinds[i])
+            value = self._value(self._type_bits[i])
             pos = self._pos
             name = self._names[i]
             if name is not None:

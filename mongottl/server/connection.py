@@ -36,7 +36,7 @@ BURST: Final = 4
 # A reply of this length is compressed in another thread: zlib takes a millisecond for every 40 KB.
 LONG_REPLY_BYTES: Final = 32 * 1024
 
-# What `_glance` sees of the client's side of the socket.
+# What `_peek_client_state` sees of the client's side of the socket.
 _SILENT: Final = 0
 _TALKING: Final = 1
 _GONE: Final = 2
@@ -137,7 +137,7 @@ class Connection:
         checksum = message.flags & CHECKSUM_PRESENT
         try:
             while True:
-                client = _TALKING if self._wire.unread_size else self._glance()
+                client = _TALKING if self._wire.unread_size else self._peek_client_state()
                 if client == _GONE:
                     raise ClientLeftError
                 more = client == _SILENT and dispatcher.has_more(message, body) and not self._server.stopping.is_set()
@@ -179,7 +179,7 @@ class Connection:
                 if step is None:
                     if monotonic_s() < slice_end:
                         continue
-                    if may_abandon and self._glance() == _GONE:
+                    if may_abandon and self._peek_client_state() == _GONE:
                         raise ClientLeftError
                     await trio.lowlevel.checkpoint()
                     if not may_abandon and self._server.durability.holds_writers:
@@ -205,9 +205,9 @@ class Connection:
                     return
                 signal.wake = scope.cancel
             try:
-                if may_abandon and self._wire.unread_size == 0 and self._glance() != _TALKING:
+                if may_abandon and self._wire.unread_size == 0 and self._peek_client_state() != _TALKING:
                     await trio.lowlevel.wait_readable(self._socket)
-                    if self._glance() == _GONE:
+                    if self._peek_client_state() == _GONE:
                         raise ClientLeftError
                 else:
                     await stopping.wait()
@@ -215,7 +215,7 @@ class Connection:
                 if signal is not None:
                     signal.wake = None
 
-    def _glance(self) -> int:
+    def _peek_client_state(self) -> int:
         """What the client is doing, without waiting and without taking what it sent."""
         try:
             return _TALKING if self._socket.recv(1, socket.MSG_PEEK) else self._closed()

@@ -43,16 +43,16 @@ def test_values_come_back(rows: list[list[Any]], directions: list[bool]) -> None
     """One column for each component; ... stands for no field."""
     width = len(rows)
     names = [chr(ord("a") + i).encode() for i in range(width)]
-    kinds = 0
+    type_bits = 0
     documents: list[bytes] = []
     for place in range(max(len(column) for column in rows)):
         values = [column[place % len(column)] for column in rows]
         document = bson.encode({chr(ord("a") + i): value for i, value in enumerate(values) if value is not ...})
         documents.append(document)
         for i, name in enumerate(names):
-            kinds |= value_kind(find_field_at(document, 0, name)[0]) << (i * KIND_BITS)
-    assert tells_values(kinds, width)
-    reader = KeyReader(list(names), directions[:width], kinds)
+            type_bits |= value_kind(find_field_at(document, 0, name)[0]) << (i * KIND_BITS)
+    assert tells_values(type_bits, width)
+    reader = KeyReader(list(names), directions[:width], type_bits)
     for document in documents:
         there = dict(fields(document))
         key = encode_key([there.get(name.decode()) for name in names], directions[:width])
@@ -65,12 +65,12 @@ def test_what_keys_do_not_tell() -> None:
 
     assert tells_values(kind(1) | kind("x") | kind(None), 1)
     for together in [(1, 1.0), (1, Int64(1)), (None, ...), (Decimal128("1"),), ({},), (b"x",)]:
-        kinds = 0
+        type_bits = 0
         for value in together:
-            kinds |= kind(value)
-        assert not tells_values(kinds, 1)
-        assert tells_values(kinds, 0)
-        assert not tells_values(kinds << KIND_BITS, 2)
+            type_bits |= kind(value)
+        assert not tells_values(type_bits, 1)
+        assert tells_values(type_bits, 0)
+        assert not tells_values(type_bits << KIND_BITS, 2)
     assert tells_values(kind(1) | kind(1.0) << KIND_BITS, 2)
     assert not tells_values(-1, 1)
     assert not tells_values(0, 11)

@@ -83,10 +83,10 @@ class WriteUnit:
         self._ts_s = ts_s
         self._ttl_s = ttl_s
 
-    def keep_multikey(self, index: IndexEntry) -> None:
-        """Has the catalog note what the document that `index` has just made keys of adds: arrays, kinds of values."""
-        if index.saw_news():
-            self.service.catalog.note_news(self.collection, index, self._work)
+    def record_multikey_change(self, index: IndexEntry) -> None:
+        """Records in the catalog the array paths and type bits that the last document adds to `index`, if any."""
+        if index.became_multikey():
+            self.service.catalog.record_multikey_change(self.collection, index, self._work)
 
     def delete(self, records: list[Record]) -> None:
         """Deletes records and their index entries. WriteConflict if one of them has changed or gone.

@@ -57,8 +57,8 @@ class CoveredScan(IndexStage):
     ) -> None:
         super().__init__(collection, bounds, residual, match, forward, wanted, trial)
         index = bounds.index
-        self._kinds = index.kinds
-        self._reader = KeyReader(_names(bounds), [part.descending for part in bounds.components], index.kinds)
+        self._type_bits = index.type_bits
+        self._reader = KeyReader(_names(bounds), [part.descending for part in bounds.components], index.type_bits)
         self._ranges = bounds.ranges if forward else bounds.ranges[::-1]
         self._place = 0
         self._after: tuple[bytes, int] | None = None
@@ -70,7 +70,9 @@ class CoveredScan(IndexStage):
         index = self._index
         unit = op.recovery_unit
         data = unit.index(index)
-        told = index.kinds == self._kinds and not index.arrays.found and self._collection.default_ttl_s == NO_TTL
+        told = (
+            index.type_bits == self._type_bits and not index.arrays.found and self._collection.default_ttl_s == NO_TTL
+        )
         found: list[Record] = []
         count = 0
         visits = 0
@@ -136,7 +138,7 @@ def covered_path(
         return None
     if index.arrays.found or path.collection.default_ttl_s != NO_TTL:
         return None
-    if not tells_values(index.kinds, len(descriptor.paths)):
+    if not tells_values(index.type_bits, len(descriptor.paths)):
         return None
     told = {name for name in _names(path.bounds) if name is not None}
     if not told.issuperset(projection.names):

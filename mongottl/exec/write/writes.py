@@ -197,7 +197,7 @@ def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rid
             continue
         for key in index.keys_of(document):
             entries.append((key, rid))
-        unit.keep_multikey(index)
+        unit.record_multikey_change(index)
     if index.descriptor.prepare_unique:
         _refuse_duplicates(data, entries)
     data.insert(entries)
@@ -226,7 +226,7 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
                 for index in collection.writable_indexes:
                     if index.covers_record(rid):
                         keys = index.keys_of(document)
-                        unit.keep_multikey(index)
+                        unit.record_multikey_change(index)
                         _insert_or_explain(unit, index, document, keys, rid)
                 if capped:
                     make_room(unit)
@@ -394,7 +394,7 @@ def _move_keys(
         return
     before = index.keys_of(old[1])
     after = index.keys_of(document)
-    unit.keep_multikey(index)
+    unit.record_multikey_change(index)
     if before == after:
         return
     known = set(before)

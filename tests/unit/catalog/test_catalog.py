@@ -219,12 +219,12 @@ def test_the_multikey_mark_goes_with_its_unit_of_work(catalog: Catalog) -> None:
     path = index.descriptor.paths[0].dotted
     index.keys_of(bson.encode({path: [1, 2]}))
     with catalog.engine.unit_of_work() as work:
-        catalog.note_news(collection, index, work)
+        catalog.record_multikey_change(collection, index, work)
         assert is_multikey(index)
     assert not is_multikey(index)
     assert_stored(catalog)
     with catalog.engine.unit_of_work() as work:
-        catalog.note_news(collection, index, work)
+        catalog.record_multikey_change(collection, index, work)
         work.commit()
     assert is_multikey(index)
     assert index.arrays.paths == {path}
