@@ -18,12 +18,11 @@ Source: MongoDB's "Multikey Indexes" and "Sparse Indexes" pages.
 from abc import ABC, abstractmethod
 from typing import Final
 
-from librt.strings import read_f64_le
 from mypy_extensions import i64
 
 from mongottl.catalog.array_paths import SOMEWHERE
 from mongottl.document.collation import Collation
-from mongottl.document.key_reader import KIND_BITS, MAX_WIDTH, value_kind
+from mongottl.document.key_reader import KIND_BITS, MAX_WIDTH, double_kind, value_kind
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, DOUBLE, NULL, UNDEFINED, Undefined, Value
@@ -148,9 +147,7 @@ class BtreeKeyGenerator(KeyGenerator):
                 kind = value_kind(0)
                 type_code = NULL
             else:
-                kind = value_kind(type_code)
-                if type_code == DOUBLE and document[pos + 7] == 0x80 and read_f64_le(document, pos) == 0.0:
-                    kind = value_kind(DOCUMENT)  # the sign of -0.0 is not in the key
+                kind = double_kind(document, pos) if type_code == DOUBLE else value_kind(type_code)
             if kind != 0 and i < MAX_WIDTH:
                 self.type_bits |= kind << kind_shift
             kind_shift += KIND_BITS

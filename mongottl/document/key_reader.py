@@ -5,16 +5,21 @@ types of the values that its keys were made of (`value_kind`) as type bits. As l
 most one number type, and null or missing but not both, the keys determine the values:
 
     type_bits |= value_kind(type code of the value) << component * KIND_BITS     for each value that is indexed
-    if tells_values(type_bits, width):
-        KeyReader([b"a", None], [False, True], type_bits).document(key)          # {a: …}; None leaves a component out
+    if tells_value(type_bits, 0) and tells_value(type_bits, 1):
+        reader = KeyReader([[b"a", b"b"], [b"c"], None], [False, True, False], type_bits)
+        reader.document(key)                                                 # {a: {b: …}, c: …}
+
+None leaves a component out. Keys do not tell decimals, whose trailing zeros they lack, the sign of -0.0, or a NaN with
+other bits than the usual ones: components with such values are never told.
 """
 
 from typing import Final
 
-from librt.strings import read_f64_be
+from librt.strings import read_f64_be, read_f64_le
 from mypy_extensions import i64
 
 from mongottl.document.build import DocumentBuilder
+from mongottl.document.key_split import component_end
 
 # The first bytes of components are a matter of these two modules alone.
 from mongottl.document.keystring import (
@@ -63,6 +68,7 @@ _KIND_MASK: Final = 63
 _TWO_55: Final = 36028797018963968
 _TWO_63: Final = 9223372036854775808
 MAX_WIDTH: Final = 10  # components whose type bits fit an int64
+_USUAL_NAN: Final = b"\0\0\0\0\0\0\xf8\x7f"
 _NUMBERS: Final = _INT32_KIND | _INT64_KIND | _DOUBLE_KIND
 
 
@@ -85,28 +91,76 @@ def value_kind(type_code: i64) -> i64:
     return _OTHER_KIND
 
 
-def tells_values(type_bits: int, width: int) -> bool:
-    """Whether keys of an index with these type bits determine the values that they were made of."""
-    if type_bits < 0 or width > MAX_WIDTH:
-        return False
-    for _ in range(width):
-        kind = type_bits & _KIND_MASK
-        numbers = kind & _NUMBERS
-        if kind & _OTHER_KIND or numbers & (numbers - 1) or (kind & _NULL_KIND and kind & _MISSING_KIND):
-            return False
-        type_bits >>= KIND_BITS
-    return True
+def double_kind(buf: bytes, pos: i64) -> i64:
+    """The kind of the double at `pos`: that of all other values for -0.0 and NaNs whose bits the key does not tell."""
+    number: float = read_f64_le(buf, pos)
+    if number == 0.0:
+        return _OTHER_KIND if buf[pos + 7] == 0x80 else _DOUBLE_KIND
+    if number != number and buf[pos : pos + 8] != _USUAL_NAN:
+        return _OTHER_KIND
+    return _DOUBLE_KIND
+
+
+def _kind_of(type_bits: int, component: int) -> int:
+    if type_bits < 0 or component >= MAX_WIDTH:
+        return _OTHER_KIND
+    return (type_bits >> (component * KIND_BITS)) & _KIND_MASK
+
+
+def tells_value(type_bits: int, component: int) -> bool:
+    """Whether an index with these type bits tells the values of one component. type_bits: -1 if they are not known."""
+    kind = _kind_of(type_bits, component)
+    numbers = kind & _NUMBERS
+    return not (kind & _OTHER_KIND or numbers & (numbers - 1) or (kind & _NULL_KIND and kind & _MISSING_KIND))
+
+
+def may_be_missing(type_bits: int, component: int) -> bool:
+    """Whether a document without the component's path has keys in the index."""
+    return type_bits < 0 or component >= MAX_WIDTH or _kind_of(type_bits, component) & _MISSING_KIND != 0
+
+
+class _Field:
+    """A field of the documents that keys become. component: which one gives its value; -1 if it is a document."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.component = -1
+        self.fields: list[_Field] = []
 
 
 class KeyReader:
-    """names: of the fields that the components become, None for one that is left out. type_bits: those of the index."""
+    """paths: of the fields that the components become, by the bytes of their parts, None for a component that is left
+    out. type_bits: those of the index."""
 
-    def __init__(self, names: list[bytes | None], descending: list[bool], type_bits: int) -> None:
-        self._names = names
+    def __init__(self, paths: list[list[bytes] | None], descending: list[bool], type_bits: int) -> None:
         self._descending = descending
-        self._type_bits: list[int] = [(type_bits >> (i * KIND_BITS)) & _KIND_MASK for i in range(len(names))]
+        self._type_bits: list[int] = [_kind_of(type_bits, i) for i in range(len(paths))]
+        self._told: list[bool] = [path is not None for path in paths]
+        # Components behind the last one that is told are not read.
+        self._width = 0
+        self._root = _Field(b"")
+        self._nested = False
+        self._values: list[Value] = [MISSING] * len(paths)
+        for i, path in enumerate(paths):
+            if path is not None:
+                self._width = i + 1
+                self._nested = self._nested or len(path) > 1
+                self._add(path, i)
         self._key = b""
         self._pos: i64 = 0
+
+    def _add(self, path: list[bytes], component: int) -> None:
+        field = self._root
+        for name in path:
+            below: _Field | None = None
+            for other in field.fields:
+                if other.name == name:
+                    below = other
+            if below is None:
+                below = _Field(name)
+                field.fields.append(below)
+            field = below
+        field.component = component
 
     def document(self, key: bytes) -> bytes:
         """The fields of a key, in the order of the index."""
@@ -114,7 +168,12 @@ class KeyReader:
         plain = key
         inverted = b""
         pos: i64 = 0
-        for i in range(len(self._names)):
+        place = 0
+        fields = self._root.fields
+        for i in range(self._width):
+            if not self._told[i]:
+                pos = component_end(plain, pos, self._descending[i])
+                continue
             if self._descending[i]:
                 if not inverted:
                     inverted = _inverted(key)
@@ -124,10 +183,28 @@ class KeyReader:
             self._pos = pos
             value = self._value(self._type_bits[i])
             pos = self._pos
-            name = self._names[i]
-            if name is not None:
-                builder.append_named(name, value)
+            if self._nested:
+                self._values[i] = value
+            else:
+                builder.append_named(fields[place].name, value)
+                place += 1
+        if self._nested:
+            self._append_fields(builder, self._root)
         return builder.finish()
+
+    def _append_fields(self, builder: DocumentBuilder, parent: _Field) -> bool:
+        """Appends the fields that have a value; False if none has."""
+        found = False
+        for field in parent.fields:
+            if field.component >= 0 and self._values[field.component] is not MISSING:
+                builder.append_named(field.name, self._values[field.component])
+                found = True
+            elif field.fields:
+                below = DocumentBuilder()
+                if self._append_fields(below, field):
+                    builder.append_named(field.name, below.finish())
+                    found = True
+        return found
 
     def _value(self, kind: i64) -> Value:
         key = self._key

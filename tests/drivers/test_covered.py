@@ -1,8 +1,12 @@
 """Covered queries: explain shows that no document was looked at, and when documents are needed after all."""
 
+import struct
 from typing import Any
 
+import bson
 import pytest
+from bson import CodecOptions, Decimal128
+from bson.raw_bson import RawBSONDocument
 from pymongo.database import Database
 
 Documents = dict[str, Any]
@@ -48,6 +52,74 @@ AB = {"_id": 0, "a": 1, "b": 1}
 )
 def test_plans(stock: Database[Documents], find: Documents, stages: list[str], keys: int, documents: int) -> None:
     assert stats(stock, **find) == (stages, keys, documents)
+
+
+@pytest.fixture
+def nested(database: Database[Documents]) -> Database[Documents]:
+    database.c.create_index([("x.a", 1), ("b", -1), ("x.y.c", 1)])
+    database.c.insert_many([{"_id": i, "b": i, "x": {"a": i % 5, "y": {"c": f"c{i}"}, "z": i}} for i in range(20)])
+    return database
+
+
+INDEX = "x.a_1_b_-1_x.y.c_1"
+XA = {"_id": 0, "x.a": 1}
+XABC = {"_id": 0, "x": {"a": 1, "y": {"c": 1}}, "b": 1}
+COVERED = ["PROJECTION_DEFAULT", "IXSCAN"]
+FETCHED = ["PROJECTION_DEFAULT", "FETCH", "IXSCAN"]
+
+
+@pytest.mark.parametrize(
+    ("find", "stages", "keys", "documents"),
+    [
+        ({"filter": {"x.a": 3}, "projection": XA}, COVERED, 4, 0),
+        ({"filter": {"x.a": 3}, "projection": XABC, "sort": {"b": 1}}, COVERED, 4, 0),
+        ({"filter": {"x.a": {"$gt": 2}, "x.y.c": {"$regex": "1"}}, "projection": XABC}, COVERED, 8, 0),
+        ({"filter": {"x.a": 3}, "projection": {"_id": 0, "b": 1}}, ["PROJECTION_COVERED", "IXSCAN"], 4, 0),
+        ({"filter": {"x.a": 3}, "projection": {"_id": 0, "x": 1}}, ["PROJECTION_SIMPLE", "FETCH", "IXSCAN"], 4, 4),
+        ({"filter": {"x.a": 3}, "projection": {"_id": 0, "x.a": 1, "x.z": 1}}, FETCHED, 4, 4),
+        ({"filter": {"x.a": 3, "x.z": 3}, "projection": XA}, FETCHED, 4, 4),
+        ({"filter": {"x.a": 3, "x": {"$ne": 1}}, "projection": XA}, FETCHED, 4, 4),
+        ({"filter": {"x.a": 3}, "projection": {"_id": 0, "x.a.q": 1}}, FETCHED, 4, 4),
+    ],
+    ids=str,
+)
+def test_plans_of_dotted_paths(
+    nested: Database[Documents], find: Documents, stages: list[str], keys: int, documents: int
+) -> None:
+    assert stats(nested, **find) == (stages, keys, documents)
+
+
+def test_results_of_dotted_paths(nested: Database[Documents]) -> None:
+    found = list(nested.c.find({"x.a": 3}, XABC, sort=[("b", -1)]))
+    assert found == [{"x": {"a": 3, "y": {"c": f"c{i}"}}, "b": i} for i in (18, 13, 8, 3)]
+    assert list(nested.c.aggregate([{"$match": {"x.a": 3}}, {"$project": XA}])) == [{"x": {"a": 3}}] * 4
+    query = {"filter": {"x.a": {"$lte": 0}}, "projection": XA}
+    assert stats(nested, **query)[2] == 0
+    # What is missing may be missing with what is above it, or without.
+    nested.c.insert_many([{"_id": "none"}, {"_id": "empty", "x": {}}, {"_id": "scalar", "x": 5}])
+    assert stats(nested, **query)[2] == 4
+    assert list(nested.c.find({"x.a": None}, XA)) == [{}, {"x": {}}, {}]
+    # Where it is only looked at, and nothing of it given, keys suffice.
+    query = {"filter": {"x.a": None, "x.y.c": {"$exists": False}}, "projection": {"_id": 0, "b": 1}, "hint": INDEX}
+    assert stats(nested, **query) == (["PROJECTION_COVERED", "IXSCAN"], 3, 0)
+    assert nested.command("find", "c", **query)["cursor"]["firstBatch"] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Decimal128("1.10"), -0.0, struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0], {"a": 1}, b"x", [1]],
+    ids=str,
+)
+def test_values_that_keys_do_not_tell_come_from_documents(database: Database[Documents], value: Any) -> None:
+    database.c.create_index([("a", 1), ("b", 1)])
+    database.c.insert_one({"a": value, "b": "x"})
+    raw = database.get_collection("c", CodecOptions(document_class=RawBSONDocument))
+    [found] = raw.find({"b": "x"}, {"_id": 0, "a": 1, "b": 1}, hint="a_1_b_1")
+    assert found.raw == bson.encode({"a": value, "b": "x"})
+    # The other component is told all the same, but in a multikey index.
+    query = {"filter": {"b": "x"}, "projection": {"_id": 0, "b": 1}, "hint": "a_1_b_1"}
+    assert stats(database, **query)[2] == int(isinstance(value, list))
+    assert list(database.c.find({"b": "x"}, {"_id": 0, "b": 1}, hint="a_1_b_1")) == [{"b": "x"}]
 
 
 def found(database: Database[Documents]) -> list[Documents]:

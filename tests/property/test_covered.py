@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mongottl.document.build import encode_fields
-from mongottl.document.key_reader import KIND_BITS, KeyReader, tells_values, value_kind
+from mongottl.document.key_reader import KIND_BITS, KeyReader, may_be_missing, tells_value, value_kind
 from mongottl.document.keystring import encode_key
 from mongottl.document.walk import fields, find_field_at
 from tests.running import Running
@@ -51,39 +51,69 @@ def test_values_come_back(rows: list[list[Any]], directions: list[bool]) -> None
         documents.append(document)
         for i, name in enumerate(names):
             type_bits |= value_kind(find_field_at(document, 0, name)[0]) << (i * KIND_BITS)
-    assert tells_values(type_bits, width)
-    reader = KeyReader(list(names), directions[:width], type_bits)
+    assert all(tells_value(type_bits, i) for i in range(width))
+    reader = KeyReader([[name] for name in names], directions[:width], type_bits)
+    nested = KeyReader([[b"x", name] for name in names], directions[:width], type_bits)
+    last = KeyReader([None] * (width - 1) + [[names[-1]]], directions[:width], type_bits)
     for document in documents:
         there = dict(fields(document))
         key = encode_key([there.get(name.decode()) for name in names], directions[:width])
         assert reader.document(key) == document
+        assert nested.document(key) == (encode_fields([("x", document)]) if there else document)
+        name = names[-1].decode()
+        assert last.document(key) == encode_fields([(name, there[name])] if name in there else [])
+
+
+anything = st.one_of(
+    numbers.flatmap(lambda number: number),
+    others,
+    st.none(),
+    st.decimals(allow_nan=False, allow_infinity=False, places=3).map(Decimal128),
+    st.binary(max_size=4),
+    st.dictionaries(texts.filter(lambda text: "\0" not in text), st.integers(0, 9), max_size=2),
+)
+
+
+@given(anything, anything, st.lists(st.booleans(), min_size=3, max_size=3))
+def test_components_that_are_left_out_are_passed_over(first: Any, second: Any, directions: list[bool]) -> None:
+    values = dict(fields(bson.encode({"a": first, "b": second})))
+    key = encode_key([values["a"], values["b"], "end"], directions)
+    reader = KeyReader([None, None, [b"c"]], directions, 0)
+    assert reader.document(key) == bson.encode({"c": "end"})
 
 
 def test_what_keys_do_not_tell() -> None:
     def kind(value: Any) -> int:
         return value_kind(find_field_at(bson.encode({} if value is ... else {"a": value}), 0, b"a")[0])
 
-    assert tells_values(kind(1) | kind("x") | kind(None), 1)
+    assert tells_value(kind(1) | kind("x") | kind(None), 0)
     for together in [(1, 1.0), (1, Int64(1)), (None, ...), (Decimal128("1"),), ({},), (b"x",)]:
         type_bits = 0
         for value in together:
             type_bits |= kind(value)
-        assert not tells_values(type_bits, 1)
-        assert tells_values(type_bits, 0)
-        assert not tells_values(type_bits << KIND_BITS, 2)
-    assert tells_values(kind(1) | kind(1.0) << KIND_BITS, 2)
-    assert not tells_values(-1, 1)
-    assert not tells_values(0, 11)
+        assert not tells_value(type_bits, 0)
+        assert tells_value(type_bits, 1)
+        assert not tells_value(type_bits << KIND_BITS, 1)
+    assert tells_value(kind(1) | kind(1.0) << KIND_BITS, 1)
+    assert may_be_missing(kind(...) << KIND_BITS, 1)
+    assert not may_be_missing(kind(...) << KIND_BITS, 0)
+    for type_bits, component in [(-1, 0), (0, 10)]:
+        assert not tells_value(type_bits, component)
+        assert may_be_missing(type_bits, component)
 
 
 values = st.one_of(
     st.integers(0, 3),
     st.sampled_from([1.0, -0.0, 2.5, None, "x", "y", True, Int64(2), [1, 2], {"c": 1}, Decimal128("1")]),
+    st.sampled_from([{}, {"c": 2.5, "d": 1}, {"d": "x", "c": None}, Decimal128("1.0"), Decimal128("NaN")]),
 )
+nested = st.sampled_from([{"c": 1, "d": "x"}, {"c": 2, "d": "y"}, {"d": "y", "c": 3}])
 plain = st.one_of(st.integers(0, 3), st.sampled_from(["x", "y", True]))
 rows_of = st.one_of(
     st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), plain), max_size=6),
     st.lists(st.fixed_dictionaries({"a": plain, "b": plain}), max_size=6),
+    st.lists(st.fixed_dictionaries({"a": nested, "b": plain}), max_size=6),
+    st.lists(st.fixed_dictionaries({"a": values, "b": plain}), max_size=6),
     st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), values), max_size=6),
 )
 conditions = st.one_of(
@@ -91,7 +121,7 @@ conditions = st.one_of(
     st.builds(lambda op, value: {op: value}, st.sampled_from(["$gt", "$lte", "$ne"]), plain),
     st.sampled_from([{"$exists": True}, {"$exists": False}, {"$type": "int"}, {"$in": [1, "x"]}, None]),
 )
-filters = st.dictionaries(st.sampled_from(["a", "b", "c"]), conditions, max_size=2)
+filters = st.dictionaries(st.sampled_from(["a", "b", "c", "a.c", "a.d"]), conditions, max_size=2)
 
 
 def canonical(documents: list[Document]) -> list[bytes]:
@@ -103,9 +133,26 @@ def canonical(documents: list[Document]) -> list[bytes]:
     rows_of,
     rows_of,
     filters,
-    st.sampled_from([{"a": 1}, {"a": -1, "b": 1}, {"b": 1, "a.c": 1}, {"b": -1, "c": -1, "a": 1}]),
-    st.sampled_from([{"_id": 0, "a": 1}, {"_id": 0, "a": 1, "b": 1}, {"_id": 0, "b": 1}]),
-    st.sampled_from([{}, {"a": 1}, {"b": -1, "a": 1}, {"c": 1}]),
+    st.sampled_from(
+        [
+            {"a": 1},
+            {"a": -1, "b": 1},
+            {"b": 1, "a.c": 1},
+            {"b": -1, "c": -1, "a": 1},
+            {"a.c": 1, "b": 1, "a.d": -1},
+            {"a.d": -1, "a": 1, "b": 1},
+        ]
+    ),
+    st.sampled_from(
+        [
+            {"_id": 0, "a": 1},
+            {"_id": 0, "a": 1, "b": 1},
+            {"_id": 0, "b": 1},
+            {"_id": 0, "a.c": 1},
+            {"_id": 0, "a": {"c": 1, "d": 1}, "b": 1},
+        ]
+    ),
+    st.sampled_from([{}, {"a": 1}, {"b": -1, "a": 1}, {"c": 1}, {"a.d": 1, "b": 1}]),
 )
 def test_covered_queries_give_what_others_give(
     rows: list[Document], later: list[Document], filter: Document, key: Document, projection: Document, sort: Document

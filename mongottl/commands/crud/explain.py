@@ -48,6 +48,7 @@ from mongottl.exec.results.explain import (
 )
 from mongottl.query.match import parse_match
 from mongottl.query.projection import Projection, parse_projection
+from mongottl.query.projection.plan import RootProjection
 from mongottl.query.sort import parse_sort
 
 _VERBOSITIES: Final = ("queryPlanner", "executionStats", "allPlansExecution")
@@ -156,7 +157,10 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     elif projection is not None:
         if not query.wrappers:
             plan.cover(projection)
-        wrappers = (projection_wrapper(projection.is_simple, plan.covered, query.projection), *wrappers)
+        wrappers = (
+            projection_wrapper(isinstance(projection, RootProjection), plan.covered, query.projection),
+            *wrappers,
+        )
     namespace = f"{op.database}.{query.collection}"
     described = match.describe()
     reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)

@@ -58,11 +58,10 @@ class Wrapper:
 
 
 def projection_wrapper(simple: bool, covered: bool, description: Value) -> Wrapper:
-    """PROJECTION_SIMPLE (whole root fields, taken or left out) or PROJECTION_DEFAULT; description: the projection.
-
-    PROJECTION_COVERED where the plan needs no documents.
+    """PROJECTION_SIMPLE (simple: whole root fields, taken or left out) or PROJECTION_DEFAULT (all others, dotted paths
+    too). description: the projection. A simple one is PROJECTION_COVERED where the plan needs no documents.
     """
-    stage = "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE" if simple else "PROJECTION_DEFAULT"
+    stage = "PROJECTION_DEFAULT" if not simple else "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE"
     return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True)
 
 

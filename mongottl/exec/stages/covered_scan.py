@@ -1,15 +1,17 @@
 """Covered queries: answered from an index alone, without looking at documents.
 
-    index {a: 1, b: 1}     find({a: {$gt: 5}, b: {$ne: 2}}, {_id: 0, a: 1, b: 1})     the keys say it all
+    index {a: 1, "b.c": 1}     find({a: {$gt: 5}, "b.c": {$ne: 2}}, {_id: 0, a: 1, "b.c": 1})     the keys say it all
 
-That is possible where the projection takes whole root fields that the index has, the filter and the sort need no
-others, no document has several keys, and the index knows what its keys stem from (`document.key_reader`). Keys do not
-tell what is expired, so it is closed while the collection's TTL is on. Where any of this ceases to hold while a scan
-is under way, the scan goes on with the documents.
+That is possible where the projection takes paths that the index has, the filter and the sort need no others, no
+document has several keys, and the index knows what these components of its keys stem from (`document.key_reader`).
+A dotted path must be in every document besides: where it is missing, keys do not tell whether what is above it is
+(`{b: {}}` or `{}`). Keys do not tell what is expired, so it is closed while the collection's TTL is on. Where any of
+this ceases to hold while a scan is under way, the scan goes on with the documents.
 """
 
 from mongottl.catalog.collection import Collection
-from mongottl.document.key_reader import KeyReader, tells_values
+from mongottl.document.key_reader import KeyReader, may_be_missing, tells_value
+from mongottl.document.path import FieldPath
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import IndexPath
 from mongottl.exec.plan.bounds import IndexBounds
@@ -24,7 +26,6 @@ from mongottl.query.match.tree import (
     PathExpression,
 )
 from mongottl.query.projection import Projection
-from mongottl.query.projection.plan import RootProjection
 from mongottl.query.sort import SortPattern
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL
@@ -58,7 +59,7 @@ class CoveredScan(IndexStage):
         super().__init__(collection, bounds, residual, match, forward, wanted, trial)
         index = bounds.index
         self._type_bits = index.type_bits
-        self._reader = KeyReader(_names(bounds), [part.descending for part in bounds.components], index.type_bits)
+        self._reader = KeyReader(_told_paths(bounds), [part.descending for part in bounds.components], index.type_bits)
         self._ranges = bounds.ranges if forward else bounds.ranges[::-1]
         self._place = 0
         self._after: tuple[bytes, int] | None = None
@@ -121,9 +122,11 @@ class CoveredScan(IndexStage):
         return scan
 
 
-def _names(bounds: IndexBounds) -> list[bytes | None]:
-    """The root fields that the components tell; None for one that tells a part of a field."""
-    return [part.path.part_bytes[0] if part.path.depth == 1 else None for part in bounds.components]
+def _told_paths(bounds: IndexBounds) -> list[list[bytes] | None]:
+    """The paths of the components whose values the keys tell; None for the others."""
+    type_bits = bounds.index.type_bits
+    components = bounds.components
+    return [components[i].path.part_bytes if tells_value(type_bits, i) else None for i in range(len(components))]
 
 
 def covered_path(
@@ -132,30 +135,47 @@ def covered_path(
     """The way that needs no documents, if there is one."""
     index = path.bounds.index
     descriptor = index.descriptor
-    if not isinstance(projection, RootProjection) or not projection.inclusive or metadata or path.express:
+    wanted = projection.included_paths()
+    if wanted is None or metadata or path.express:
         return None
     if descriptor.kind.name != "btree" or descriptor.collation is not None:
         return None
     if index.arrays.found or path.collection.default_ttl_s != NO_TTL:
         return None
-    if not tells_values(index.type_bits, len(descriptor.paths)):
+    told: set[str] = set()
+    given: set[str] = set()
+    components = path.bounds.components
+    for i in range(len(components)):
+        if tells_value(index.type_bits, i):
+            told.add(components[i].path.dotted)
+            if components[i].path.depth == 1 or not may_be_missing(index.type_bits, i):
+                given.add(components[i].path.dotted)
+    if not given.issuperset(wanted):
         return None
-    told = {name for name in _names(path.bounds) if name is not None}
-    if not told.issuperset(projection.names):
+    if path.residual is not None and not _reads_only(path.residual, told):
         return None
-    if path.residual is not None and not _is_told(path.residual, told):
-        return None
-    if path.sorted == 0 and sort is not None and any(part.part_bytes[0] not in told for part in sort.paths):
+    if path.sorted == 0 and sort is not None and not all(_is_told(sorted_by, told) for sorted_by in sort.paths):
         return None
     return CoveredPath(path)
 
 
-def _is_told(match: MatchExpression, told: set[bytes]) -> bool:
-    """Whether a filter looks at nothing but these root fields."""
+def _is_told(path: FieldPath, told: set[str]) -> bool:
+    """Whether a path, or one above it, is told: what is told is neither a document nor an array."""
+    dotted = path.dotted
+    while dotted not in told:
+        above, dot, _ = dotted.rpartition(".")
+        if not dot:
+            return False
+        dotted = above
+    return True
+
+
+def _reads_only(match: MatchExpression, told: set[str]) -> bool:
+    """Whether a filter looks at nothing but these paths."""
     if isinstance(match, PathExpression):
-        return match.path.part_bytes[0] in told
+        return _is_told(match.path, told)
     if isinstance(match, ListExpression):
-        return all(_is_told(child, told) for child in match.children)
+        return all(_reads_only(child, told) for child in match.children)
     if isinstance(match, NotExpression):
-        return _is_told(match.child, told)
+        return _reads_only(match.child, told)
     return isinstance(match, (AlwaysTrue, AlwaysFalse))

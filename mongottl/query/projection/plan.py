@@ -41,6 +41,10 @@ class Projection:
         """Names of the root fields that it reads, or None if it needs the whole document."""
         return None
 
+    def included_paths(self) -> list[str] | None:
+        """The dotted paths of an inclusion that does nothing else, or None."""
+        return None
+
 
 class RootProjection(Projection):
     """Inclusion or exclusion of root fields alone: copies runs of elements.
@@ -122,6 +126,9 @@ class RootProjection(Projection):
     def depends_on(self) -> list[str] | None:
         return [name.decode("utf-8") for name in self.names] if self.inclusive else None
 
+    def included_paths(self) -> list[str] | None:
+        return self.depends_on()
+
 
 class TreeProjection(Projection):
     """Any projection: fields chosen and computed by a tree.
@@ -156,3 +163,18 @@ class TreeProjection(Projection):
             if entry.expression is None:
                 fields.add(entry.name)
         return sorted(fields) if self.root.collect_fields(fields) else None
+
+    def included_paths(self) -> list[str] | None:
+        if self.kind != "inclusion" or not self.is_simple:
+            return None
+        paths: list[str] = []
+        _add_included_paths(self.root, "", paths)
+        return paths
+
+
+def _add_included_paths(node: ProjectionNode, above: str, paths: list[str]) -> None:
+    for entry in node.entries:
+        if entry.node is not None:
+            _add_included_paths(entry.node, f"{above}{entry.name}.", paths)
+        else:
+            paths.append(above + entry.name)
