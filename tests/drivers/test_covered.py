@@ -100,9 +100,10 @@ def test_results_of_dotted_paths(nested: Database[Documents]) -> None:
     assert stats(nested, **query)[2] == 4
     assert list(nested.c.find({"x.a": None}, XA)) == [{}, {"x": {}}, {}]
     # Where it is only looked at, and nothing of it given, keys suffice.
-    query = {"filter": {"x.a": None, "x.y.c": {"$exists": False}}, "projection": {"_id": 0, "b": 1}, "hint": INDEX}
-    assert stats(nested, **query) == (["PROJECTION_COVERED", "IXSCAN"], 3, 0)
-    assert nested.command("find", "c", **query)["cursor"]["firstBatch"] == [{}, {}, {}]
+    filter = {"x.a": None, "x.y.c": {"$exists": False}}
+    looked_at = stats(nested, filter=filter, projection={"_id": 0, "b": 1}, hint=INDEX)
+    assert looked_at == (["PROJECTION_COVERED", "IXSCAN"], 3, 0)
+    assert list(nested.c.find(filter, {"_id": 0, "b": 1}, hint=INDEX)) == [{}, {}, {}]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +114,9 @@ def test_results_of_dotted_paths(nested: Database[Documents]) -> None:
 def test_values_that_keys_do_not_tell_come_from_documents(database: Database[Documents], value: Any) -> None:
     database.c.create_index([("a", 1), ("b", 1)])
     database.c.insert_one({"a": value, "b": "x"})
-    raw = database.get_collection("c", CodecOptions(document_class=RawBSONDocument))
-    [found] = raw.find({"b": "x"}, {"_id": 0, "a": 1, "b": 1}, hint="a_1_b_1")
+    options: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
+    raw: Any = database.get_collection("c", codec_options=options)
+    found: Any = next(raw.find({"b": "x"}, {"_id": 0, "a": 1, "b": 1}, hint="a_1_b_1"))
     assert found.raw == bson.encode({"a": value, "b": "x"})
     # The other component is told all the same, but in a multikey index.
     query = {"filter": {"b": "x"}, "projection": {"_id": 0, "b": 1}, "hint": "a_1_b_1"}

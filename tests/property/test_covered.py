@@ -60,8 +60,8 @@ def test_values_come_back(rows: list[list[Any]], directions: list[bool]) -> None
         key = encode_key([there.get(name.decode()) for name in names], directions[:width])
         assert reader.document(key) == document
         assert nested.document(key) == (encode_fields([("x", document)]) if there else document)
-        name = names[-1].decode()
-        assert last.document(key) == encode_fields([(name, there[name])] if name in there else [])
+        end = names[-1].decode()
+        assert last.document(key) == encode_fields([(end, there[end])] if end in there else [])
 
 
 anything = st.one_of(

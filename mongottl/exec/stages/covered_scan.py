@@ -38,13 +38,27 @@ class CoveredPath(IndexPath):
         super().__init__(path.collection, path.bounds, AlwaysTrue(), [], path.sorted)
         self.match = path.match
         self.residual = path.residual
+        # What the choice of this way rests on.
+        self._type_bits = path.bounds.index.type_bits
 
     def open(self, wanted: int, trial: bool = False) -> "CoveredScan":
-        return CoveredScan(self.collection, self.bounds, self.residual, self.match, self.sorted >= 0, wanted, trial)
+        return CoveredScan(
+            self.collection,
+            self.bounds,
+            self.residual,
+            self.match,
+            self.sorted >= 0,
+            wanted,
+            trial,
+            self._type_bits,
+        )
 
 
 class CoveredScan(IndexStage):
-    """Records of the keys within ranges; their documents have the fields of the index alone."""
+    """Records of the keys within ranges; their documents have the fields of the index alone.
+
+    type_bits: the index's when the plan was made. Where it has others since, documents are read.
+    """
 
     def __init__(
         self,
@@ -55,11 +69,12 @@ class CoveredScan(IndexStage):
         forward: bool,
         wanted: int,
         trial: bool,
+        type_bits: int,
     ) -> None:
         super().__init__(collection, bounds, residual, match, forward, wanted, trial)
-        index = bounds.index
-        self._type_bits = index.type_bits
-        self._reader = KeyReader(_told_paths(bounds), [part.descending for part in bounds.components], index.type_bits)
+        self._type_bits = type_bits
+        descending = [part.descending for part in bounds.components]
+        self._reader = KeyReader(_told_paths(bounds, type_bits), descending, type_bits)
         self._ranges = bounds.ranges if forward else bounds.ranges[::-1]
         self._place = 0
         self._after: tuple[bytes, int] | None = None
@@ -122,9 +137,8 @@ class CoveredScan(IndexStage):
         return scan
 
 
-def _told_paths(bounds: IndexBounds) -> list[list[bytes] | None]:
+def _told_paths(bounds: IndexBounds, type_bits: int) -> list[list[bytes] | None]:
     """The paths of the components whose values the keys tell; None for the others."""
-    type_bits = bounds.index.type_bits
     components = bounds.components
     return [components[i].path.part_bytes if tells_value(type_bits, i) else None for i in range(len(components))]
 
