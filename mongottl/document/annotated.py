@@ -1,15 +1,15 @@
-"""Documents that carry metadata: what a query found out about a document and did not write into it.
+"""Documents with metadata: what a query computed about a document without storing it in the document.
 
     doc = annotated(raw, "textScore", 1.5)
     metadata_of(doc)                            # {"textScore": 1.5}; empty for plain bytes
-    carried(doc, new)                           # `new` with what `doc` carries: a stage that rebuilds documents
+    copy_metadata(doc, new)                     # `new` with the metadata of `doc`, for stages that rebuild documents
 
-An annotated document is its raw bytes and passes wherever they do, so filters, sorts, batches and joins neither know
-nor pay. What is rebuilt, cut out or encoded is plain again, and a stage that keeps metadata says so by `carried`.
-Nothing annotated may be stored: `plain` is for who writes results into a collection.
+An annotated document is a subclass of bytes, so filters, sorts, batches and joins treat it as raw BSON at no extra
+cost. A document that is rebuilt, cut out or encoded has no metadata any more; a stage that keeps metadata calls
+`copy_metadata`. Annotated documents must not be stored: whatever writes results into a collection calls `plain`.
 
-The keys are the keywords of `{$meta: …}`, and STORED_AS, which no client can ask for: the number of the collection and
-the id of the record that a document of a pipeline was read from or made of.
+The keys are the keywords of `{$meta: …}`, and STORED_AS, which clients cannot request: the number of the collection and
+the id of the record from which a document of a pipeline was read or computed.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ from mongottl.document.walk import fields
 
 @mypyc_attr(native_class=False)  # a subclass of a built-in type cannot be a native class
 class AnnotatedDocument(bytes):
-    """metadata: never changed once others have the document; a further annotation makes another document."""
+    """metadata: must not be changed after construction; `annotated` makes another document."""
 
     metadata: dict[str, Value]
 
@@ -34,32 +34,32 @@ STORED_AS: Final = "$storedAs"
 
 
 def annotated(document: bytes, keyword: str, value: Value) -> bytes:
-    """The document with one more piece of metadata, or another value for it."""
+    """The document with the metadata of a keyword set to a value."""
     return _with_metadata(document, {**metadata_of(document), keyword: value})
 
 
 def metadata_of(document: bytes) -> dict[str, Value]:
-    """What a document carries; not to be changed."""
+    """A document's metadata by keyword, which the caller must not change; empty for plain bytes."""
     return document.metadata if isinstance(document, AnnotatedDocument) else _NO_METADATA
 
 
-def carried(source: bytes, result: bytes) -> bytes:
-    """A document with the metadata of the one that it was made of."""
+def copy_metadata(source: bytes, result: bytes) -> bytes:
+    """`result` with the metadata of `source`, from which it was computed."""
     return _with_metadata(result, source.metadata) if isinstance(source, AnnotatedDocument) else result
 
 
 def plain(document: bytes) -> bytes:
-    """The raw bytes alone."""
+    """The document's bytes without metadata."""
     return bytes(memoryview(document)) if isinstance(document, AnnotatedDocument) else document
 
 
 def encoded_metadata(document: bytes) -> bytes:
-    """What a document carries, as a raw document, for a temporary file; empty for plain bytes."""
+    """A document's metadata as a raw document, for temporary files; b"" for plain bytes."""
     return encode(document.metadata) if isinstance(document, AnnotatedDocument) else b""
 
 
 def with_encoded_metadata(document: bytes, metadata: bytes) -> bytes:
-    """The other way round."""
+    """A document with the metadata that `encoded_metadata` encoded."""
     return _with_metadata(document, dict(fields(metadata))) if metadata else document
 
 

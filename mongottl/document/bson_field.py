@@ -1,8 +1,8 @@
-"""What is wrong with a field of a command, of a stage or of an option: mongod's codes and words for it.
+"""Errors about fields of commands, stages and options, with mongod's codes and messages.
 
     {find: "c", limit: "x"}     BSON field 'find.limit' is the wrong type 'string', expected types '[long, int, …]'
 
-A field is named with all that it stands in. These are errors to raise, and the checks that need nothing but the fields.
+Fields are named by their full path, as in `find.limit`. Here are the errors, and checks that need only the fields.
 `OptionField` declares the options of a stage as a table: their types, and whether null counts as absent.
 """
 
@@ -15,7 +15,7 @@ from mongottl.errors import CommandError, ErrorCode
 MISSING_FIELD: Final = 40414
 UNKNOWN_FIELD: Final = 40415
 DUPLICATE_FIELD: Final = 40413
-NUMBERS: Final = "[long, int, decimal, double]"  # what is expected where any number will do
+NUMBERS: Final = "[long, int, decimal, double]"  # what is expected where any numeric type is accepted
 
 
 def wrong_type(name: str, value: Value, expected: str) -> CommandError:
@@ -36,18 +36,18 @@ def missing_field(name: str) -> CommandError:
 
 
 def read_fields(name: str, document: bytes) -> dict[str, Value]:
-    """A document's fields. 40413 for one that is there twice; `check_known` finds the unknown ones."""
-    written: dict[str, Value] = {}
+    """A document's fields by name. 40413 for a duplicate field; `check_known` refuses unknown ones."""
+    values: dict[str, Value] = {}
     for key, value in fields(document):
-        if key in written:
+        if key in values:
             raise CommandError(DUPLICATE_FIELD, f"BSON field '{name}.{key}' is a duplicate field")
-        written[key] = value
-    return written
+        values[key] = value
+    return values
 
 
-def check_known(name: str, written: dict[str, Value], known: list[str]) -> None:
-    """40415 for an unknown field. mongod looks for these after the fields that it needs."""
-    for key in written:
+def check_known(name: str, values: dict[str, Value], known: list[str]) -> None:
+    """40415 for an unknown field. mongod checks this after it has checked the required fields."""
+    for key in values:
         if key not in known:
             raise unknown_field(f"{name}.{key}")
 
@@ -55,8 +55,8 @@ def check_known(name: str, written: dict[str, Value], known: list[str]) -> None:
 class OptionField:
     """One option of a stage that is described by a document.
 
-    type_code: the one BSON type that it has. null_is_absent: whether null and undefined are as if it were not there;
-    else they are of a wrong type.
+    type_code: the one BSON type that it may have. null_is_absent: whether null and undefined count as an absent
+    option; else they are of a wrong type.
     """
 
     def __init__(self, name: str, type_code: int, null_is_absent: bool = False) -> None:
@@ -65,8 +65,8 @@ class OptionField:
         self.null_is_absent: Final = null_is_absent
 
 
-# The options of stages whose options mongod checks by one rule, in one pass over the document: an unknown one is 40415,
-# one that is there twice 40413, one of another type TypeMismatch (14). Numbers are no booleans.
+# Stages whose options mongod checks by one rule, in one pass over the document: 40415 for an unknown option, 40413 for
+# a duplicate, TypeMismatch (14) for another type. Numbers do not count as booleans.
 STAGE_OPTIONS: Final[dict[str, tuple[OptionField, ...]]] = {
     "$currentOp": (
         OptionField("allUsers", BOOL),
@@ -97,16 +97,17 @@ SESSION_USER: Final = (OptionField("user", STRING, null_is_absent=True), OptionF
 
 
 def read_stage_options(stage: str, argument: bytes) -> dict[str, Value]:
-    """The options that a stage of `STAGE_OPTIONS` is given."""
+    """The options in the argument of a stage of `STAGE_OPTIONS`, checked by `read_options`."""
     return read_options(stage, argument, STAGE_OPTIONS[stage])
 
 
 def read_options(name: str, document: bytes, options: tuple[OptionField, ...]) -> dict[str, Value]:
-    """The options that a document gives, checked by their table; those that count as absent are left out.
+    """The options in a document by name, checked by their table; those that count as absent are left out.
 
-    name: what the document describes, for the errors.
+    name: path of the document in error messages. 40415 for an unknown option, 40413 for a duplicate, TypeMismatch (14)
+    for a wrong type.
     """
-    given: dict[str, Value] = {}
+    found: dict[str, Value] = {}
     seen: set[str] = set()
     for key, value in fields(document):
         option = _option_named(key, options)
@@ -117,10 +118,10 @@ def read_options(name: str, document: bytes, options: tuple[OptionField, ...]) -
         seen.add(key)
         type_code = type_code_of(value)
         if type_code == option.type_code:
-            given[key] = value
+            found[key] = value
         elif not option.null_is_absent or (type_code != NULL and type_code != UNDEFINED):
             raise wrong_type(f"{name}.{key}", value, type_name(option.type_code))
-    return given
+    return found
 
 
 def _option_named(name: str, options: tuple[OptionField, ...]) -> OptionField | None:

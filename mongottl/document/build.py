@@ -1,13 +1,13 @@
-"""Making raw BSON: encoding values, and splicing elements of other documents in unread.
+"""Making raw BSON: encoding values, and copying elements of other documents without decoding them.
 
     builder = DocumentBuilder()
     builder.append("a", 1)                                        # an encoded value
     builder.append_raw_element(cursor.raw_element())              # type, name and value of another document's element
-    builder.append_raw("b", type_code, buf, value, end)           # the value's bytes under a name of one's own
+    builder.append_raw("b", type_code, buf, value, end)           # the value's bytes under another name
     document = builder.finish()
 
-Replies are written as plain dicts and lists of values: `encode({"ok": 1.0, "values": [1, 2]})`; what may be large in
-them is a RawArray, which an ArrayBuilder makes.
+Replies are written as plain dicts and lists of values: `encode({"ok": 1.0, "values": [1, 2]})`; large
+arrays in them are RawArrays, made by an ArrayBuilder.
 """
 
 import struct
@@ -62,10 +62,10 @@ from mongottl.document.types import (
 from mongottl.errors import CommandError
 
 EMPTY_DOCUMENT: Final = b"\x05\x00\x00\x00\x00"
-# Expressions can make arrays and documents that hold one value again and again, 2^40 times within forty steps; they
-# must not be written out. More than what any operator may gather (100 MiB each), and than mongod's 64 MB of buffer.
+# Expressions can double a value in each of forty steps by references to it: 2^40 copies, which must not be encoded.
+# More than the memory limit of any operator (100 MiB each), and more than mongod's 64 MB of buffer.
 MAX_BUILT_BYTES: Final = 128 << 20
-_LENGTH_PLACE: Final = b"\x00\x00\x00\x00"
+_LENGTH_PLACEHOLDER: Final = b"\x00\x00\x00\x00"
 _INDEX_NAMES: Final = [str(i).encode() for i in range(1024)]
 
 
@@ -85,7 +85,7 @@ def _set_length(writer: BytesWriter, start: i64) -> None:
 
 
 def _check_size(writer: BytesWriter) -> None:
-    """13548 if more has been written than any document may have."""
+    """13548 if the writer holds more than MAX_BUILT_BYTES."""
     if len(writer) > MAX_BUILT_BYTES:
         raise CommandError(
             13548, f"BufBuilder attempted to grow() to {len(writer)} bytes, past the {MAX_BUILT_BYTES >> 20}MB limit."
@@ -106,7 +106,7 @@ def _write_string(writer: BytesWriter, text: str) -> None:
 
 
 def write_element(writer: BytesWriter, name: bytes, value: Value) -> None:
-    """Writes one element. MISSING writes nothing. TypeError for what is no BSON value."""
+    """Writes one element. MISSING writes nothing. TypeError if the value has no BSON type."""
     if isinstance(value, str):
         _write_name(writer, STRING, name)
         _write_string(writer, value)
@@ -172,7 +172,7 @@ def _write_rare(writer: BytesWriter, name: bytes, value: Value) -> None:
         else:
             _write_name(writer, CODE_WITH_SCOPE, name)
             start: i64 = len(writer)
-            writer.write(_LENGTH_PLACE)
+            writer.write(_LENGTH_PLACEHOLDER)
             _write_string(writer, value.code)
             writer.write(scope)
             _set_length(writer, start)
@@ -198,7 +198,7 @@ def _write_rare(writer: BytesWriter, name: bytes, value: Value) -> None:
 
 def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
     start: i64 = len(writer)
-    writer.write(_LENGTH_PLACE)
+    writer.write(_LENGTH_PLACEHOLDER)
     for name, value in document.items():
         write_element(writer, name.encode("utf-8"), value)
         _check_size(writer)
@@ -207,11 +207,11 @@ def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
 
 
 def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...], levels: i64) -> None:
-    """levels: how many may nest, with it; Overflow (15) beyond."""
+    """levels: allowed nesting depth, this array included; Overflow (15) if it is exceeded."""
     if levels <= 0:
         raise too_deep()
     start: i64 = len(writer)
-    writer.write(_LENGTH_PLACE)
+    writer.write(_LENGTH_PLACEHOLDER)
     index: i64 = 0
     for value in values:
         if isinstance(value, list):
@@ -238,7 +238,7 @@ class ArraySize:
         self._longer_at: i64 = 10
 
     def with_one_more(self, value_bytes: i64) -> i64:
-        """The size that it would have with another element, whose value has so many bytes."""
+        """The array's size in bytes after appending an element whose value has `value_bytes` bytes."""
         return self.size + self._name_bytes + value_bytes
 
     def add(self, value_bytes: i64) -> None:
@@ -258,11 +258,11 @@ class ArraySize:
 
 
 class ArrayBuilder:
-    """An array that is encoded value by value."""
+    """Encodes an array incrementally, one value per `append`."""
 
     def __init__(self) -> None:
         self._writer = BytesWriter()
-        self._writer.write(_LENGTH_PLACE)
+        self._writer.write(_LENGTH_PLACEHOLDER)
         self._count: i64 = 0
 
     def append(self, value: Value) -> None:
@@ -281,23 +281,23 @@ class DocumentBuilder:
 
     def __init__(self) -> None:
         self._writer = BytesWriter()
-        self._writer.write(_LENGTH_PLACE)
+        self._writer.write(_LENGTH_PLACEHOLDER)
 
     def append(self, name: str, value: Value) -> None:
-        """A value under a name; MISSING appends nothing."""
+        """Appends a value under a name; MISSING appends nothing."""
         write_element(self._writer, name.encode("utf-8"), value)
 
     def append_named(self, name: bytes, value: Value) -> None:
-        """The same for a name that is UTF-8 bytes already."""
+        """Appends a value under a name given as UTF-8 bytes; MISSING appends nothing."""
         write_element(self._writer, name, value)
 
     def append_raw(self, name: bytes, type_code: i64, buf: bytes, value: i64, end: i64) -> None:
-        """The value buf[value:end] of another document, unread, under a name of one's own."""
+        """Appends the encoded value buf[value:end] of another document under the given name."""
         _write_name(self._writer, type_code, name)
         self._writer.write(buf[value:end])
 
     def append_raw_element(self, element: bytes) -> None:
-        """One or more whole elements (type, name, value) of another document."""
+        """Appends one or more encoded elements (type, name, value) of another document."""
         self._writer.write(element)
 
     def finish(self) -> bytes:
@@ -318,7 +318,7 @@ def encode(document: dict[str, Value]) -> bytes:
 def encode_fields(fields: Iterable[tuple[str, Value]]) -> bytes:
     """The raw BSON of (name, value) pairs, duplicates kept."""
     writer = BytesWriter()
-    writer.write(_LENGTH_PLACE)
+    writer.write(_LENGTH_PLACEHOLDER)
     for name, value in fields:
         write_element(writer, name.encode("utf-8"), value)
         _check_size(writer)
@@ -344,7 +344,7 @@ def value_size(value: Value) -> int:
 
 
 def encode_value(value: Value) -> tuple[int, bytes]:
-    """(type code, value bytes) of one value, as it would stand behind its name."""
+    """(type code, value bytes) of one value, as encoded after its name."""
     writer = BytesWriter()
     write_element(writer, b"", value)
     data = writer.getvalue()

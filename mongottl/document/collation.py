@@ -1,13 +1,13 @@
-"""A collation as the compiled packages see it: what makes a sort key of a text, and nothing of the library behind it.
+"""Collations as the compiled packages use them: sort keys of texts, computed by a function of the ICU library.
 
-Two texts compare as their keys do, byte by byte; they are equal where their keys are. So one function is the whole
-protocol, and order, equality, hashing and index keys cannot disagree. (ICU's own `compare` does disagree with its keys
-in a corner: with `alternate: "shifted"` and `maxVariable: "space"` it sets U+00A0 apart from a space.)
+Two texts compare as the bytes of their keys do, and are equal if the keys are equal. Order, equality, hashing and index
+keys all use the keys, so they always agree. (ICU's own `compare` disagrees with its keys in one case: with
+`alternate: "shifted"` and `maxVariable: "space"` it distinguishes U+00A0 from a space.)
 
 None stands for the simple collation, the order of UTF-8 bytes, wherever a collation is asked for.
 
-A key is valid UTF-8: the library's bytes, each as the character of that number. So a key is a text as well, and can
-take the place of the text in a value: `with_keys`. Field names, regular expressions and code are never collated.
+A key is valid UTF-8: each byte of the library's key as the character of that code. So a key is also a text, and can
+replace the text in a value: `with_keys`. Field names, regular expressions and code are never collated.
 """
 
 from collections.abc import Callable
@@ -17,22 +17,22 @@ from mongottl.document.build import encode_fields
 from mongottl.document.types import Symbol, Value
 from mongottl.document.walk import fields, get_value
 
-# Texts whose keys are kept. What is sorted and grouped repeats itself; longer texts seldom do.
-_MOST_REMEMBERED: Final = 8192
-_LONGEST_REMEMBERED: Final = 64  # bytes
+# Texts whose keys are cached. Sorted and grouped values often repeat; long texts seldom do.
+_MAX_CACHED_KEYS: Final = 8192
+_MAX_CACHED_TEXT_BYTES: Final = 64  # bytes
 
 
 class Collation:
     """A collation other than the simple one.
 
-    spec: the collation document in full, as mongod normalises it; collations with equal ones are the same.
+    spec: the complete collation document, as mongod normalises it; collations with equal specs are the same.
     sort_key: the library's function from a text to bytes that compare as the texts do.
     """
 
     def __init__(self, spec: bytes, sort_key: Callable[[str], bytes]) -> None:
         self.spec = spec
         self._sort_key = sort_key
-        self._remembered: dict[bytes, bytes] = {}
+        self._cached_keys: dict[bytes, bytes] = {}
 
     @property
     def locale(self) -> str:
@@ -40,14 +40,14 @@ class Collation:
 
     def key(self, text: bytes) -> bytes:
         """The key of a UTF-8 text."""
-        key = self._remembered.get(text)
+        key = self._cached_keys.get(text)
         if key is not None:
             return key
         key = self._sort_key(text.decode("utf-8", "surrogatepass")).decode("latin-1").encode("utf-8")
-        if len(text) <= _LONGEST_REMEMBERED:
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[text] = key
+        if len(text) <= _MAX_CACHED_TEXT_BYTES:
+            if len(self._cached_keys) >= _MAX_CACHED_KEYS:
+                self._cached_keys.clear()
+            self._cached_keys[text] = key
         return key
 
     def text_key(self, text: str) -> str:
@@ -62,12 +62,12 @@ def same_collation(a: Collation | None, b: Collation | None) -> bool:
 
 
 def may_hold_text(value: Value) -> bool:
-    """Whether a collation may have a say in how the value compares: for texts, and for what may have some in it."""
+    """Whether a collation can affect how the value compares: true for strings, symbols, documents and arrays."""
     return isinstance(value, (str, bytes, list, Symbol))
 
 
 def with_keys(value: Value, collation: Collation | None) -> Value:
-    """The value with every text in it replaced by its key: it compares simply as the value does under the collation."""
+    """The value with every string in it replaced by its key, so that it compares correctly without the collation."""
     if collation is None:
         return value
     if isinstance(value, str):

@@ -5,7 +5,7 @@ numbers, strings and symbols, objects, arrays, binary data, ObjectId, bool, date
 code with scope, MaxKey. Numbers of all four types compare by their mathematical value; NaN equals itself and comes
 before every other number. Objects compare field by field: bracket of the value, then name, then value.
 
-Strings and symbols compare by their bytes, or under a collation, wherever in a value they stand; nothing else does.
+Strings and symbols, also nested ones, compare by their bytes, or under a collation; no other type uses the collation.
 """
 
 from typing import Final
@@ -88,7 +88,7 @@ for _code, _bracket in (
 
 
 def bracket_of_type(type_code: i64) -> i64:
-    """The place of a BSON type in the order of types; types of one bracket are compared with each other by value."""
+    """The bracket of a BSON type in MongoDB's order of types; types of one bracket are compared by value."""
     return i64(_BRACKETS[type_code])
 
 
@@ -161,7 +161,7 @@ def compare_values(a: Value, b: Value, collation: Collation | None = None) -> i6
 
 
 def _compare_lists(a: list[Value], b: list[Value], levels: i64, collation: Collation | None) -> i64:
-    """levels: how many may nest, with these; Overflow (15) beyond."""
+    """levels: allowed nesting depth, these lists included; Overflow (15) if it is exceeded."""
     if levels <= 0:
         raise too_deep()
     shorter = min(len(a), len(b))
@@ -212,11 +212,11 @@ def _compare_rare(a: Value, b: Value) -> i64:
             return _sign(len(left_name) < len(right_name), True)
         order = _compare_bytes(left_name, right_name)
         return order if order != 0 else _compare_bytes(a.oid, b.oid)
-    return 0  # one value each: null, undefined, missing, minKey, maxKey
+    return 0  # types with a single value: null, undefined, missing, minKey, maxKey
 
 
 def compare_documents(a: bytes, a_start: i64, b: bytes, b_start: i64, collation: Collation | None = None) -> i64:
-    """The order of two documents in place: element by element, by bracket, then name, then value."""
+    """-1, 0 or 1: the order of two raw documents: element by element, by bracket, then name, then value."""
     return _compare_documents(a, a_start, b, b_start, MAX_LEVELS, collation)
 
 
@@ -256,7 +256,7 @@ def _compare_nested(
 def compare_raw(
     a: bytes, a_type: i64, a_pos: i64, b: bytes, b_type: i64, b_pos: i64, collation: Collation | None = None
 ) -> i64:
-    """The order of two values in place. Type code 0 stands for a missing value."""
+    """-1, 0 or 1: the order of two raw values. Type code 0 stands for a missing value."""
     if a_type == b_type:
         if a_type == INT32:
             m: i64 = i64(read_i32_le(a, a_pos))

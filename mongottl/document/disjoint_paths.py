@@ -1,34 +1,35 @@
-"""Sets of paths of which none may be another one or lie within it."""
+"""Sets of dotted paths without conflicts: no path equals another one or is a prefix of it."""
 
 
 class _Node:
-    """What is known below one path. whole: the path itself if it is in the set, else empty."""
+    """A node of the tree of path components. path: the path that ends here if it is in the set, else empty."""
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node] = {}
-        self.whole: str = ""
-        self.first: str = ""  # some path of the set that leads through here or ends here
+        self.children: dict[str, _Node] = {}
+        self.path: str = ""
+        self.example: str = ""  # the first path of the set that passes through or ends at this node
 
 
 class DisjointPaths:
-    """Dotted paths, each apart from the others. Adding one takes as many steps as it has components."""
+    """A set of dotted paths without conflicts. Adding a path takes as many steps as it has components."""
 
     def __init__(self) -> None:
         self._root = _Node()
 
     def add(self, path: str) -> str:
-        """Adds a path. Empty if it is apart from those known, else one of them that is the same, above or below it."""
+        """Adds a path. Returns "" if there is no conflict, else a path of the set that equals it, is its prefix or vice
+        versa."""
         node = self._root
         for part in path.split("."):
-            if node.whole:
-                return node.whole
-            below = node.below.get(part)
-            if below is None:
-                below = _Node()
-                below.first = path
-                node.below[part] = below
-            node = below
-        if node.first != path or node.whole or node.below:
-            return node.first
-        node.whole = path
+            if node.path:
+                return node.path
+            child = node.children.get(part)
+            if child is None:
+                child = _Node()
+                child.example = path
+                node.children[part] = child
+            node = child
+        if node.example != path or node.path or node.children:
+            return node.example
+        node.path = path
         return ""

@@ -1,13 +1,13 @@
-"""The number that a hashed index keeps in place of a value, and that `$toHashedIndexKey` answers.
+"""The hash of a value: the key of hashed indexes, and the result of `$toHashedIndexKey`.
 
-It is the first eight bytes, as a little-endian int64, of an MD5 over the seed 0 and the value in a form in which values
-that compare equal as numbers or strings are the same bytes:
+It is the first eight bytes, as a little-endian int64, of an MD5 over the seed 0 and the value in a canonical form, in
+which numbers or strings that compare equal have the same bytes:
 
     number              bracket, whole part as int64      1, 1.0, 1.7 and NumberDecimal("1") are one key
-    document or array   bracket, then for each field bracket, name, value; at the end the bracket of "no more"
+    document or array   bracket, then for each field bracket, name, value; then the bracket of the end of the object
     anything else       bracket, value as in BSON
 
-where a bracket is mongod's number for the value's place in the order of types, as int32.
+where the bracket is mongod's number of the type in the order of types, as int32.
 
 Source: MongoDB's pages "Hashed Indexes" and "$toHashedIndexKey".
 """
@@ -19,11 +19,13 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode
 from mongottl.document.compare import bracket_of_type
-from mongottl.document.numbers import decimal_of
+from mongottl.document.numbers import TWO_63, decimal_of
 from mongottl.document.types import (
     ARRAY,
     CODE_WITH_SCOPE,
     DOCUMENT,
+    INT64_MAX,
+    INT64_MIN,
     MAX_KEY,
     MIN_KEY,
     Decimal128,
@@ -33,8 +35,6 @@ from mongottl.document.types import (
 )
 from mongottl.document.walk import ElementCursor, decode_value, find_field, skip_value
 
-_INT64_MIN: Final = -(2**63)
-_INT64_MAX: Final = 2**63 - 1
 _SEED: Final = b"\0\0\0\0"
 _NO_MORE: Final = b"\0\0\0\0"
 
@@ -47,7 +47,7 @@ def hashed_value(value: Value) -> Int64:
 
 
 def hashed_raw(buf: bytes, type_code: i64, pos: i64) -> Int64:
-    """The hash of the value at `pos`."""
+    """The hash of the raw value of this type at `pos`."""
     parts: list[bytes] = [_SEED]
     _collect(parts, b"", buf, type_code, pos)
     # Not for security: the hash must be MongoDB's.
@@ -56,7 +56,7 @@ def hashed_raw(buf: bytes, type_code: i64, pos: i64) -> Int64:
 
 
 def _collect(parts: list[bytes], name: bytes, buf: bytes, type_code: i64, pos: i64) -> None:
-    """Adds what is hashed of one value. name: of the field that it has in a document, with its NUL."""
+    """Appends the canonical form of one value. name: its field name in the document, with NUL."""
     parts.append(int(bracket_of_type(type_code)).to_bytes(4, "little", signed=True))
     parts.append(name)
     if type_code == DOCUMENT or type_code == ARRAY:
@@ -85,22 +85,22 @@ def _collect_fields(parts: list[bytes], buf: bytes, start: i64) -> None:
 
 
 def _whole_part(number: Value) -> int:
-    """A number cut to an int64: NaN is 0, and what does not fit is the nearest that does; but 2^63 as a double, by an
-    old mistake that stored indexes depend on, is the lowest."""
+    """A number truncated to an int64: NaN is 0, numbers out of range saturate; but the double 2^63 becomes INT64_MIN,
+    an old fault of MongoDB's on which stored indexes depend."""
     if isinstance(number, Decimal128):
         decimal = decimal_of(number)
         if decimal.is_nan():
             return 0
         if not decimal.is_finite() or (decimal != 0 and decimal.adjusted() > 18):
-            return _INT64_MIN if decimal < 0 else _INT64_MAX
-        return max(_INT64_MIN, min(_INT64_MAX, int(decimal)))
+            return INT64_MIN if decimal < 0 else INT64_MAX
+        return max(INT64_MIN, min(INT64_MAX, int(decimal)))
     if isinstance(number, float):
         if number != number:
             return 0
-        if number == 9223372036854775808.0:
-            return _INT64_MIN
+        if number == TWO_63:
+            return INT64_MIN
         if number in (float("inf"), float("-inf")):
-            return _INT64_MIN if number < 0 else _INT64_MAX
-        return max(_INT64_MIN, min(_INT64_MAX, int(number)))
+            return INT64_MIN if number < 0 else INT64_MAX
+        return max(INT64_MIN, min(INT64_MAX, int(number)))
     assert isinstance(number, int)
     return int(number)

@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64
 
-# The first bytes of components are a matter of the modules about keys alone.
+# The first bytes of components are internal to the modules about keys.
 from mongottl.document.keystring import (
     _ARRAY,
     _BINARY,
@@ -29,7 +29,7 @@ _TAIL_BYTES = 17  # of an inexact decimal
 
 
 def component_end(key: bytes, pos: i64, descending: bool) -> i64:
-    """The offset behind the component that begins at `pos`. descending: of the component, whose bytes are inverted."""
+    """The offset after the component that begins at `pos`. descending: of the component, whose bytes are inverted."""
     return _end(key, pos, 0xFF if descending else 0)
 
 

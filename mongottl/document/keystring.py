@@ -1,15 +1,15 @@
 """Values as bytes whose byte order (memcmp) is MongoDB's order of values, `compare.compare_values`.
 
 Index keys, sort keys, group keys and distinct values are KeyStrings: two values compare equal exactly when their bytes
-are equal, whatever their types were (1, 1.0, Int64(1) and Decimal128("1.0")). So the bytes do not tell the types, and
-nothing is decoded from them: a covered query will need type bits, and -0.0's sign, kept beside the key.
+are equal, whatever their types were (1, 1.0, Int64(1) and Decimal128("1.0")). So the bytes do not determine the
+types: covered queries decode keys with the help of the index's type bits (`key_reader`).
 
-A key is a sequence of components. The component of a value is one byte for the place of its type, then its payload;
-no component is a prefix of another one, so components are simply put behind each other. In a descending component
+A key is a sequence of components. The component of a value is one byte that orders its type, then its payload;
+no component is a prefix of another one, so components are simply concatenated. In a descending component
 every byte is inverted. Bytes 00 and FF never begin a component, in either direction.
 
-    null, undefined, minKey, maxKey, true, false      the first byte says it all
-    number            the first byte says sign and size, see below
+    null, undefined, minKey, maxKey, true, false      the first byte only
+    number            the first byte encodes sign and size class, see below
     string, symbol    UTF-8, where 00 becomes 01 01 and 01 becomes 01 02; then 00
     object            for each element: first byte of the type's bracket, name, 00, component of the value; then 00
     array             the components of its elements; then 00
@@ -19,8 +19,8 @@ every byte is inverted. Bytes 00 and FF never begin a component, in either direc
     regex             pattern and options as strings    code        as a string; with scope: then the scope as an object
     dbPointer         length of the namespace (4 bytes), the namespace as a string, 12 bytes
 
-All integers are big-endian. A positive number is one of these, its size class being in the first byte; a negative one
-has a first byte of its own, and the payload of its magnitude inverted:
+All integers are big-endian. A positive number has one of these payloads, its size class being in the first byte; a
+negative one has another first byte, and the inverted payload of its magnitude:
 
     less than 1, or from 2**63 to the largest double
         8 bytes: (bits of the next double towards zero) << 1 | inexact
@@ -32,12 +32,12 @@ has a first byte of its own, and the payload of its magnitude inverted:
     then, if inexact, or greater than the largest double: the decimal itself
         2 bytes: decimal exponent + 8192; 15 bytes: the coefficient, scaled to 34 digits
 
-Every double from 1 to 2**63 has at most 52 binary digits behind the point, and every Decimal128 of that size whose
+Every double from 1 to 2**63 has at most 52 binary digits after the point, and every Decimal128 of that size whose
 binary expansion ends has fewer. So only decimals that equal no double are ever inexact, and they compare with each
 other by their own digits.
 
-Without a collation, strings and symbols are written as they are. With one, their sort keys are written in their place;
-there is no other place where text is ordered, field names aside. Regular expressions, code and namespaces have none.
+Without a collation, strings and symbols are written as they are. With one, their sort keys are written
+instead. Field names, regular expressions, code and namespaces are never collated.
 """
 
 import math
@@ -70,6 +70,7 @@ from mongottl.document.compare import (
     bracket_of_type,
 )
 from mongottl.document.nesting import MAX_LEVELS, too_deep
+from mongottl.document.numbers import TWO_63
 from mongottl.document.types import (
     ARRAY,
     BOOL,
@@ -131,7 +132,6 @@ _CLASS_INTEGER: Final = 1  # plus the number of bytes, 1 to 8
 _CLASS_LARGE: Final = 10
 _CLASS_BEYOND_DOUBLE: Final = 11
 
-_TWO_63: Final = 9223372036854775808.0
 _TWO_55: Final = 36028797018963968.0
 _LARGEST_DOUBLE: Final = 1.7976931348623157e308
 _INT64_LIMIT: Final = 2**63
@@ -161,7 +161,7 @@ _BRACKET_BYTES: Final[dict[int, tuple[int, int]]] = {
     BRACKET_CODE_WITH_SCOPE: (_CODE_WITH_SCOPE, _CODE_WITH_SCOPE),
     BRACKET_MAX_KEY: (_MAX_KEY, _MAX_KEY),
 }
-# Type code to the first byte of its bracket, which stands before a field's name.
+# Type code to the first byte of its bracket, which precedes a field's name.
 _FIELD_BYTES: Final[bytes] = bytes([_BRACKET_BYTES[int(bracket_of_type(code))][0] for code in range(256)])
 
 # Every key is greater than LOWEST_KEY, and less than HIGHEST_KEY.
@@ -206,8 +206,8 @@ def _write_integer(writer: BytesWriter, number: i64) -> None:
         _write_integer_part(writer, number, False, 0)
     elif number == 0:
         writer.append(_ZERO)
-    elif number == -9223372036854775808:  # its magnitude is no int64
-        _write_double(writer, -_TWO_63)
+    elif number == -9223372036854775808:  # its magnitude exceeds int64
+        _write_double(writer, -TWO_63)
     else:
         start: i64 = i64(len(writer)) + 1
         _write_integer_part(writer, -number, True, 0)
@@ -232,7 +232,7 @@ def _write_double(writer: BytesWriter, number: float) -> None:
     negative: bool = number < 0.0
     magnitude: float = -number if negative else number
     start: i64 = i64(len(writer)) + 1
-    if 1.0 <= magnitude < _TWO_63:
+    if 1.0 <= magnitude < TWO_63:
         whole: i64 = i64(int(magnitude))
         fraction: float = magnitude - float(int(whole))
         if fraction == 0.0:
@@ -299,7 +299,7 @@ def _write_decimal(writer: BytesWriter, bid: bytes) -> None:
 
 
 def _write_decimal_as_double(writer: BytesWriter, magnitude: Decimal, negative: bool) -> i64:
-    """A decimal below 1 or from 2**63 on, without its tail; gives whether it is inexact and must have one."""
+    """A decimal below 1 or from 2**63 on, without its tail; returns whether it is inexact and must have one."""
     # Python's Decimal compares with float exactly, in any decimal context.
     if magnitude > _LARGEST_DOUBLE:
         writer.append(u8(_ZERO - _CLASS_BEYOND_DOUBLE if negative else _ZERO + _CLASS_BEYOND_DOUBLE))
@@ -315,7 +315,7 @@ def _write_decimal_as_double(writer: BytesWriter, magnitude: Decimal, negative: 
 
 
 def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
-    """The UTF-8 text buf[pos:end], escaped, and its end."""
+    """Writes the UTF-8 text buf[pos:end], escaped and terminated."""
     while pos < end:
         byte: i64 = buf[pos]
         if byte <= 1:
@@ -334,7 +334,7 @@ def _write_string(writer: BytesWriter, text: str, collation: Collation | None = 
 
 
 def _write_elements(writer: BytesWriter, buf: bytes, start: i64, levels: i64, collation: Collation | None) -> None:
-    """The elements of the object at `start`, and their end. levels: how many may nest; Overflow (15) beyond."""
+    """Writes the elements of the object at `start`, terminated. levels: allowed depth; Overflow (15) beyond it."""
     if levels <= 0:
         raise too_deep()
     pos: i64 = start + 4
@@ -386,7 +386,7 @@ def _write_raw_array(writer: BytesWriter, buf: bytes, start: i64, levels: i64, c
 
 
 def write_value(writer: BytesWriter, value: Value, collation: Collation | None = None) -> None:
-    """Writes one ascending component. MISSING is encoded as undefined, as it compares; TypeError for no BSON value."""
+    """Writes one ascending component. MISSING is encoded as undefined; TypeError if the value has no BSON type."""
     if isinstance(value, str):
         writer.append(_STRING)
         _write_string(writer, value, collation)
@@ -531,7 +531,7 @@ class KeyStringBuilder:
         self._collation = collation
 
     def append(self, value: Value, descending: bool = False) -> None:
-        """A component from a decoded value. Index and sort keys take null (None) for a missing field."""
+        """Appends the component of a decoded value. Index and sort keys use null (None) for a missing field."""
         writer = self._writer
         start: i64 = i64(len(writer))
         write_value(writer, value, self._collation)
@@ -539,7 +539,7 @@ class KeyStringBuilder:
             _invert(writer, start)
 
     def append_raw(self, buf: bytes, type_code: i64, pos: i64, descending: bool = False) -> None:
-        """The same from the value of this type at `pos` of raw BSON; its bytes equal those of the decoded value."""
+        """Appends the component of the raw value of this type at `pos`; its bytes equal those of the decoded value."""
         writer = self._writer
         start: i64 = i64(len(writer))
         write_raw(writer, buf, type_code, pos, self._collation)
@@ -547,16 +547,16 @@ class KeyStringBuilder:
             _invert(writer, start)
 
     def append_component(self, component: bytes) -> None:
-        """Components that are encoded already, in their final direction."""
+        """Appends components that are already encoded, in their final direction."""
         self._writer.write(component)
 
     def finish(self) -> bytes:
-        """The key. The builder may be appended to afterwards; what it gave stays as it was."""
+        """The key. More may be appended afterwards, for a longer key."""
         return self._writer.getvalue()
 
 
 def encode_value(value: Value, descending: bool = False, collation: Collation | None = None) -> bytes:
-    """The key of one value. Ascending, it is the canonical form that group keys and distinct values hash by."""
+    """The key of one value. Ascending, it is the canonical form by which group keys and distinct values are hashed."""
     writer = BytesWriter()
     write_value(writer, value, collation)
     if descending:
@@ -567,7 +567,7 @@ def encode_value(value: Value, descending: bool = False, collation: Collation | 
 def encode_raw(
     buf: bytes, type_code: i64, pos: i64, descending: bool = False, collation: Collation | None = None
 ) -> bytes:
-    """The key of the value of this type at `pos` of raw BSON, equal to `encode_value` of the decoded value."""
+    """The key of the raw value of this type at `pos`, equal to `encode_value` of the decoded value."""
     writer = BytesWriter()
     write_raw(writer, buf, type_code, pos, collation)
     if descending:

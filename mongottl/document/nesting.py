@@ -1,22 +1,22 @@
-"""How deep documents and arrays may lie inside each other.
+"""Limits of nesting of documents and arrays.
 
-What comes from outside is checked when it comes (`validate`). What expressions make may be deeper; whoever goes down
-into values by recursion counts levels, so that no document can exhaust the stack.
+Documents from clients are checked on arrival (`validate`). Expressions can compute deeper values, so every recursive
+function over values counts levels, and no document can exhaust the stack.
 """
 
 from typing import Final
 
 from mongottl.errors import CommandError, ErrorCode
 
-# Of a result: mongod's 200 levels of documents, and an array in the last. (What is stored may have fewer, see
-# `validate`.)
+# Nesting levels of a result: mongod's 200 levels of documents, and an array in the last. (Stored documents may have
+# fewer, see `validate`.)
 MAX_RESULT_LEVELS: Final = 201
-# That any function goes down: more than any value that is of use has.
+# Maximal recursion depth of functions over values, more than useful values need.
 MAX_LEVELS: Final = 250
 
 
 def too_deep() -> CommandError:
-    """Overflow (15)."""
+    """The error for values that are nested too deep: Overflow (15)."""
     return CommandError(
         ErrorCode.Overflow,
         f"cannot convert document to BSON because it exceeds the limit of {MAX_RESULT_LEVELS - 1} levels of nesting",

@@ -1,15 +1,15 @@
-"""Conversions from BSON values to Python numbers and booleans, by MongoDB's rules: the one place for all of them.
+"""Conversions from BSON values to Python numbers and booleans, by MongoDB's rules.
 
 Every argument of a command, a stage or an operator that must be a number or a boolean is read through here, so that
 NaN, infinities, negative zero and Decimal128 values of any exponent are handled once:
 
-    is_true         any type      mongod's "safe bool": what counts as true
-    truncated       any type      int64 with the fraction cut off; None for NaN, infinities, too large, no number
+    is_true         any type      mongod's "safe bool": the value as a condition
+    truncated       any type      int64 with the fraction cut off; None for NaN, infinities, other types and overflow
     whole           any type      int64 if that is the exact value, else None; `whole_int32` within 32 bits
     clamp_to_long   numbers       mongod's "safe long": saturates at the limits of int64, NaN is 0
     clamp_to_int    numbers       mongod's "safe int": saturates at the limits of int32, NaN is 0
     to_double       numbers       infinity where a decimal is beyond the range of doubles
-    decimal_of      Decimal128    exact; never a signalling NaN, which Python cannot even compare
+    decimal_of      Decimal128    exact; never a signalling NaN, which Python refuses to compare
 
 Source: MongoDB's documentation of `$convert` and of the limits of its types; the conversions of numeric arguments as
 mongod 8.2 answers them.
@@ -33,8 +33,8 @@ from mongottl.document.types import (
 
 TWO_63: Final = 9223372036854775808.0
 _NAN: Final = Decimal("NaN")
-# Decimals of more digits before the point are beyond int64; 1E+6144 as an int would have six thousand digits.
-_MOST_DIGITS: Final = 19
+# Decimals with more digits before the point exceed int64. Checked first, since 1E+6144 as an int has 6,145 digits.
+_MAX_INT64_DIGITS: Final = 19
 
 
 def decimal_of(value: Decimal128) -> Decimal:
@@ -44,7 +44,7 @@ def decimal_of(value: Decimal128) -> Decimal:
 
 
 def is_true(value: Value) -> bool:
-    """What mongod takes for true: all but false, zeros of all types, null, undefined and no value. NaN is true."""
+    """Whether a value counts as true: all but false, zeros of all types, null, undefined, MISSING. NaN is true."""
     if isinstance(value, bool):
         return value
     if value is None or isinstance(value, (Missing, Undefined)):
@@ -64,12 +64,12 @@ def is_nan(value: Value) -> bool:
 
 
 def _exceeds_long(number: Decimal) -> bool:
-    """Whether a decimal is no int64 for certain: NaN, infinite or of too many digits. A zero of any exponent is one."""
-    return not number.is_finite() or (number != 0 and number.adjusted() > _MOST_DIGITS)
+    """Whether a decimal certainly exceeds int64: NaN, infinite or too many digits. A zero of any exponent does not."""
+    return not number.is_finite() or (number != 0 and number.adjusted() > _MAX_INT64_DIGITS)
 
 
 def truncated(value: Value) -> int | None:
-    """A number of any type cut to an int64, or None for NaN, infinities, what does not fit and what is no number."""
+    """A number of any type truncated to an int64; None for NaN, infinities, numbers out of range and other types."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -108,9 +108,9 @@ def whole_int32(value: Value) -> int | None:
 
 
 def clamp_to_long(value: Value) -> int:
-    """A number as an int64: doubles are cut, decimals rounded half to even; NaN is 0, what is too large saturates.
+    """A number as an int64: doubles are truncated, decimals rounded half to even, NaN is 0; saturates at the limits.
 
-    TypeError for what is no number (a bool counts as 0 or 1).
+    TypeError for other types (a bool counts as 0 or 1).
     """
     if isinstance(value, int):
         return int(value)
@@ -138,7 +138,7 @@ def clamp_to_int(value: Value) -> int:
 
 
 def to_double(value: Value) -> float:
-    """Any number as a double. TypeError for what is no number (a bool counts as 0 or 1)."""
+    """Any number as a double. TypeError for other types (a bool counts as 0 or 1)."""
     if isinstance(value, float):
         return value
     if isinstance(value, int):
@@ -149,7 +149,7 @@ def to_double(value: Value) -> float:
 
 
 def decimal_to_double(number: Decimal) -> float:
-    """The nearest double; an infinity beyond the range of doubles."""
+    """The double nearest to a decimal; an infinity beyond the range of doubles, NaN for NaN."""
     if number.is_nan():
         return math.nan
     try:

@@ -1,7 +1,7 @@
-"""Dotted field paths, cut into their components once.
+"""Dotted field paths, split into their components once.
 
-Traversal differs by what is being done (matching fans out over arrays, updates create what is missing, projections keep
-shapes), so it lives with each of those; this module only knows what a path is.
+Traversal differs by purpose (matching fans out over arrays, updates create missing fields, projections keep the
+structure), so it is implemented by each of those packages.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from mongottl.errors import CommandError, ErrorCode
 
 MAX_DEPTH = 200
 
-# Names with `$` in front that paths may contain: the fields of DBRefs, and those that MongoDB's own components add.
+# Names starting with `$` that paths may contain: the fields of DBRefs, and those that MongoDB's own components add.
 _DOLLAR_NAMES: Final = frozenset(
     {"$id", "$ref", "$db", "$sortKey", "$recordId", "$searchSortValues", "$searchScore", "$searchRootDocumentId"}
 )
@@ -23,8 +23,8 @@ _DOLLAR_NAMES: Final = frozenset(
 class FieldPath:
     """A path such as `a.0.b`.
 
-    parts: the components; part_bytes: the same as UTF-8, as `walk.find_field_at` takes them.
-    indexes: for each component the array index that it may mean, or -1: "0" and "12" do, "01" and "-1" do not.
+    parts: the components; part_bytes: the components as UTF-8, as `walk.find_field_at` takes them.
+    indexes: for each component the array index that it may denote, or -1: "0" and "12" do, "01" and "-1" do not.
     """
 
     def __init__(self, dotted: str) -> None:
@@ -45,7 +45,7 @@ class FieldPath:
 
 
 def array_index(part: str) -> int:
-    """The array index that a path component means, or -1. Leading zeros and signs make it a mere name."""
+    """The array index that a path component denotes, or -1. With leading zeros or a sign it is only a field name."""
     if not part.isascii() or not part.isdigit():
         return -1
     if len(part) > 1 and part[0] == "0":
@@ -56,7 +56,7 @@ def array_index(part: str) -> int:
 
 
 def check_field_path(dotted: str) -> None:
-    """Refuses a path that expressions, projections, sorts and stages may not use.
+    """Checks a path of an expression, projection, sort or stage.
 
     CommandError: 40352 for an empty path, 40353 for a dot at the end, 15998 for an empty component, 16410 for one that
     starts with `$` (but `$id`, `$ref` and `$db` of DBRefs are allowed), 16411 for one with a null byte, Overflow (15)
@@ -85,23 +85,25 @@ def check_dollar(name: str) -> None:
 
 
 def values_at(document: bytes, path: FieldPath, whole: bool = False) -> list[Value]:
-    """Every value that a path reaches, as `distinct` sees them: arrays on the way and at the end by their elements.
+    """Every value at a path, as `distinct` returns them: arrays along the path and at its end count by their elements.
 
-    A numeric component names an element of an array, where the array has one of that number, besides a field.
-    whole: an array at the end is one value.
+    A numeric component is a field name in documents, and an index in arrays that have such an element.
+    whole: an array at the end of the path is one value.
     """
     found: list[Value] = []
     _collect(document, 0, DOCUMENT, path, 0, whole, found)
     return found
 
 
-def _collect(buf: bytes, start: i64, kind: i64, path: FieldPath, depth: i64, whole: bool, found: list[Value]) -> None:
-    """kind: whether a document or an array stands at `start`."""
-    if kind == ARRAY:
+def _collect(
+    buf: bytes, start: i64, container_type: i64, path: FieldPath, depth: i64, whole: bool, found: list[Value]
+) -> None:
+    """container_type: DOCUMENT or ARRAY, the type of the container at `start`."""
+    if container_type == ARRAY:
         if path.indexes[depth] >= 0:
             type_code, pos = find_field_at(buf, start, path.part_bytes[depth])
             if type_code != 0:
-                _take(buf, type_code, pos, path, depth + 1, whole, found)
+                _collect_value(buf, type_code, pos, path, depth + 1, whole, found)
                 return
         cursor = ElementCursor(buf, start)
         while cursor.next():
@@ -110,10 +112,12 @@ def _collect(buf: bytes, start: i64, kind: i64, path: FieldPath, depth: i64, who
         return
     type_code, pos = find_field_at(buf, start, path.part_bytes[depth])
     if type_code != 0:
-        _take(buf, type_code, pos, path, depth + 1, whole, found)
+        _collect_value(buf, type_code, pos, path, depth + 1, whole, found)
 
 
-def _take(buf: bytes, type_code: i64, pos: i64, path: FieldPath, depth: i64, whole: bool, found: list[Value]) -> None:
+def _collect_value(
+    buf: bytes, type_code: i64, pos: i64, path: FieldPath, depth: i64, whole: bool, found: list[Value]
+) -> None:
     if depth < path.depth:
         if type_code == DOCUMENT or type_code == ARRAY:
             _collect(buf, pos, type_code, path, depth, whole, found)

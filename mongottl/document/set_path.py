@@ -1,8 +1,8 @@
-"""A value put at a path of a document: what `$unwind`, `$lookup` and others do to each of theirs."""
+"""Setting values at paths of raw documents, for `$unwind`, `$lookup` and others."""
 
 from mypy_extensions import i64
 
-from mongottl.document.annotated import carried
+from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import DOCUMENT, Value
@@ -10,81 +10,87 @@ from mongottl.document.walk import ElementCursor
 
 
 def with_value(doc: bytes, path: FieldPath, value: Value) -> bytes:
-    """The document with a value at a path; what is on the way and no document is replaced by one."""
+    """The document with a value at a path; values along the path that are not documents are replaced by documents."""
     type_code, raw = encode_value(value)
-    return carried(doc, set_path(doc, 0, path.part_bytes, 0, type_code, raw))
+    return copy_metadata(doc, set_path(doc, 0, path.part_bytes, 0, type_code, raw))
 
 
 class PathValues:
-    """Values that are put at several paths of a document at once. No path is another one or leads through it."""
+    """Sets values at several paths of a document in one pass. No path may equal another one or be its prefix."""
 
     def __init__(self, paths: list[FieldPath]) -> None:
-        self._root = _Branch()
+        self._root = _PathNode()
         for i in range(len(paths)):
             self._root.add(paths[i].part_bytes, i)
 
     def put(self, doc: bytes, values: list[Value]) -> bytes:
-        """The document with a value at each path; what is on the way and no document is replaced by one."""
-        return carried(doc, self._root.applied(doc, 0, values))
+        """The document with values[i] at the path number i.
+
+        Values along the paths that are not documents are replaced by documents.
+        """
+        return copy_metadata(doc, self._root.apply(doc, 0, values))
 
 
-class _Branch:
-    """The fields of one level that change: each gets a value (leaves has its number) or has fields below that do."""
+class _PathNode:
+    """The fields of one level that are set or contain set fields.
+
+    leaves: for each field the number of its value, -1 if `below` has the node of the next level.
+    """
 
     def __init__(self) -> None:
         self.names: list[bytes] = []
         self.leaves: list[int] = []
-        self.below: list[_Branch | None] = []
-        self.places: dict[bytes, int] = {}
+        self.below: list[_PathNode | None] = []
+        self.positions: dict[bytes, int] = {}
 
     def add(self, parts: list[bytes], leaf: int) -> None:
         node = self
         for depth in range(len(parts) - 1):
-            place = node.places.get(parts[depth], -1)
-            child = None if place < 0 else node.below[place]
+            position = node.positions.get(parts[depth], -1)
+            child = None if position < 0 else node.below[position]
             if child is None:
-                child = _Branch()
+                child = _PathNode()
                 node._append(parts[depth], -1, child)
             node = child
         node._append(parts[len(parts) - 1], leaf, None)
 
-    def _append(self, name: bytes, leaf: int, child: "_Branch | None") -> None:
-        self.places[name] = len(self.names)
+    def _append(self, name: bytes, leaf: int, child: "_PathNode | None") -> None:
+        self.positions[name] = len(self.names)
         self.names.append(name)
         self.leaves.append(leaf)
         self.below.append(child)
 
-    def applied(self, buf: bytes, start: i64, values: list[Value]) -> bytes:
-        """The document at `start` with the values: fields that exist keep their place, others come behind."""
+    def apply(self, buf: bytes, start: i64, values: list[Value]) -> bytes:
+        """The document at `start` with the values: existing fields keep their position, new ones are appended."""
         builder = DocumentBuilder()
-        places = self.places
+        positions = self.positions
         seen = [False] * len(self.names)
         cursor = ElementCursor(buf, start)
         while cursor.next():
-            place = places.get(cursor.name_bytes(), -1)
-            if place < 0 or seen[place]:
+            position = positions.get(cursor.name_bytes(), -1)
+            if position < 0 or seen[position]:
                 builder.append_raw_element(cursor.raw_element())
                 continue
-            seen[place] = True
-            child = self.below[place]
+            seen[position] = True
+            child = self.below[position]
             if child is None:
-                builder.append_named(self.names[place], values[self.leaves[place]])
+                builder.append_named(self.names[position], values[self.leaves[position]])
             elif cursor.type_code == DOCUMENT:
-                builder.append_named(self.names[place], child.applied(buf, cursor.value, values))
+                builder.append_named(self.names[position], child.apply(buf, cursor.value, values))
             else:
-                builder.append_named(self.names[place], child.applied(EMPTY_DOCUMENT, 0, values))
-        for place in range(len(seen)):
-            if not seen[place]:
-                child = self.below[place]
-                value = values[self.leaves[place]] if child is None else child.applied(EMPTY_DOCUMENT, 0, values)
-                builder.append_named(self.names[place], value)
+                builder.append_named(self.names[position], child.apply(EMPTY_DOCUMENT, 0, values))
+        for position in range(len(seen)):
+            if not seen[position]:
+                child = self.below[position]
+                value = values[self.leaves[position]] if child is None else child.apply(EMPTY_DOCUMENT, 0, values)
+                builder.append_named(self.names[position], value)
         return builder.finish()
 
 
 def set_path(buf: bytes, start: i64, parts: list[bytes], depth: i64, type_code: i64, raw: bytes) -> bytes:
-    """The document at `start` with the value (type, bytes) at a path through documents; type 0 takes the field out.
+    """The document at `start` with the encoded value `raw` at the path `parts[depth:]`; type code 0 removes the field.
 
-    What is on the way and no document is replaced by one.
+    Values along the path that are not documents are replaced by documents.
     """
     builder = DocumentBuilder()
     name = parts[depth]

@@ -1,14 +1,11 @@
-"""Documents and elements put together from bytes that are known already: the smallest tools of in-place rewriting.
-
-`build` encodes values; here every part is raw BSON.
-"""
+"""Assembling documents and elements from encoded parts. (`build` encodes values.)"""
 
 from librt.strings import BytesWriter, write_i32_le
 from mypy_extensions import i32, i64, u8
 
 
 def frame(content: bytes) -> bytes:
-    """A document (or array) of whole elements: adds the length and the end mark."""
+    """A document (or array) of encoded elements: adds the length and the final NUL."""
     writer = BytesWriter()
     write_i32_le(writer, i32(len(content) + 5))
     writer.write(content)
@@ -17,7 +14,7 @@ def frame(content: bytes) -> bytes:
 
 
 def element(type_code: i64, name: bytes, value: bytes) -> bytes:
-    """One element: type, name and the value's bytes."""
+    """One encoded element: type, name and the value's bytes."""
     writer = BytesWriter()
     writer.append(u8(type_code))
     writer.write(name)
@@ -34,7 +31,7 @@ def start_document() -> BytesWriter:
 
 
 def finish_document(writer: BytesWriter) -> bytes:
-    """The document: end mark written, length filled in."""
+    """The document: writes the final NUL and fills in the length."""
     writer.append(0)
     size: i64 = len(writer)
     writer[0] = u8(size & 0xFF)

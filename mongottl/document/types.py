@@ -1,6 +1,6 @@
 """BSON type codes, and the Python classes of BSON values.
 
-The value model, used wherever a value is computed with:
+The classes of decoded values:
 
     double      float                 string       str
     document    bytes (raw BSON)      array        list of values
@@ -13,10 +13,10 @@ The value model, used wherever a value is computed with:
     long        bson.Int64            decimal      bson.Decimal128
     minKey      bson.MinKey           maxKey       bson.MaxKey
 
-and `MISSING` where there is no value at all. A `bytes` is always a document, so that documents survive unread with
+and `MISSING` where there is no value. A `bytes` is always a document, so that documents keep, without being decoded,
 their field order, duplicate fields and exact types; binary data has a class of its own for that reason, as have the
 types for which PyMongo's classes lose something (regex options, symbols, undefined) or are slow to build (dates).
-A plain `int` is an int32: whoever computes a larger one must make it an `Int64` (see `integer`).
+A plain `int` is an int32: code that computes a larger one must make it an `Int64` (see `integer`).
 
 Source: https://bsonspec.org/spec.html.
 """
@@ -48,6 +48,7 @@ __all__ = [
     "INT64_MIN",
     "INT_MAX",
     "INT_MIN",
+    "MAX_DOCUMENT_BYTES",
     "MAX_KEY",
     "MIN_KEY",
     "MISSING",
@@ -106,6 +107,9 @@ INT64: Final = 18
 DECIMAL128: Final = 19
 MIN_KEY: Final = 255
 MAX_KEY: Final = 127
+
+# Largest document in bytes, and mongod's `maxBsonObjectSize`.
+MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
@@ -198,7 +202,7 @@ class BinData:
 
 
 class RawArray:
-    """An array as raw BSON. Only replies have such: large arrays are encoded bit by bit, not with the reply."""
+    """An array as raw BSON. Only replies contain it: large arrays are encoded incrementally, before the reply is."""
 
     def __init__(self, data: bytes) -> None:
         self.data: Final = data
@@ -272,14 +276,14 @@ class DBPointer:
 
 
 def type_name(type_code: int) -> str:
-    """mongod's alias of a type code, as `$type` takes and error messages give it: 16 is "int"."""
+    """mongod's alias of a type code, as used by `$type` and in error messages: 16 is "int"."""
     return _TYPE_NAMES[type_code]
 
 
 def type_code_of(value: Value) -> int:
     """The BSON type code that `build` would write for a value; END (0) for MISSING.
 
-    A dict counts as a document too, since replies are built from dicts. TypeError for what is no value.
+    A dict counts as a document too, since replies are built from dicts. TypeError for other Python types.
     """
     if isinstance(value, str):
         return STRING
@@ -331,7 +335,7 @@ def _rare_type_code_of(value: Value) -> int:
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is a BSON number (a bool is none)."""
+    """Whether a value is a BSON number (a bool is not)."""
     if isinstance(value, bool):
         return False
     return isinstance(value, (int, float, Decimal128))

@@ -1,13 +1,12 @@
-"""Checking BSON that came from outside, once, so that everything else may trust it.
+"""Validation of BSON from clients, once on arrival; all other code relies on it.
 
 After `validate_document` every length lies inside what encloses it, every document, name and string ends in NUL,
 every name and string is UTF-8, every type code is known, and nesting is bounded: the readers of `walk`, which recurse
-and take lengths as they come, can then neither leave the buffer nor exhaust the stack. What a document means is not
-looked at: duplicate names, empty names, the names of array elements, `$`, the inner length of binary subtype 2, or how
-large it is.
+and do not check lengths, can then neither leave the buffer nor exhaust the stack. Not checked: duplicate names, empty
+names, the names of array elements, `$`, the inner length of binary subtype 2, and the size of the document.
 
-mongod accepts strings that are not UTF-8 and hands them back; here they are refused, since they have no place in the
-order of strings and drivers cannot read them.
+mongod stores and returns strings that are not UTF-8; here they are refused, since their order is undefined and drivers
+cannot decode them.
 
 Source: https://bsonspec.org/spec.html, and MongoDB's "Limits and Thresholds" for the depth.
 """
@@ -47,11 +46,11 @@ MAX_DEPTH: Final = 180
 # A command's own levels (`updates: [{q: {$and: [{…}]}, u: {$set: …}}]`) come on top of those of the document in it.
 MAX_MESSAGE_DEPTH: Final = 201
 
-# What `SlicedValidation` checks at once, if the elements allow it.
+# How much `SlicedValidation` checks per call, if the elements allow it.
 SLICE_BYTES: Final = 64 * 1024
-_NEVER: Final = 1 << 40  # Beyond all offsets; larger ones are no short integers to mypyc, and slow.
+_NO_LIMIT: Final = 1 << 40  # Greater than all offsets; larger ints are not short integers in mypyc, and slow.
 
-_LONG_STRING: Final = 128  # bytes from which cutting a string out costs less than looking through it in place
+_LONG_STRING: Final = 128  # bytes; from this length on slicing a string costs less than scanning it in place
 _HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # 80 80 80 80 80 80 80 80 as a signed integer
 
 
@@ -68,7 +67,7 @@ def validate_document(buf: bytes, max_depth: int = MAX_DEPTH) -> None:
 
 
 def validate_document_at(buf: bytes, start: i64, limit: i64, max_depth: int = MAX_DEPTH) -> i64:
-    """Checks the document at `start`, which must end at `limit` at the latest; gives the offset behind it.
+    """Checks the document at `start`, which must end at `limit` at the latest; returns the offset after it.
 
     limit: at most len(buf). Errors as those of `validate_document`.
     """
@@ -78,13 +77,13 @@ def validate_document_at(buf: bytes, start: i64, limit: i64, max_depth: int = MA
 
 
 class SlicedValidation:
-    """`validate_document` in parts of bounded length, so that others can run between them.
+    """`validate_document` in slices, so that other tasks can run between them.
 
         check = SlicedValidation(buf, MAX_DEPTH)
         while not check.advance(): …
 
-    Documents longer than SLICE_BYTES are entered, and left again between their elements; a single string or a binary
-    value is checked at once, whatever its length. Errors as those of `validate_document`, from `advance`.
+    Documents longer than SLICE_BYTES may be interrupted between their elements; a single string or binary value is
+    checked in one call, whatever its length. Errors as those of `validate_document`, from `advance`.
     """
 
     def __init__(self, buf: bytes, max_depth: int = MAX_DEPTH, slice_bytes: int = SLICE_BYTES) -> None:
@@ -92,11 +91,11 @@ class SlicedValidation:
         self._max_depth = max_depth
         self._slice_bytes: i64 = slice_bytes
         self._pos: i64 = 0
-        # Offset of the NUL that ends each document that was entered and not left, the outermost first.
+        # For each document that is not finished yet, the outermost first: offset of the NUL that ends it.
         self._ends: list[int] = []
 
     def advance(self) -> bool:
-        """Checks another SLICE_BYTES or more; whether that was all."""
+        """Checks the next SLICE_BYTES or more. Returns whether the validation is complete."""
         buf = self._buf
         until: i64 = self._pos + self._slice_bytes
         size: i64 = len(buf)
@@ -105,15 +104,15 @@ class SlicedValidation:
         while self._ends:
             last: i64 = i64(self._ends[-1])
             levels: i64 = i64(self._max_depth - len(self._ends) + 1)
-            behind: i64 = _check_elements(buf, self._pos, last, levels, self._max_depth, until, self._slice_bytes)
-            if behind > 0:
-                self._pos = behind
+            end: i64 = _check_elements(buf, self._pos, last, levels, self._max_depth, until, self._slice_bytes)
+            if end > 0:
+                self._pos = end
                 self._ends.pop()
                 continue
-            self._pos = -behind
+            self._pos = -end
             if self._pos >= until:
                 return False
-            # A long document or array, behind its type and its name, which has been checked.
+            # A long document or array; its type and name have been checked.
             value: i64 = i64(buf.find(b"\0", self._pos + 1))
             self._enter(value + 1, last)
         if self._pos != size:
@@ -128,7 +127,7 @@ class SlicedValidation:
 
 
 def check_depth(doc: bytes, max_depth: int = MAX_DEPTH) -> None:
-    """Checks a valid document's nesting alone, for what came in inside a command or was made by an update.
+    """Checks only the nesting of a valid document, for documents inside commands and results of updates.
 
     CommandError Overflow (15) when it has more than `max_depth` levels of documents and arrays, counting itself.
     """
@@ -136,13 +135,13 @@ def check_depth(doc: bytes, max_depth: int = MAX_DEPTH) -> None:
 
 
 def _check_document(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: int) -> i64:
-    """Checks the document or array at `start`; gives the offset behind it. levels: how many may nest, with it."""
+    """Checks the document or array at `start`; returns the offset after it. levels: allowed depth, itself included."""
     last: i64 = _check_frame(buf, start, limit, levels, max_depth)
-    return _check_elements(buf, start + 4, last, levels, max_depth, _NEVER, _NEVER)
+    return _check_elements(buf, start + 4, last, levels, max_depth, _NO_LIMIT, _NO_LIMIT)
 
 
 def _check_frame(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: int) -> i64:
-    """Checks the length and the end of the document at `start`; gives the offset of the NUL that ends it."""
+    """Checks the length and the end of the document at `start`; returns the offset of the NUL that ends it."""
     if levels <= 0:
         raise CommandError(ErrorCode.Overflow, f"BSON nesting exceeded depth limit of {max_depth}")
     if limit - start < 5:
@@ -156,11 +155,11 @@ def _check_frame(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: int
     return last
 
 
-def _check_elements(buf: bytes, pos: i64, last: i64, levels: i64, max_depth: int, until: i64, most_bytes: i64) -> i64:
-    """Checks the elements from `pos` to the NUL at `last`; gives the offset behind it.
+def _check_elements(buf: bytes, pos: i64, last: i64, levels: i64, max_depth: int, until: i64, max_bytes: i64) -> i64:
+    """Checks the elements from `pos` to the NUL at `last`; returns the offset after it.
 
-    until: an offset from which on the check stops at the next element, and gives its offset times -1. most_bytes: it
-    stops as well at a document longer than this. _NEVER for both to check everything at once.
+    until: from this offset on, the check stops at the next element and returns its offset times -1. max_bytes: it also
+    stops at a document longer than this. _NO_LIMIT for both checks everything in one call.
     """
     while True:
         if pos >= until:
@@ -194,7 +193,7 @@ def _check_elements(buf: bytes, pos: i64, last: i64, levels: i64, max_depth: int
         elif type_code == OBJECT_ID:
             pos += 12
         elif type_code == DOCUMENT or type_code == ARRAY:
-            if most_bytes != _NEVER and last - pos >= 5 and i64(read_i32_le(buf, pos)) > most_bytes:
+            if max_bytes != _NO_LIMIT and last - pos >= 5 and i64(read_i32_le(buf, pos)) > max_bytes:
                 return -element
             pos = _check_document(buf, pos, last, levels - 1, max_depth)
         elif type_code == BOOL:
@@ -210,7 +209,7 @@ def _check_elements(buf: bytes, pos: i64, last: i64, levels: i64, max_depth: int
 
 
 def _check_string(buf: bytes, pos: i64, last: i64) -> i64:
-    """Checks the string (int32 length, UTF-8, NUL), which may reach to `last`; gives the offset behind it."""
+    """Checks the string (int32 length, UTF-8, NUL), which may reach to `last`; returns the offset after it."""
     if last - pos < 5:
         raise _invalid("a string is cut short", pos)
     size: i64 = i64(read_i32_le(buf, pos))
@@ -255,7 +254,7 @@ def _check_cstring(buf: bytes, pos: i64, last: i64) -> i64:
 
 
 def _check_rare(buf: bytes, type_code: i64, pos: i64, last: i64, levels: i64, max_depth: int) -> i64:
-    """The offset behind a value of the rarer types; the caller compares it with `last`."""
+    """Checks a value of a less common type; returns the offset after it, which the caller compares with `last`."""
     if type_code == DECIMAL128:
         return pos + 16
     if type_code == BINARY:

@@ -1,9 +1,9 @@
-"""Finding, stepping over and decoding the elements of raw BSON.
+"""Finding, skipping and decoding the elements of raw BSON.
 
-Positions are offsets into a buffer. A document that lies inside a larger buffer is named by the offset of its length
-field (`start`), so that nothing needs to be cut out to be read. A value is named by its type code and the offset of its
-first byte. Buffers are trusted: they passed `document.validate` when they came in from outside. Bounds are still
-checked by the language, so that a mistake here is an IndexError and never a wild read.
+Positions are offsets into a buffer. A nested document is identified by the offset of its length field (`start`), so
+that it can be read without being copied. A value is identified by its type code and the offset of its first byte.
+Buffers are trusted: they passed `document.validate` on arrival. Python still checks bounds, so that a fault here is an
+IndexError and never a read outside the buffer.
 
     for doc = {"a": 1, "b": "xy"}       \x17\0\0\0  \x10 a \0 \1\0\0\0  \x02 b \0 \3\0\0\0 x y \0  \0
     find_field(doc, b"b")  ->  (2, 14)                                          ^14
@@ -61,7 +61,7 @@ def cstring_end(buf: bytes, pos: i64) -> i64:
 
 
 def skip_value(buf: bytes, type_code: i64, pos: i64) -> i64:
-    """Offset just behind the value of this type at `pos`. ValueError for an unknown type code."""
+    """Offset just after the value of this type at `pos`. ValueError for an unknown type code."""
     if type_code == STRING:
         return pos + 4 + i64(read_i32_le(buf, pos))
     if type_code == INT32:
@@ -99,7 +99,7 @@ def find_field_at(buf: bytes, start: i64, name: bytes) -> tuple[i64, i64]:
             return 0, -1
         pos += 1
         matched: i64 = 0
-        # A NUL in `name` must not be taken for the end of the field's name: what follows that is no name.
+        # `name` may contain a NUL, which must not match the NUL that ends the field's name.
         while matched < size and buf[pos + matched] == name[matched] and name[matched] != 0:
             matched += 1
         pos += matched
@@ -123,7 +123,7 @@ class ElementCursor:
             cursor.type_code, cursor.name, cursor.value, cursor.end
 
     element: offset of the type byte. name_start, name_end: offsets of the name, without its NUL.
-    value: offset of the value. end: offset behind it.
+    value: offset of the value. end: offset after it.
     """
 
     def __init__(self, buf: bytes, start: i64) -> None:
@@ -136,7 +136,7 @@ class ElementCursor:
         self.end: i64 = start + 4
 
     def next(self) -> bool:
-        """Moves to the next element; False, and type_code 0, behind the last."""
+        """Moves to the next element; False, and type_code 0, after the last."""
         buf = self.buf
         pos: i64 = self.end
         type_code: i64 = buf[pos]
@@ -161,7 +161,7 @@ class ElementCursor:
         return self.buf[self.name_start : self.name_end]
 
     def name_is(self, name: bytes) -> bool:
-        """Whether the element has this name, without cutting the name out."""
+        """Whether the element has this name; does not copy the name."""
         size: i64 = len(name)
         start: i64 = self.name_start
         if self.name_end - start != size:
@@ -178,7 +178,7 @@ class ElementCursor:
         return decode_value(self.buf, self.type_code, self.value)
 
     def raw_element(self) -> bytes:
-        """The element's own bytes: type, name and value."""
+        """The element's bytes: type, name and value."""
         return self.buf[self.element : self.end]
 
 
@@ -192,14 +192,14 @@ def read_cstring(buf: bytes, pos: i64) -> str:
 
 
 def read_embedded(buf: bytes, pos: i64) -> bytes:
-    """The document or array at `pos`, cut out."""
+    """The bytes of the document or array at `pos`."""
     return buf[pos : pos + i64(read_i32_le(buf, pos))]
 
 
 def decode_value(buf: bytes, type_code: i64, pos: i64) -> Value:
-    """The value at `pos` in the value model of `document.types`; MISSING for type code 0.
+    """The value at `pos` as a value of `document.types`; MISSING for type code 0.
 
-    Documents stay raw; arrays become lists, whose documents stay raw.
+    Documents stay raw BSON, also within arrays, which become lists.
     """
     if type_code == STRING:
         return read_string(buf, pos)
@@ -257,7 +257,7 @@ def _decode_rare(buf: bytes, type_code: i64, pos: i64) -> Value:
 
 
 def decode_array(buf: bytes, start: i64) -> list[Value]:
-    """The elements of the array at `start`, in order; their names are not looked at. Overflow (15) if too deep."""
+    """The values of the array at `start`, in order; element names are ignored. Overflow (15) if nested too deep."""
     return _decode_array(buf, start, MAX_LEVELS)
 
 
@@ -281,7 +281,7 @@ def _decode_array(buf: bytes, start: i64, levels: i64) -> list[Value]:
 def is_deeper(buf: bytes, start: i64, levels: i64) -> bool:
     """Whether the document (or array) at `start` has more than `levels` levels, counting itself.
 
-    Quick: a level takes seven bytes at least, so that only large parts can have many.
+    A level takes at least seven bytes, so parts too small for that many levels are skipped.
     """
     if i64(read_i32_le(buf, start)) < levels * 7:
         return False

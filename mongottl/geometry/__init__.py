@@ -1,13 +1,13 @@
 """Geometries: on the plane, in MongoDB's legacy coordinates, and on the sphere, in GeoJSON.
 
-    geojson    values of documents and queries into `Geometry`: positions, lines and rings of numbers
+    geojson    parses values of documents and queries into `Geometry`: points, lines and polygons of numbers
     plane      $box, $center, $polygon, and distances between pairs of numbers
-    sphere     shapes over S2 (the library behind MongoDB's own spherical geometry): what contains, meets, is how far;
+    sphere     shapes over S2 (the library that MongoDB itself uses): containment, intersection, distance;
                sphere_polygon, the polygons among them
-    coverings  shapes into S2 cells: the keys of a 2dsphere index, and the ranges of a query
-    geohash    points into interleaved bits: the keys of a 2d index, and the ranges of a query
-    nearness   distances from a point, and the ranges to read for them; sphere_nearness, the same on the sphere
-    region     what a query asks about, on the plane; sphere_regions, the same on the sphere
+    coverings  S2 cells that cover shapes: the keys of a 2dsphere index, and the key ranges of a query
+    geohash    points as interleaved bits: the keys of a 2d index, and the key ranges of a query
+    nearness   distances from a point, and the key ranges within a distance; sphere_nearness, those on the sphere
+    region     regions of `$geoWithin` and `$geoIntersects`; sphere_regions, those on the sphere
     library    whether S2's binding is installed
 
 Knows nothing of filters, indexes and plans. `coverings` and the modules of the sphere import S2's binding, and are

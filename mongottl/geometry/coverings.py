@@ -1,13 +1,13 @@
-"""Shapes as S2 cells: what a 2dsphere index keeps of a geometry, and which of its keys a query reads.
+"""Shapes as S2 cells: the keys of a geometry in a 2dsphere index, and the key ranges that a query reads.
 
-A cell is a quadrilateral of one of 31 levels, each divided into four of the next. Its id, a 64-bit number, lies in the
-middle of the ids of all that it contains, so that "everything within this cell" is one range of ids:
+A cell is a quadrilateral of one of 31 levels, each divided into four of the next. Its id, a 64-bit number, is in the
+middle of the ids of the cells that it contains, so that all cells within a cell are one range of ids:
 
     stored      a point: its leaf cell; anything else: some cells that cover it, of the levels COARSEST to FINEST
-    a query     some cells that cover its region; for each the range of what lies within, and the ids of the cells
-                above, since a large stored cell contains a small one of the query
+    a query     some cells that cover its region; for each the range of the cells within it, and the ids of its parent
+                cells, since a large stored cell may contain a small cell of the query
 
-Ids are kept as signed numbers; no range crosses the sign, as the cube's faces (the top level) do not.
+Ids are kept as signed numbers; no range crosses zero, as no face of the cube (the top level) does.
 """
 
 from typing import Final
@@ -18,12 +18,12 @@ from mongottl.geometry.region import CellRange
 from mongottl.geometry.sphere import SphereShape
 from mongottl.geometry.sphere_polygon import TOUCHING_RAD
 
-# Cells that cover a stored line or polygon, at most; MongoDB takes as many for the latter.
+# Maximal number of cells that cover a stored line or polygon; MongoDB's limit for polygons.
 MAX_STORED_CELLS: Final = 20
 # About 300 km and about 0.3 km wide.
 COARSEST_LEVEL: Final = 5
 FINEST_LEVEL: Final = 15
-# Cells that cover the region of a query: more are more exact, and each costs a seek.
+# Maximal number of cells that cover the region of a query: more are more exact, and each costs a seek.
 MAX_QUERY_CELLS: Final = 20
 MAX_QUERY_LEVEL: Final = 23
 
@@ -35,7 +35,7 @@ def signed(cell_id: int) -> int:
 
 
 def stored_cells(shape: SphereShape) -> list[int]:
-    """The keys of a geometry in a 2dsphere index: each a signed cell id, once."""
+    """The keys of a geometry in a 2dsphere index: signed cell ids, ascending, without duplicates."""
     cells = {signed(s2rst.CellId.from_point(point).id) for point in shape.points}
     if shape.lines or shape.polygons:
         for cell in _covering(shape, MAX_STORED_CELLS, COARSEST_LEVEL, FINEST_LEVEL):
@@ -44,7 +44,7 @@ def stored_cells(shape: SphereShape) -> list[int]:
 
 
 def query_ranges(shape: SphereShape) -> list[CellRange]:
-    """The ranges of keys that geometries which have anything in common with the shape are under."""
+    """The ranges of keys: every geometry that intersects the shape has a key in one of them."""
     return ranges_of_cells(_covering(shape, MAX_QUERY_CELLS, 0, MAX_QUERY_LEVEL))
 
 
@@ -60,13 +60,13 @@ def cap_cells(cap: s2rst.Cap) -> list[s2rst.CellId]:
 
 
 def ranges_of_cells(cells: list[s2rst.CellId]) -> list[CellRange]:
-    """The ranges of all keys that have anything to do with the cells, ascending and disjoint."""
+    """The ranges of the keys of all cells that contain or lie within the given ones, ascending and disjoint."""
     ranges: set[CellRange] = set()
     for cell in cells:
         ranges.add((signed(cell.range_min().id), signed(cell.range_max().id)))
         for level in range(min(cell.level(), FINEST_LEVEL + 1)):
-            above = signed(cell.parent_at_level(level).id)
-            ranges.add((above, above))
+            parent = signed(cell.parent_at_level(level).id)
+            ranges.add((parent, parent))
     merged: list[CellRange] = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1]:
@@ -76,25 +76,25 @@ def ranges_of_cells(cells: list[s2rst.CellId]) -> list[CellRange]:
     return merged
 
 
-def _covering(shape: SphereShape, most: int, coarsest: int, finest: int) -> list[s2rst.CellId]:
-    """Cells of the levels from `coarsest` to `finest` that cover the shape and whatever touches it.
+def _covering(shape: SphereShape, max_cells: int, coarsest: int, finest: int) -> list[s2rst.CellId]:
+    """Cells of the levels from `coarsest` to `finest` that cover the shape and its border.
 
-    More than `most` only where the coarsest are as many. S2's own coverer does not take lines.
+    At most `max_cells`, unless more are needed already at level `coarsest`. (S2's own coverer does not support lines.)
     """
     query = shape.query()
     faces = [s2rst.CellId.from_face(face) for face in range(6)]
     cells = [face for face in faces if _touches(query, face)]
     done: list[s2rst.CellId] = []
     while cells:
-        # The largest first: the order of ids does not matter, that of levels does.
+        # Level by level, the largest cells first.
         level = cells[0].level()
         if level >= finest:
             break
         divided = [child for cell in cells for child in _touched_children(cell, query)]
-        if level >= coarsest and len(divided) + len(done) > most:
-            # Divides those that this does not make more, and leaves the others.
+        if level >= coarsest and len(divided) + len(done) > max_cells:
+            # Divides only cells whose children still fit within the limit.
             rest: list[s2rst.CellId] = []
-            room = most - len(cells) - len(done)
+            room = max_cells - len(cells) - len(done)
             for cell in cells:
                 children = _touched_children(cell, query)
                 if len(children) - 1 <= room:

@@ -1,12 +1,12 @@
 """Points of the plane as interleaved bits: the keys of a 2d index.
 
-The square from (low, low) to (high, high) is halved `bits` times in each direction, x before y:
+The square from (low, low) to (high, high) is bisected `bits` times in each direction, x before y:
 
-    bits 1:   01 | 11      a key of 2 · bits bits; what is near to the left in the key is large on the plane, so that
-              ---+---      "everything within this square" is one range of keys
+    bits 1:   01 | 11      a key of 2 · bits bits; the first bits of the key are the coarsest bisections, so that
+              ---+---      all points within a square are one range of keys
               00 | 10
 
-A query's rectangle is covered with squares; what is in a square and not in the rectangle, the filter removes.
+A query's rectangle is covered with squares; the filter removes points in a square that are outside the rectangle.
 """
 
 from typing import Final
@@ -14,13 +14,13 @@ from typing import Final
 from mongottl.geometry.geojson import Position
 from mongottl.geometry.plane import Bounds
 
-# Squares that cover a query's rectangle, at most; each is a range of the index.
+# Maximal number of squares that cover a query's rectangle; each is a range of the index.
 MAX_SQUARES: Final = 20
 MAX_BITS: Final = 32
 
 
 class Geohash:
-    """The squares of one 2d index. bits: 1 to 32. low, high: of both coordinates."""
+    """The keys of one 2d index. bits: 1 to 32. low, high: the bounds of both coordinates."""
 
     def __init__(self, bits: int, low: float, high: float) -> None:
         self.bits = bits
@@ -32,20 +32,21 @@ class Geohash:
         return all(self.low <= coordinate <= self.high for coordinate in position)
 
     def hash(self, position: Position) -> int:
-        """The key of a point within the square; 2 · bits bits."""
+        """The key, of 2 · bits bits, of a point within the bounds."""
         return _interleaved(self._step(position[0]), self._step(position[1]), self.bits)
 
     def _step(self, coordinate: float) -> int:
-        """Which of the 2^bits stripes a coordinate lies in; the upper end counts to the last one."""
+        """Which of the 2^bits intervals contains a coordinate; the upper bound belongs to the last one."""
         share = (min(max(coordinate, self.low), self.high) - self.low) / (self.high - self.low)
         return min(int(share * self._steps), self._steps - 1)
 
     def ranges(self, bounds: Bounds) -> list[tuple[int, int]]:
-        """Ranges of keys, ends included, ascending: all points in the rectangle have theirs in one. [] for none."""
+        """Ranges of keys, ends included, ascending, that contain the keys of all points in the rectangle; may be
+        empty."""
         west, south, east, north = bounds
         if east < self.low or north < self.low or west > self.high or south > self.high:
             return []
-        # A stripe more in each direction, for what rounds across.
+        # One interval more in each direction, for rounding.
         box = (
             max(self._step(west) - 1, 0),
             max(self._step(south) - 1, 0),

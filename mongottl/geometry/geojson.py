@@ -1,10 +1,10 @@
-"""Values of documents and queries into geometries of plain numbers.
+"""Parses values of documents and queries into geometries of plain numbers.
 
-    [lng, lat], {lng: …, lat: …}                a legacy pair: the plane's, or the sphere's if it lies within its bounds
+    [lng, lat], {lng: …, lat: …}                a legacy pair: on the plane, or on the sphere if it is within its bounds
     {type: "Point", coordinates: [lng, lat]}    GeoJSON, on the sphere; positions may have an altitude, which is ignored
 
-A pair takes its numbers from the first two fields, whatever these are called. What can be said of a geometry without
-knowing the sphere is checked here: types, bounds, closed rings; `sphere` checks the rest.
+The numbers of a pair are its first two fields, whatever their names. Types, bounds and closed rings are checked here;
+`sphere` checks what depends on spherical geometry.
 
 Source: RFC 7946; MongoDB's "GeoJSON Objects" and "Legacy Coordinate Pairs" pages.
 """
@@ -26,8 +26,8 @@ GEOMETRY_COLLECTION: Final = "GeometryCollection"
 # A pair of numbers instead of GeoJSON.
 LEGACY_POINT: Final = ""
 
-# The coordinate systems that a GeoJSON object may name. In the last one a polygon's interior is to the left of its ring
-# even where that is more than half of the earth.
+# The coordinate systems that a GeoJSON object may name. In the last one a polygon's interior is always to the left
+# of its ring, even if that is more than half of the earth.
 _DEFAULT_CRS: Final = ("EPSG:4326", "urn:ogc:def:crs:OGC:1.3:CRS84")
 STRICT_WINDING_CRS: Final = "urn:x-mongodb:crs:strictwinding:EPSG:4326"
 
@@ -36,14 +36,14 @@ Ring = list[Position]
 
 
 class GeometryError(ValueError):
-    """A value is no geometry. The text says why; what error that makes is the caller's business."""
+    """A value is not a geometry. The message says why; callers convert it into a CommandError."""
 
 
 class Geometry:
-    """Points, lines and polygons, as they are written: (longitude, latitude) in degrees, or (x, y).
+    """Points, lines and polygons with their original coordinates: (longitude, latitude) in degrees, or (x, y).
 
-    kind: GeoJSON's type, or LEGACY_POINT. polygons: for each its rings, the outer one first, all closed.
-    strict_winding: of a polygon in MongoDB's own coordinate system.
+    kind: GeoJSON's type, or LEGACY_POINT. polygons: the rings of each, the outer one first, all closed.
+    strict_winding: whether it is a polygon in MongoDB's own coordinate system.
     """
 
     def __init__(self, kind: str) -> None:
@@ -62,9 +62,9 @@ class Geometry:
 
 
 def stored_geometry(value: Value) -> Geometry:
-    """What a document holds: GeoJSON, or a pair with whatever behind it.
+    """The geometry of a value in a document: GeoJSON, or a pair, which further values may follow.
 
-    GeometryError if it is none.
+    GeometryError if it is neither.
     """
     if isinstance(value, list):
         return legacy_point(value, exact=False)
@@ -76,7 +76,7 @@ def stored_geometry(value: Value) -> Geometry:
 
 
 def query_geometry(value: Value) -> Geometry:
-    """What stands behind `$geometry`: GeoJSON, or a pair with nothing behind it."""
+    """The geometry of an operand of `$geometry`: GeoJSON, or a pair, which nothing may follow."""
     if isinstance(value, list):
         return legacy_point(value, exact=True)
     if not isinstance(value, bytes):
@@ -91,7 +91,7 @@ def _starts_with_number(document: bytes) -> bool:
 
 
 def _components(value: Value) -> list[Value] | None:
-    """The values of an array or document; None for anything else."""
+    """The values of an array or of a document's fields; None for other types."""
     if isinstance(value, list):
         return value
     if isinstance(value, bytes):
@@ -100,7 +100,7 @@ def _components(value: Value) -> list[Value] | None:
 
 
 def pair(value: Value, exact: bool) -> Position:
-    """Two numbers out of an array or document. exact: whether nothing may follow them."""
+    """The first two values of an array or document, which must be numbers. exact: refuse further values."""
     components = value if isinstance(value, list) else _components(value)
     if components is None:
         raise GeometryError(f"Point must be an array or object, instead got type {render_value(value)}")
@@ -112,7 +112,7 @@ def pair(value: Value, exact: bool) -> Position:
 
 
 def number(value: Value, name: str) -> float:
-    """A number as double. GeometryError for other values, and for infinities and NaN."""
+    """A number as a double. GeometryError for other types, infinities and NaN. name: of the value, for the message."""
     if not is_number(value):
         raise GeometryError(f"{name} must only contain numeric elements, instead got {render_value(value)}")
     result = value if isinstance(value, float) else float(str(value))
@@ -133,7 +133,7 @@ def is_within_bounds(position: Position) -> bool:
 
 
 def geojson(document: bytes) -> Geometry:
-    """A GeoJSON object. Fields that GeoJSON does not know are ignored."""
+    """The geometry of a GeoJSON object. Unknown fields are ignored."""
     kind = get_value(document, "type")
     if not isinstance(kind, str):
         raise GeometryError(f"unknown GeoJSON type: {render_document(document)}")
@@ -151,7 +151,7 @@ def geojson(document: bytes) -> Geometry:
 
 
 def geojson_point(document: bytes) -> Geometry:
-    """A point to measure from: a GeoJSON object that may leave out its type."""
+    """The point of a GeoJSON object whose type may be missing, as `$near` accepts it."""
     if get_value(document, "type") is not MISSING:
         geometry = geojson(document)
         if geometry.kind != POINT:
@@ -233,7 +233,7 @@ def _elements(value: Value, kind: str) -> list[Value]:
 
 
 def _positions(value: Value) -> Ring:
-    """Positions, without those that only repeat the one before."""
+    """An array of positions, without consecutive duplicates."""
     if not isinstance(value, list):
         raise GeometryError(f"GeoJSON coordinates must be an array of coordinates, instead got {render_value(value)}")
     positions: Ring = []
@@ -259,7 +259,7 @@ def _rings(value: Value) -> list[Ring]:
         ring = _positions(element)
         if not ring or ring[0] != ring[-1]:
             raise GeometryError(f"Loop is not closed: {render_value(element)}")
-        # Three corners, and the first once more.
+        # Three corners, and the first one repeated.
         if len(ring) < 4:
             raise GeometryError(f"Loop must have at least 3 different vertices: {render_value(element)}")
         rings.append(ring)

@@ -1,4 +1,4 @@
-"""The one place that knows whether spherical geometry is installed."""
+"""Checks whether the library for spherical geometry, s2rst, is installed."""
 
 from importlib.util import find_spec
 
@@ -6,9 +6,9 @@ from mongottl.errors import CommandError, ErrorCode
 
 
 def require_sphere() -> None:
-    """To be called before modules over S2 are imported, which is at the first use of spherical geometry.
+    """Must be called before importing modules that use S2, which happens at the first use of spherical geometry.
 
-    CommandNotSupported (115) where its binding is not installed.
+    CommandNotSupported (115) if the binding of S2 is not installed.
     """
     if find_spec("s2rst") is None:
         raise CommandError(

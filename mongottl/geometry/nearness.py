@@ -1,4 +1,4 @@
-"""What lies how far from a point: the question of `$near`, on the plane; `sphere_nearness` asks it on the sphere."""
+"""Distances from a point on the plane, for `$near`; `sphere_nearness` has those on the sphere."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,9 +10,9 @@ from mongottl.geometry.region import CellRange
 
 
 class Nearness(ABC):
-    """Distances from a point, and which keys of an index to read for those within a distance.
+    """Distances from a point, and the index keys of the geometries within a distance.
 
-    farthest: no document is farther away.
+    farthest: the largest possible distance.
     """
 
     def __init__(self, farthest: float) -> None:
@@ -20,17 +20,18 @@ class Nearness(ABC):
 
     @abstractmethod
     def distance(self, geometry: Geometry) -> float:
-        """The distance of the nearest part; infinity for what cannot be measured."""
+        """The distance of the nearest part of the geometry; infinity if it cannot be measured."""
         raise NotImplementedError
 
     @abstractmethod
     def ranges(self, reach: float) -> list[CellRange]:
-        """Ascending, disjoint: every geometry that is not farther than `reach` has a key among these."""
+        """Ranges of keys, ascending and disjoint: every geometry within the distance `reach` has a key in one of
+        them."""
         raise NotImplementedError
 
 
 class PlaneNearness(Nearness):
-    """By the coordinates of a 2d index, in their unit."""
+    """Distances on the plane, in the unit of the coordinates, and keys of a 2d index."""
 
     def __init__(self, center: Position, geohash: Geohash) -> None:
         super().__init__(2 * math.sqrt(2) * (geohash.high - geohash.low))
@@ -47,7 +48,7 @@ class PlaneNearness(Nearness):
 
 
 def without(ranges: list[CellRange], taken: list[CellRange]) -> list[CellRange]:
-    """What of some ranges is not in others; both are ascending and disjoint."""
+    """The parts of `ranges` that are not in `taken`; both are ascending and disjoint."""
     left: list[CellRange] = []
     place = 0
     for low, high in ranges:
@@ -66,7 +67,7 @@ def without(ranges: list[CellRange], taken: list[CellRange]) -> list[CellRange]:
 
 
 def joined(a: list[CellRange], b: list[CellRange]) -> list[CellRange]:
-    """All of both, ascending and disjoint."""
+    """The union of both, ascending and disjoint."""
     merged: list[CellRange] = []
     for low, high in sorted(a + b):
         if merged and low <= merged[-1][1] + 1:

@@ -1,8 +1,9 @@
-"""Shapes on the plane, for legacy coordinates: what `$box`, `$center` and `$polygon` ask for.
+"""Shapes on the plane, for legacy coordinates: the operands of `$box`, `$center` and `$polygon`.
 
-The polygon's borders are MongoDB's and no library's: a corner belongs to it, so does a horizontal or vertical side, and
-of a slanting side only that to the right of the interior, since a ray that runs to the right counts the sides it meets
-or starts on. An odd count is inside, so that a polygon may cross itself. GEOS knows only all of the border or none.
+Which border points belong to a polygon is MongoDB's own rule: corners and horizontal or vertical sides do, and of the
+other sides only those to the right of the interior, since the test counts the sides that a ray to the right meets or
+starts on. A point with an odd count is inside, so a polygon may cross itself. (GEOS includes all of the border or
+none.)
 """
 
 import math
@@ -20,7 +21,7 @@ class PlaneShape:
         raise NotImplementedError
 
     def bounds(self) -> Bounds:
-        """The smallest rectangle around it."""
+        """The smallest rectangle that contains the shape."""
         raise NotImplementedError
 
 
@@ -39,9 +40,9 @@ class Box(PlaneShape):
 
 
 class Circle(PlaneShape):
-    """All that is not farther than `radius` from the centre.
+    """All points within the distance `radius` from the centre.
 
-    What lies straight beside, above or below the centre is compared as MongoDB does it, by adding the radius to a
+    Points with the same x or y as the centre are compared as MongoDB does it, by adding the radius to a
     coordinate: 52 is not farther than 0.0001 from 51.9999, although the difference of the two is a little more.
     """
 
@@ -61,7 +62,7 @@ class Circle(PlaneShape):
     def bounds(self) -> Bounds:
         x, y = self._center
         radius = self._radius
-        # One step of a double more on each side, because sums are rounded.
+        # Extended by one unit in the last place on each side, because sums are rounded.
         return (
             math.nextafter(x - radius, -math.inf),
             math.nextafter(y - radius, -math.inf),

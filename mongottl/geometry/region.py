@@ -1,18 +1,18 @@
-"""Regions that stored geometries are asked about, on the plane and on the sphere alike."""
+"""Regions of `$geoWithin` and `$geoIntersects`: the common interface, and the regions on the plane."""
 
 from abc import ABC, abstractmethod
 
 from mongottl.geometry.geojson import Geometry
 from mongottl.geometry.plane import Bounds, PlaneShape
 
-# S2 cells as ranges of the ids of the leaf cells in them, ends included, as signed 64-bit integers.
+# A range of ids of S2 cells, ends included, as signed 64-bit integers.
 CellRange = tuple[int, int]
 
 
 class GeoRegion(ABC):
-    """What `$geoWithin` or `$geoIntersects` asks of a stored geometry.
+    """The condition of `$geoWithin` or `$geoIntersects` on a stored geometry.
 
-    spherical: whether it is a question of the sphere, which a 2dsphere index can answer.
+    spherical: whether it is a condition on the sphere, which a 2dsphere index can answer.
     """
 
     def __init__(self, spherical: bool) -> None:
@@ -23,17 +23,18 @@ class GeoRegion(ABC):
         raise NotImplementedError
 
     def bounds(self) -> Bounds | None:
-        """A rectangle of longitudes and latitudes (or x and y) outside which no point matches, for a 2d index; None
-        where such an index is of no use."""
+        """A rectangle of longitudes and latitudes (or x and y) that contains all matching points, for a 2d index; None
+        if a 2d index cannot answer the condition."""
         return None
 
     def cell_ranges(self) -> list[CellRange]:
-        """Ascending, disjoint: a geometry whose covering has no cell among these does not match."""
+        """Ranges of cell ids, ascending and disjoint: the covering of each matching geometry has a cell in one of
+        them."""
         raise NotImplementedError
 
 
 class WithinPlaneShape(GeoRegion):
-    """Within a shape of the plane: points alone can be, in GeoJSON or as pairs."""
+    """Within a shape of the plane. Only points can match, in GeoJSON or as pairs."""
 
     def __init__(self, shape: PlaneShape) -> None:
         super().__init__(spherical=False)

@@ -1,8 +1,8 @@
-"""Shapes on the sphere, over s2rst, a binding of S2: the library behind MongoDB's own spherical geometry.
+"""Shapes on the sphere, implemented with s2rst, a binding of S2, the library that MongoDB itself uses.
 
 Lines and sides are the shortest way between two points (geodesics), not lines of equal latitude. A polygon's interior
-is the smaller part of the sphere, whatever the direction of its ring, save with MongoDB's strict winding. Distances are
-angles in radians; MongoDB's metres are those on a sphere of EARTH_RADIUS_M.
+is the smaller part of the sphere, whatever the direction of its ring, except with MongoDB's strict winding. Distances
+are angles in radians; MongoDB's metres are those on a sphere of EARTH_RADIUS_M.
 """
 
 import math
@@ -32,7 +32,7 @@ class SphereShape:
         self._query: s2rst.ClosestEdgeQuery | None = None
 
     def index(self) -> s2rst.ShapeIndex:
-        """All the parts; made when it is first asked for."""
+        """An index of all parts, built on first use."""
         index = self._index
         if index is None:
             index = s2rst.ShapeIndex()
@@ -47,14 +47,14 @@ class SphereShape:
         return index
 
     def query(self) -> s2rst.ClosestEdgeQuery:
-        """Distances to all of the shape; 0 within a polygon."""
+        """Queries of distances to the shape; the distance is 0 within a polygon."""
         query = self._query
         if query is None:
             query = self._query = s2rst.ClosestEdgeQuery(self.index())
         return query
 
     def distance_rad(self, point: s2rst.S2Point) -> float:
-        """How far the point is from the nearest part."""
+        """The distance of the point from the nearest part."""
         if not self.lines and not self.polygons:
             return min(distance_rad(point, own) for own in self.points)
         return self.query().get_distance(point).radians
@@ -70,7 +70,8 @@ class SphereShape:
         )
 
     def intersects(self, other: "SphereShape") -> bool:
-        """Whether the two have a point in common; of a polygon's border, it must be a point of the other's points."""
+        """Whether the two have a point in common. Points on a polygon's border count only if the other shape is
+        points."""
         if any(self._meets(point) for point in other.points):
             return True
         if not other.lines and not other.polygons:
@@ -104,7 +105,7 @@ def _meets_line(polygon: SpherePolygon, line: s2rst.Polyline) -> bool:
 
 
 class SphereCap:
-    """What is not farther than `radius_rad` from a point: `$centerSphere`, and what `$near` searches."""
+    """All points within `radius_rad` of a centre: `$centerSphere`, and the area that `$near` searches."""
 
     def __init__(self, center: Position, radius_rad: float) -> None:
         self.center = s2_point(center)
@@ -112,7 +113,7 @@ class SphereCap:
         self._opposite = -self.center
 
     def contains(self, other: SphereShape) -> bool:
-        """Whether all of the other is within: no part of it is near to the point opposite of the centre."""
+        """Whether the other lies within: no part of it is too near to the point opposite to the centre."""
         if self.radius_rad >= math.pi:
             return True
         if not other.lines and not other.polygons:
@@ -120,11 +121,11 @@ class SphereCap:
         return other.distance_rad(self._opposite) >= math.pi - self.radius_rad
 
     def region(self) -> s2rst.Cap:
-        """S2's own shape, a hair larger, so that what rounds to the border is in it."""
+        """The cap as S2's own type, slightly larger, so that points rounded to the border are in it."""
         return s2rst.Cap.from_center_angle(self.center, s2rst.Angle.from_radians(self.radius_rad + TOUCHING_RAD))
 
     def bounds(self) -> Bounds:
-        """The rectangle of longitudes and latitudes, in degrees, around it."""
+        """A rectangle of longitudes and latitudes, in degrees, that contains the cap."""
         rectangle = self.region().rect_bound()
         if rectangle.is_full():
             return -math.inf, -math.inf, math.inf, math.inf
@@ -135,7 +136,8 @@ class SphereCap:
 
 
 def shape_of(geometry: Geometry) -> SphereShape:
-    """The shape of a geometry. GeometryError for a legacy pair out of bounds and for rings that are no polygon."""
+    """The shape of a geometry. GeometryError for a legacy pair out of bounds and for rings that do not form a
+    polygon."""
     position = geometry.point
     if position is not None:
         if not is_within_bounds(position):

@@ -1,4 +1,4 @@
-"""What lies how far from a point on the sphere, by the keys of either kind of index."""
+"""Distances from a point on the sphere, with the keys of 2dsphere and 2d indexes."""
 
 import math
 
@@ -12,11 +12,11 @@ from mongottl.geometry.sphere_polygon import s2_point
 
 
 class SphereNearness(Nearness):
-    """By S2 cells. metres: whether distances are in metres, else in radians."""
+    """Distances on the sphere, and keys of a 2dsphere index. metres: distances are in metres, else in radians."""
 
     def __init__(self, center: Position, metres: bool) -> None:
         self._unit = EARTH_RADIUS_M if metres else 1.0
-        # A hair more than half around, since distances are rounded.
+        # Slightly more than half of the circumference, since distances are rounded.
         super().__init__(math.pi * 1.000001 * self._unit)
         self._center = center
         self._point = s2_point(center)
@@ -35,7 +35,7 @@ class SphereNearness(Nearness):
 
 
 class SphereNearnessOnPlane(SphereNearness):
-    """By the geohashes of a 2d index, whose points are longitudes and latitudes then."""
+    """Distances on the sphere, and keys of a 2d index, whose coordinates are longitudes and latitudes."""
 
     def __init__(self, center: Position, metres: bool, geohash: Geohash) -> None:
         super().__init__(center, metres)

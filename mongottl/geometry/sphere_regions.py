@@ -1,4 +1,4 @@
-"""The regions on the sphere that queries ask about."""
+"""Regions of `$geoWithin` and `$geoIntersects` on the sphere."""
 
 from mongottl.geometry.coverings import cap_ranges, query_ranges
 from mongottl.geometry.geojson import Geometry, GeometryError, Position, is_within_bounds
@@ -8,7 +8,7 @@ from mongottl.geometry.sphere import SphereCap, shape_of
 
 
 class WithinShape(GeoRegion):
-    """`$geoWithin: {$geometry: …}`: all of the geometry lies in the polygon, or in one of several."""
+    """`$geoWithin: {$geometry: …}`: the whole geometry lies in the polygon, or in one of several."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(spherical=True)
@@ -25,7 +25,7 @@ class WithinShape(GeoRegion):
 
 
 class IntersectsShape(WithinShape):
-    """`$geoIntersects`: the two have something in common."""
+    """`$geoIntersects`: the geometries have a point in common."""
 
     def matches(self, geometry: Geometry) -> bool:
         try:
@@ -35,7 +35,7 @@ class IntersectsShape(WithinShape):
 
 
 class WithinCap(GeoRegion):
-    """`$centerSphere`."""
+    """`$geoWithin: {$centerSphere: [center, radius]}`: the whole geometry lies within the distance."""
 
     def __init__(self, center: Position, radius_rad: float) -> None:
         super().__init__(spherical=True)

@@ -20,7 +20,7 @@ from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments, session_key
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MISSING, Value
+from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Value
 from mongottl.document.validate import MAX_DEPTH, MAX_MESSAGE_DEPTH, SLICE_BYTES, SlicedValidation, validate_document
 from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
 from mongottl.errors import (
@@ -50,7 +50,7 @@ LONG_MESSAGE_BYTES: Final = 256 * 1024
 # How often a write looks whether the copy of its collection has ended.
 _COPY_POLL_S: Final = 0.005
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
-MAX_BODY_BYTES: Final = 16 * 1024 * 1024 + 16 * 1024
+MAX_BODY_BYTES: Final = MAX_DOCUMENT_BYTES + 16 * 1024
 
 
 class Dispatcher:

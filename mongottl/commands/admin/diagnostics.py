@@ -12,14 +12,12 @@ from mongottl.commands.request import ONE, Field
 from mongottl.config import GIT_VERSION, SETTINGS, VERSION
 from mongottl.document.bson_field import missing_field
 from mongottl.document.numbers import is_true
-from mongottl.document.types import MISSING, Date, Int64, Value
+from mongottl.document.types import MAX_DOCUMENT_BYTES, MISSING, Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
 from mongottl.exec.write.expiry import count_expired
 from mongottl.query.expr.base import is_nullish
-
-MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
 
 
 class BuildInfoRequest(NamedTuple):
@@ -45,7 +43,7 @@ def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
         },
         "bits": 64,
         "debug": False,
-        "maxBsonObjectSize": MAX_BSON_OBJECT_SIZE,
+        "maxBsonObjectSize": MAX_DOCUMENT_BYTES,
         "storageEngines": [op.service.engine.name],
         "mongottl": {"version": VERSION, "compiled": is_compiled()},
     }

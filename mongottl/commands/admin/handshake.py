@@ -8,7 +8,17 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
 from mongottl.document.bson_field import missing_field, unknown_field
-from mongottl.document.types import MISSING, Date, Int64, ObjectId, Timestamp, Value, type_code_of, type_name
+from mongottl.document.types import (
+    MAX_DOCUMENT_BYTES,
+    MISSING,
+    Date,
+    Int64,
+    ObjectId,
+    Timestamp,
+    Value,
+    type_code_of,
+    type_name,
+)
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -17,7 +27,6 @@ from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.query.timestamps import timestamp_seconds
 from mongottl.wire.compression import negotiate_compression
 
-MAX_BSON_OBJECT_SIZE: Final = 16 * 1024 * 1024
 _MAX_METADATA_BYTES: Final = 512
 _MAX_APP_NAME_BYTES: Final = 128
 
@@ -145,7 +154,7 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
                 "majorityOpTime": {"ts": Timestamp(timestamp_seconds(now_ms), 1), "t": Int64(1)},
                 "majorityWriteDate": Date(now_ms // 1000 * 1000),
             },
-            "maxBsonObjectSize": MAX_BSON_OBJECT_SIZE,
+            "maxBsonObjectSize": MAX_DOCUMENT_BYTES,
             "maxMessageSizeBytes": service.dialect.max_message_size_bytes,
             "maxWriteBatchSize": service.dialect.max_write_batch_size,
             "localTime": Date(now_ms),

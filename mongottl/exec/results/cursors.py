@@ -10,7 +10,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import ArrayBuilder, ArraySize
-from mongottl.document.types import RawArray
+from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -20,7 +20,7 @@ from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.storage.interface import Record
 
 DEFAULT_FIRST_BATCH: Final = 101
-MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_PAGE_BYTES: Final = MAX_DOCUMENT_BYTES
 # What a stored document may have, and 16 KiB more for what a query adds.
 MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + 16 * 1024
 # Documents of a list that one call adds to a page.

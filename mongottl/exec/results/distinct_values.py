@@ -8,13 +8,13 @@ from mongottl.document.build import ArrayBuilder, ArraySize, value_size
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
-from mongottl.document.types import RawArray, Value
+from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray, Value
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 
 # Of the array: mongod leaves 4 KiB for what stands around it.
-MAX_DISTINCT_BYTES: Final = 16 * 1024 * 1024 - 4096
+MAX_DISTINCT_BYTES: Final = MAX_DOCUMENT_BYTES - 4096
 # Values that are sorted, or encoded, without letting others run: about two milliseconds.
 _SORTED_AT_ONCE: Final = 4096
 _ENCODED_AT_ONCE: Final = 4096

@@ -14,7 +14,7 @@ from mongottl.catalog.view import SYSTEM_VIEWS, View
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
-from mongottl.document.types import Value
+from mongottl.document.types import MAX_DOCUMENT_BYTES, Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -26,7 +26,7 @@ from mongottl.query.pipeline import parse_pipeline, traits_of
 # Views that may stand on one another.
 MAX_VIEW_DEPTH: Final = 20
 # What the pipelines of views that stand on one another may have together.
-MAX_PIPELINE_BYTES: Final = 16 * 1024 * 1024
+MAX_PIPELINE_BYTES: Final = MAX_DOCUMENT_BYTES
 
 
 class ResolvedView:

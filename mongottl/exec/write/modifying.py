@@ -12,7 +12,7 @@ they give. So does everything that waited over a step, or met a WriteConflict.
 """
 
 from mongottl.catalog.collection import Collection
-from mongottl.document.annotated import carried, plain
+from mongottl.document.annotated import copy_metadata, plain
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -54,9 +54,9 @@ class UpdateResult:
     def carry(self, document: bytes) -> None:
         """Gives both what the document carries that was found."""
         if self.before is not None:
-            self.before = carried(document, self.before)
+            self.before = copy_metadata(document, self.before)
         if self.after is not None:
-            self.after = carried(document, self.after)
+            self.after = copy_metadata(document, self.after)
 
 
 class Selection:
@@ -111,7 +111,7 @@ class Selection:
         stored, _ = op.recovery_unit.records(collection).find_records(list(given), NO_BYTE_LIMIT)
         for record in living_now(op.service, collection, stored):
             if matches(record[1]):
-                records.append((record[0], carried(given[record[0]], record[1]), record[2], record[3]))
+                records.append((record[0], copy_metadata(given[record[0]], record[1]), record[2], record[3]))
         return records
 
 

@@ -10,7 +10,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.render import render_document
-from mongottl.document.types import ARRAY, OBJECT_ID, REGEX, UNDEFINED, BinData, Value, type_name
+from mongottl.document.types import ARRAY, MAX_DOCUMENT_BYTES, OBJECT_ID, REGEX, UNDEFINED, BinData, Value, type_name
 from mongottl.document.validate import MAX_DEPTH, check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
@@ -29,7 +29,6 @@ from mongottl.storage.interface import (
 )
 from mongottl.ttl.policy import meaningful_ttl_s
 
-MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _MAX_CONFLICTS: Final = 100
 _MAX_RECORD_ID_BYTES: Final = 8 * 1024 * 1024
 _EMPTY_TIMESTAMP: Final = bytes(8)

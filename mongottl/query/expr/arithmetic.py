@@ -10,7 +10,7 @@ import math
 from typing import Final
 
 from mongottl.document.build import encode
-from mongottl.document.numbers import clamp_to_long, decimal_of, is_nan, to_double, whole
+from mongottl.document.numbers import TWO_63, clamp_to_long, decimal_of, is_nan, to_double, whole
 from mongottl.document.types import INT64_MIN, Date, Decimal128, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
@@ -361,7 +361,6 @@ def decimal_remainder(a: decimal.Decimal, b: decimal.Decimal) -> decimal.Decimal
 
 
 _DECIMAL_DIGITS: Final = 34
-_TWO_63: Final = 2.0**63
 _WIDE: Final = decimal.Context(prec=13000, Emin=-20000, Emax=20000, traps=[])
 
 
@@ -430,7 +429,7 @@ def _round_to(name: str, values: list[Value], rounding: str) -> Value:
         raise CommandError(51081, f"{name} only supports numeric types, not {type_of(number)}")
     if width(place) == 0:
         raise CommandError(16004, f"can't convert from BSON type {type_of(place)} to long")
-    if isinstance(place, float) and not -_TWO_63 <= place < _TWO_63:
+    if isinstance(place, float) and not -TWO_63 <= place < TWO_63:
         raise CommandError(31109, f"Can't coerce out of range value {show(place)} to long")
     digits = whole(place)
     if digits is None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.path import check_dollar
-from mongottl.document.types import Missing, Value, type_code_of, type_name
+from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Value, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -184,7 +184,7 @@ def parse_arguments(name: str, argument: Value, scope: Scope, minimum: int, maxi
     return arguments
 
 
-MAX_STRING_BYTES: Final = 16 << 20
+MAX_STRING_BYTES: Final = MAX_DOCUMENT_BYTES
 
 
 def check_string(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.document.annotated import carried
+from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
@@ -234,7 +234,7 @@ class LookupSource(TransformSource):
         """A document that `$unwind` keeps although nothing is joined to it."""
         into = self._spec.into
         emptied = set_path(with_value(doc, into, []), 0, into.part_bytes, 0, 0, b"")
-        return with_index(carried(doc, emptied), unwind.index_path, None)
+        return with_index(copy_metadata(doc, emptied), unwind.index_path, None)
 
     def _unwind(self, doc: bytes, unwind: UnwindSpec, into: list[bytes], room: i64) -> i64:
         """Joins a document to each of those that have been found, as long as there is room; what is left of that."""

@@ -10,7 +10,7 @@ Source: MongoDB's page on the stage.
 import math
 from typing import Final
 
-from mongottl.document.annotated import carried, metadata_of
+from mongottl.document.annotated import copy_metadata, metadata_of
 from mongottl.document.build import DocumentBuilder, encode
 from mongottl.document.numbers import is_true
 from mongottl.document.path import FieldPath, check_field_path
@@ -107,7 +107,7 @@ class GeoNearSource(TransformSource):
             changed = _with_nested(changed, near.distance_field, 0, distance * near.multiplier)
         if near.locs_field is not None:
             changed = _with_nested(changed, near.locs_field, 0, metadata.get(GEO_NEAR_POINT))
-        return carried(document, changed)
+        return copy_metadata(document, changed)
 
 
 def _with_nested(document: bytes, path: FieldPath, depth: int, value: Value) -> bytes:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mongottl.document.annotated import carried
+from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
@@ -75,12 +75,12 @@ def _collect_leaves(entry: Entry, path: str, kind: int, paths: list[str]) -> Non
 class ProjectSource(MappedSource):
     def __init__(self, source: DocumentSource, projection: Projection, run: RunContext) -> None:
         super().__init__(source)
-        self._carries: Final = bool(run.metadata)
+        self._keeps_metadata: Final = bool(run.metadata)
         self.projection: Final = projection
 
     def mapped(self, document: bytes) -> bytes | None:
         shaped = self.projection.apply(document, None)
-        return carried(document, shaped) if self._carries else shaped
+        return copy_metadata(document, shaped) if self._keeps_metadata else shaped
 
 
 @stage("$project", StageTraits(streaming=True, in_update=True, planned=True))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mongottl.document.annotated import carried
+from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import DocumentBuilder, encode
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Value
 from mongottl.document.walk import ElementCursor, decode_array
@@ -45,7 +45,7 @@ class RedactSource(MappedSource):
     def mapped(self, document: bytes) -> bytes | None:
         self._ev.root = document
         redacted = redact(document, self._expression, self._slot, self._ev)
-        return carried(document, redacted) if isinstance(redacted, bytes) else None
+        return copy_metadata(document, redacted) if isinstance(redacted, bytes) else None
 
 
 def redact(doc: bytes, expression: Expression, slot: int, ev: EvaluationContext) -> Value:

@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.document.annotated import carried
+from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.path import check_field_path
@@ -185,13 +185,13 @@ class AddFieldsSource(MappedSource):
     def __init__(self, source: DocumentSource, tree: FieldTree, run: RunContext) -> None:
         super().__init__(source)
         self._tree: Final = tree
-        self._carries: Final = bool(run.metadata)
+        self._keeps_metadata: Final = bool(run.metadata)
         self._ev: Final = run.evaluation()
 
     def mapped(self, document: bytes) -> bytes | None:
         self._ev.root = document
         changed = self._tree.apply(document, 0, self._ev)
-        return carried(document, changed) if self._carries else changed
+        return copy_metadata(document, changed) if self._keeps_metadata else changed
 
 
 def _parse_add_fields(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
@@ -229,7 +229,7 @@ class ReplaceRootSource(MappedSource):
     def __init__(self, source: DocumentSource, expression: Expression, run: RunContext) -> None:
         super().__init__(source)
         self._expression: Final = expression
-        self._carries: Final = bool(run.metadata)
+        self._keeps_metadata: Final = bool(run.metadata)
         self._ev: Final = run.evaluation()
 
     def mapped(self, document: bytes) -> bytes | None:
@@ -241,7 +241,7 @@ class ReplaceRootSource(MappedSource):
                 "'newRoot' expression must evaluate to an object, but resulting value was: "
                 f"{show(value)}. Type of resulting value: '{type_of(value)}'.",
             )
-        return carried(document, value) if self._carries else value
+        return copy_metadata(document, value) if self._keeps_metadata else value
 
 
 @stage("$replaceRoot", StageTraits(streaming=True, in_update=True, planned=True))

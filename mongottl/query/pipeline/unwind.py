@@ -5,7 +5,7 @@ from typing import Final
 from librt.strings import read_i32_le
 from mypy_extensions import i64
 
-from mongottl.document.annotated import carried
+from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import encode, encode_value
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.set_path import set_path
@@ -66,7 +66,7 @@ class UnwindSource(TransformSource):
         self._path: Final = spec.path
         self._preserve: Final = spec.preserve
         self._index_path: Final = spec.index_path
-        self._carries: Final = bool(run.metadata)
+        self._keeps_metadata: Final = bool(run.metadata)
         self._batch: list[bytes] = []
         self._position: i64 = 0
         # The array that is being unwound, where the cursor stands on the next element; and for a root field what
@@ -94,9 +94,9 @@ class UnwindSource(TransformSource):
                 self._begin(doc, found)
             if self._cursor is not None:
                 room = self._continue(doc, self._cursor, found, room)
-            if self._carries:
+            if self._keeps_metadata:
                 for i in range(first, len(found)):
-                    found[i] = carried(doc, found[i])
+                    found[i] = copy_metadata(doc, found[i])
             if self._cursor is None:
                 position += 1
         self._position = position
@@ -167,7 +167,7 @@ def with_index(doc: bytes, path: FieldPath | None, index: int | None) -> bytes:
         return doc
     value: Value = None if index is None else Int64(index)
     type_code, raw = encode_value(value)
-    return carried(doc, set_path(doc, 0, path.part_bytes, 0, type_code, raw))
+    return copy_metadata(doc, set_path(doc, 0, path.part_bytes, 0, type_code, raw))
 
 
 _TYPE_BYTES: Final[list[bytes]] = [bytes([code]) for code in range(256)]

@@ -17,6 +17,7 @@ from mongottl.document.render import render_value
 from mongottl.document.types import (
     ARRAY,
     DOCUMENT,
+    MAX_DOCUMENT_BYTES,
     MISSING,
     REGEX,
     TIMESTAMP,
@@ -37,7 +38,6 @@ from mongottl.query.update.registry import Operand, modifiers
 from mongottl.query.update.stages import UpdatePipeline
 from mongottl.query.update.tree import TreeBuilder
 
-MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _EMPTY_TIMESTAMP: Final = b"\x00" * 8
 
 

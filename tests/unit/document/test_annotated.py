@@ -1,4 +1,4 @@
-from mongottl.document.annotated import annotated, carried, metadata_of, plain
+from mongottl.document.annotated import annotated, copy_metadata, metadata_of, plain
 from mongottl.document.build import encode
 
 
@@ -26,5 +26,5 @@ def test_annotations_add_up_and_leave_others_alone() -> None:
 
 def test_metadata_is_carried_to_what_is_made_of_a_document() -> None:
     made = encode({"b": 1})
-    assert metadata_of(carried(annotated(encode({"a": 1}), "x", 1), made)) == {"x": 1}
-    assert carried(encode({"a": 1}), made) is made
+    assert metadata_of(copy_metadata(annotated(encode({"a": 1}), "x", 1), made)) == {"x": 1}
+    assert copy_metadata(encode({"a": 1}), made) is made
