@@ -26,6 +26,7 @@ COMPILED = (
     "mongottl/query",
     "mongottl/storage/interface.py",
     "mongottl/storage/memory",
+    "mongottl/storage/unit_of_work.py",
     "mongottl/ttl",
     "mongottl/wire",
 )
@@ -60,6 +61,7 @@ HOT = (
     "mongottl/query/sorter.py",
     "mongottl/query/update/nodes.py",
     "mongottl/storage/memory",
+    "mongottl/storage/unit_of_work.py",
     "mongottl/wire",
 )
 

@@ -37,8 +37,8 @@ class Durability:
         self._flush_lock = trio.Lock()
         self._writers_may_go = trio.Event()
 
-    def note_write(self) -> None:
-        """Something was committed."""
+    def note_commit(self) -> None:
+        """Has the next flush made within FLUSH_INTERVAL_S: a unit of work was committed."""
         self._written.set()
 
     async def flush(self) -> None:

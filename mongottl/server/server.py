@@ -63,7 +63,7 @@ class Server:
         # Connections that have been accepted, those included whose task has not begun yet.
         self._accepted = 0
         self._last_connection_id = 0
-        self.service.note_write = self.durability.note_write
+        engine.set_commit_listener(self.durability.note_commit)
         self.service.log_lines = log.lines
         self.service.log_settings = log.settings
         self.service.log_invalid_document = self._log_invalid_document

@@ -89,6 +89,10 @@ class ContractEngine(StorageEngine):
         assert self.unit is None, "units of work do not nest"
         return ContractUnitOfWork(self, self.inner.unit_of_work())
 
+    def set_commit_listener(self, listener: Callable[[], None]) -> None:
+        self.require_open("set_commit_listener")
+        self.inner.set_commit_listener(listener)
+
     def idents(self) -> list[str]:
         self.require_open("idents")
         found = self.inner.idents()

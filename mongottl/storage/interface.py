@@ -108,7 +108,7 @@ class WriteUnitOfWork(ABC):
 
     @abstractmethod
     def on_commit(self, action: Callable[[], None]) -> None:
-        """Calls `action` right after the commit, in the order given."""
+        """Calls `action` after the commit, in the order given."""
         raise NotImplementedError
 
     @abstractmethod
@@ -342,6 +342,12 @@ class StorageEngine(ABC):
     @abstractmethod
     def unit_of_work(self) -> WriteUnitOfWork:
         """A new unit of work, which begins when its block is entered."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def set_commit_listener(self, listener: Callable[[], None]) -> None:
+        """Has `listener` called after every commit, before the commit actions of the unit of work, and never after a
+        rollback. There is one listener: it replaces the one set before. It must not raise."""
         raise NotImplementedError
 
     @abstractmethod

@@ -2,7 +2,14 @@
 
 import pytest
 
-from mongottl.storage.interface import StorageEngine, open_storage_engine, storage_engine, storage_engine_names
+from mongottl.storage.interface import (
+    EngineUnavailable,
+    StorageEngine,
+    WriteConflict,
+    open_storage_engine,
+    storage_engine,
+    storage_engine_names,
+)
 
 
 class Failed(Exception):
@@ -67,6 +74,69 @@ def test_actions_run_on_commit_in_order_and_on_rollback_in_reverse(engine: Stora
     with engine.unit_of_work() as unit:
         unit.commit()
     assert seen == ["first", "second", "fourth", "third"]
+
+
+def test_the_listener_is_called_after_each_commit_and_before_its_actions(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        unit.commit()  # nobody listens yet
+    seen: list[object] = []
+    engine.set_commit_listener(lambda: seen.append(engine.committed_number))
+    before = engine.committed_number
+    with engine.unit_of_work() as unit:
+        engine.put_catalog_entry("key", b"value")
+        unit.on_commit(lambda: seen.append("action"))
+        assert seen == []
+        unit.commit()
+        assert seen == [before + 1, "action"]
+    with engine.unit_of_work() as unit:
+        unit.commit()  # also of a unit that wrote nothing
+    assert seen == [before + 1, "action", before + 2]
+
+
+def test_the_listener_is_not_called_after_a_rollback(engine: StorageEngine) -> None:
+    seen: list[str] = []
+    engine.set_commit_listener(lambda: seen.append("replaced"))
+    engine.set_commit_listener(lambda: seen.append("called"))
+    with engine.unit_of_work():
+        engine.put_catalog_entry("key", b"value")
+    with pytest.raises(Failed), engine.unit_of_work():
+        raise Failed
+    assert seen == []
+    with engine.unit_of_work() as unit:
+        unit.commit()
+    assert seen == ["called"]
+
+
+def test_a_unit_whose_commit_action_fails_is_committed(engine: StorageEngine) -> None:
+    seen: list[str] = []
+    engine.set_commit_listener(lambda: seen.append("called"))
+
+    def fail() -> None:
+        raise Failed
+
+    with pytest.raises((AssertionError, Failed)), engine.unit_of_work() as unit:
+        engine.put_catalog_entry("key", b"value")
+        unit.on_commit(fail)
+        unit.on_rollback(lambda: seen.append("never"))
+        unit.commit()
+    assert (seen, engine.catalog_entries()) == (["called"], [("key", b"value")])
+
+
+def test_a_failed_unit_that_is_committed_is_rolled_back(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        store.insert_record(b"a", 1, 0)
+        unit.commit()
+    with pytest.raises(EngineUnavailable), engine.unit_of_work() as unit:
+        store.insert_record(b"b", 1, 0)
+        with pytest.raises(WriteConflict):
+            store.delete_record((1, b"another", 1, 0))
+        unit.commit()
+    assert [record[1] for record in store.scan(0, 10)[0]] == [b"a"]
+    with engine.unit_of_work() as unit:
+        store.insert_record(b"c", 1, 0)
+        unit.commit()
+    assert store.count() == 2
 
 
 def test_units_do_not_nest(engine: StorageEngine) -> None:

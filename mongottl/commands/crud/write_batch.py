@@ -84,9 +84,7 @@ def collection_for_write(op: OperationContext, name: str) -> Collection:
     if collection is not None:
         return collection
     op.catalog.check_new_name(op.database, name)
-    collection = op.catalog.create_collection(op.database, name)
-    op.service.note_write()
-    return collection
+    return op.catalog.create_collection(op.database, name)
 
 
 def collection_if_any(op: OperationContext, name: str) -> Collection | None:

@@ -63,7 +63,6 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     op.service.cursors.close_where_namespace(collection.namespace)
     op.catalog.drop_collection(collection)
     op.forget_usage(collection.namespace)
-    op.service.note_write()
     return {"nIndexesWas": indexes, "ns": collection.namespace}
 
 
@@ -118,7 +117,6 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
         op.service.cursors.close_where_namespace(target.namespace)
     op.service.cursors.close_where_namespace(source.namespace, "collection renamed")
     op.catalog.rename_collection(source, to_database, to_name, target)
-    op.service.note_write()
     return {}
 
 

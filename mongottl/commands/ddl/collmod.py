@@ -131,7 +131,6 @@ def _change(
         if collection.time_series is not None and "expireAfterSeconds" in options:
             yield from _change_expiry_index(op, collection, options["expireAfterSeconds"])
         op.catalog.set_options(collection, collection.options.with_options(options))
-        op.service.note_write()
         if "expireAfterSeconds" in options:
             yield from rearm_collection(op.service, collection.number)
     return reply

@@ -102,7 +102,6 @@ def change_index(op: OperationContext, collection: Collection, change: IndexChan
         if new.hidden != old.hidden:
             index.accesses = 0
             index.since_ms = op.now_ms
-        op.service.note_write()
         if change.expire_after_seconds is not MISSING:
             yield from rearm_collection(op.service, collection.number)
     return reply

@@ -120,7 +120,6 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
         )
     op.catalog.check_new_name(op.database, name)
     op.catalog.create_collection(op.database, name, options)
-    op.service.note_write()
     return {}
 
 

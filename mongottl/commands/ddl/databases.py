@@ -90,7 +90,6 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
             op.service.cursors.close_where_namespace(collection.namespace)
             op.catalog.drop_collection(collection)
             op.forget_usage(collection.namespace)
-            op.service.note_write()
         yield None
     return {}
 

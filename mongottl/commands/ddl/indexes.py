@@ -124,7 +124,6 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
         op.catalog.check_new_name(op.database, name)
         _new_indexes(op, f"{op.database}.{name}", None, wanted)  # refuses what clashes before anything is made
         collection = op.catalog.create_collection(op.database, name)
-        op.service.note_write()
     while True:
         new, building = _new_indexes(op, collection.namespace, collection, wanted)
         if not building:
@@ -359,7 +358,6 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[R
         raise CommandError(ErrorCode.InvalidOptions, "cannot drop _id index")
     if removed:
         op.catalog.remove_indexes(collection, removed)
-        op.service.note_write()
         if any(_has_ttl(entry.descriptor) for entry in removed):
             yield from rearm_collection(op.service, collection.number)
     return reply

@@ -74,8 +74,6 @@ class ServiceContext:
         self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
         # Called when something was armed that is due before all else, or the clock was moved: the reaper looks again.
         self.wake_reaper: Callable[[], None] = _nothing
-        # Called after commits: whoever flushes to disk has something to do.
-        self.note_write: Callable[[], None] = _nothing
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
 

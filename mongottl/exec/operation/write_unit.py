@@ -110,7 +110,6 @@ class WriteUnit:
         self._work.commit()
         service = self.service
         collection = self.collection
-        service.note_write()
         document = self._document
         if document is not None:
             arm_record(service, collection, document, self._ts_s, self._ttl_s)

@@ -116,7 +116,6 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
         started = [op.catalog.start_index(made, IndexDescriptor(spec)) for spec in wanted]
         if started:
             op.catalog.finish_indexes(made, started)
-    op.service.note_write()
     return temporary
 
 
@@ -148,7 +147,6 @@ def publish_output(op: OperationContext, database: str, temporary: str, name: st
             )
         op.service.cursors.close_where_namespace(target.namespace)
     op.catalog.rename_collection(made, database, name, target)
-    op.service.note_write()
 
 
 def _specs(collection: Collection) -> list[bytes]:
@@ -159,7 +157,6 @@ def discard_output(op: OperationContext, database: str, temporary: str) -> None:
     made = op.catalog.lookup(database, temporary, time_series=True)
     if made is not None:
         op.catalog.drop_collection(made)
-        op.service.note_write()
 
 
 def check_merge(
@@ -236,7 +233,6 @@ def _insert(op: OperationContext, collection: Collection | None, database: str, 
     if collection is None:
         op.catalog.check_new_name(database, name)
         collection = op.catalog.create_collection(database, name)
-        op.service.note_write()
     prepared = prepare_document(op, document)
     check_size(prepared)
     insert_document(op, collection, prepared)

@@ -209,7 +209,6 @@ def define_view(op: OperationContext, view: View) -> None:
         insert_document(op, definitions, view.definition())
     else:
         update_record(op, definitions, known, view.definition(), own=True)
-    op.service.note_write()
 
 
 def drop_view(op: OperationContext, view: View) -> None:

@@ -89,7 +89,6 @@ def _copy_once(
     finally:
         if not published and not made.dropped:
             op.catalog.drop_collection(made)
-            op.service.note_write()
     return published
 
 
@@ -138,5 +137,4 @@ def _publish(op: OperationContext, source: Collection, made: Collection, name: s
     if target is not None:
         op.service.cursors.close_where_namespace(target.namespace)
     op.catalog.rename_collection(made, database, name, target)
-    op.service.note_write()
     return True

@@ -60,7 +60,6 @@ def build_indexes(
     try:
         for descriptor in descriptors:
             started.append(op.catalog.start_index(collection, descriptor))
-        op.service.note_write()
         built = [index for index in started if index.has_keys]
         if built:
             yield from _fill(op, collection, built, batch)
@@ -70,7 +69,6 @@ def build_indexes(
     except BaseException:
         _discard(op, collection, started)
         raise
-    op.service.note_write()
     return started
 
 
@@ -82,7 +80,6 @@ def _discard(op: OperationContext, collection: Collection, started: list[IndexEn
         op.catalog.remove_indexes(collection, left)
     except (EngineUnavailable, WriteConflict):
         op.catalog.abandon_indexes(collection, left)
-    op.service.note_write()
 
 
 def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry], batch: int) -> Steps[None]:

@@ -4,6 +4,7 @@ Nothing outlives it, so there is nothing to flush or to maintain. Giving back th
 tenth of a second, which `drop_some` spreads over many calls.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from mongottl.storage.interface import (
@@ -16,7 +17,8 @@ from mongottl.storage.interface import (
 )
 from mongottl.storage.memory.records import MemoryRecordStore
 from mongottl.storage.memory.sorted_data import MemorySortedData
-from mongottl.storage.memory.units import MemoryUnitOfWork, MemoryUnits, Undo
+from mongottl.storage.memory.units import MemoryUnits, Undo
+from mongottl.storage.unit_of_work import EngineUnitOfWork
 
 # What is dropped on the spot rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000
@@ -34,7 +36,10 @@ class MemoryEngine(StorageEngine):
         self._dropped_sorted: list[MemorySortedData] = []
 
     def unit_of_work(self) -> WriteUnitOfWork:
-        return MemoryUnitOfWork(self._units)
+        return EngineUnitOfWork(self._units)
+
+    def set_commit_listener(self, listener: Callable[[], None]) -> None:
+        self._units.commit_listener = listener
 
     def idents(self) -> list[str]:
         self._units.require_open()
@@ -144,7 +149,7 @@ class MemoryEngine(StorageEngine):
     def close(self) -> None:
         if self._units.in_unit():
             self._units.rollback()
-        self._units.closed = True
+        self._units.close()
         self._records = {}
         self._sorted = {}
         self._catalog = {}

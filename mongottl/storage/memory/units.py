@@ -1,22 +1,15 @@
-"""Units of work in memory: writes take effect at once, and a log of inverse operations takes them back.
+"""Units of work in memory: writes take effect at once, and a log of inverse operations undoes them.
 
-All stores of an engine share one `MemoryUnits`, since one unit at a time is open. It knows no store: what it logs knows
-how to undo itself.
+All stores of an engine share one `MemoryUnits`, since one unit at a time is open. It knows no store: each logged write
+can undo itself.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from types import TracebackType
-from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
-
-# States of the unit of work.
-_NONE: Final = 0
-_OPEN: Final = 1
-_FAILED: Final = 2
+from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.unit_of_work import UnitOfWorkState
 
 
 class Undo(ABC):
@@ -28,17 +21,13 @@ class Undo(ABC):
         raise NotImplementedError
 
 
-class MemoryUnits:
-    """The state of the one unit of work that may be open."""
+class MemoryUnits(UnitOfWorkState):
+    """The state of the one unit of work that may be open, and the log that undoes its writes."""
 
     def __init__(self) -> None:
-        self.closed = False
-        self.commit_count = 0
-        self.rollback_count = 0
-        self._state = _NONE
+        super().__init__()
+        self._closed = False
         self._log: list[Undo] = []
-        self._commit_actions: list[Callable[[], None]] = []
-        self._rollback_actions: list[Callable[[], None]] = []
         # Record ids that were given last, and the number objects that the records hold.
         self._first_id: i64 = 0
         self._id_objects: list[object] = []
@@ -58,95 +47,26 @@ class MemoryUnits:
 
     def require_open(self) -> None:
         """Before every read. EngineUnavailable when the engine is closed."""
-        if self.closed:
-            raise EngineUnavailable("the storage engine is closed")
+        if self._closed:
+            raise EngineUnavailable(self.refusal)
 
-    def require_unit(self) -> None:
-        """Before every write."""
-        if self._state != _OPEN:
-            raise self._no_unit()
+    def close(self) -> None:
+        """Refuses every read and unit of work from now on."""
+        self._closed = True
+        self.refusal = "the storage engine is closed"
 
     def log(self, undo: Undo) -> None:
         self._log.append(undo)
 
-    def conflict(self, message: str) -> Exception:
-        """The WriteConflict to raise when a record is not as given; the unit of work can then only be rolled back."""
-        self._state = _FAILED
-        return WriteConflict(message)
+    def begin_writes(self) -> None:
+        return None
 
-    def in_unit(self) -> bool:
-        return self._state != _NONE
-
-    def begin(self) -> None:
-        self.require_open()
-        if self._state != _NONE:
-            raise RuntimeError("units of work do not nest")
-        self._state = _OPEN
-
-    def commit(self) -> None:
-        if self._state != _OPEN:
-            raise self._no_unit()
-        self._state = _NONE
-        self.commit_count += 1
+    def commit_writes(self) -> None:
         if self._log:
             self._log = []
-        if self._rollback_actions:
-            self._rollback_actions = []
-        if self._commit_actions:
-            actions = self._commit_actions
-            self._commit_actions = []
-            for action in actions:
-                action()
 
-    def rollback(self) -> None:
-        self._state = _NONE
-        self.rollback_count += 1
-        self._commit_actions = []
+    def undo_writes(self) -> None:
         log = self._log
         self._log = []
-        actions = self._rollback_actions
-        self._rollback_actions = []
         while log:
             log.pop().undo()
-        for action in reversed(actions):
-            action()
-
-    def on_commit(self, action: Callable[[], None]) -> None:
-        self._commit_actions.append(action)
-
-    def on_rollback(self, action: Callable[[], None]) -> None:
-        self._rollback_actions.append(action)
-
-    def _no_unit(self) -> Exception:
-        if self._state == _FAILED:
-            return EngineUnavailable("the unit of work has failed and can only be rolled back")
-        if self.closed:
-            return EngineUnavailable("the storage engine is closed")
-        return RuntimeError("a write outside a unit of work")
-
-
-class MemoryUnitOfWork(WriteUnitOfWork):
-    def __init__(self, units: MemoryUnits) -> None:
-        self._units = units
-        self._done = False
-
-    def __enter__(self) -> WriteUnitOfWork:
-        self._units.begin()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._done and self._units.in_unit():
-            self._units.rollback()
-
-    def commit(self) -> None:
-        # Set first: what the commit calls may fail, but the writes stand.
-        self._done = True
-        self._units.commit()
-
-    def on_commit(self, action: Callable[[], None]) -> None:
-        self._units.on_commit(action)
-
-    def on_rollback(self, action: Callable[[], None]) -> None:
-        self._units.on_rollback(action)

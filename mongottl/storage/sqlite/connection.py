@@ -1,4 +1,4 @@
-"""The one connection to SQLite, its unit of work, and the counters that go with it.
+"""The one connection to SQLite, the transaction of its unit of work, and the counters of record stores.
 
 Every statement of the engine goes through `SqliteConnection`, which refuses writes outside a unit of work and turns
 SQLite's errors into the engine's. It knows no table but `stores`.
@@ -8,18 +8,12 @@ writes them into the row of the store in the same transaction, so that they are 
 """
 
 import sqlite3
-from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Final
 
-from mongottl.storage.interface import MAX_RECORD_ID, EngineUnavailable, WriteConflict, WriteUnitOfWork
+from mongottl.storage.interface import MAX_RECORD_ID, EngineUnavailable
+from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
 
 _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, next_record_id = ? WHERE id = ?"
-
-# States of the unit of work.
-_NONE: Final = 0
-_OPEN: Final = 1
-_FAILED: Final = 2
 
 
 def engine_error(error: sqlite3.Error) -> Exception:
@@ -55,26 +49,21 @@ class StoreCounters:
         )
 
 
-class SqliteConnection:
-    """Runs statements; at most one unit of work at a time. All use is on one thread.
+class SqliteConnection(UnitOfWorkState):
+    """Runs statements; at most one unit of work at a time, which is one BEGIN … COMMIT or ROLLBACK. All use is on one
+    thread, but for `refusal`.
 
     persistent: whether counters are written at commit (an engine in memory has no need of it).
     """
 
     def __init__(self, raw: sqlite3.Connection, persistent: bool) -> None:
+        super().__init__()
         self.raw = raw
         self.persistent = persistent
         # One cursor for all statements: creating one costs as much as a short statement. Each result is read to its
         # end at once, so no two statements share it.
         self._cursor: sqlite3.Cursor = raw.cursor()
-        self._state = _NONE
         self._touched: list[StoreCounters] = []
-        self._commit_actions: list[Callable[[], None]] = []
-        self._rollback_actions: list[Callable[[], None]] = []
-        self.commit_count = 0
-        self.rollback_count = 0
-        # Why no unit of work is begun or committed any more; empty while they are. Another thread sets it.
-        self.refusal = ""
 
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """All rows of a query."""
@@ -114,22 +103,22 @@ class SqliteConnection:
 
     def write(self, sql: str, parameters: tuple[object, ...]) -> int:
         """Runs one writing statement; how many rows it changed."""
-        if self._state != _OPEN:
-            raise self._no_unit()
+        if self.state != OPEN:
+            raise self.no_unit()
         try:
             return int(self._cursor.execute(sql, parameters).rowcount)
         except sqlite3.Error as error:
-            self._state = _FAILED
+            self.state = FAILED
             raise engine_error(error) from error
 
     def write_many(self, sql: str, rows: list[Any]) -> int:
         """Runs one writing statement for each row of parameters; how many rows were changed in all."""
-        if self._state != _OPEN:
-            raise self._no_unit()
+        if self.state != OPEN:
+            raise self.no_unit()
         try:
             return int(self._cursor.executemany(sql, rows).rowcount)
         except sqlite3.Error as error:
-            self._state = _FAILED
+            self.state = FAILED
             raise engine_error(error) from error
 
     def insert_until_conflict(self, sql: str, rows: list[Any]) -> int:
@@ -137,8 +126,8 @@ class SqliteConnection:
 
         SQLite undoes a refused row alone, and the rows are tried in order, so the count says which row it was.
         """
-        if self._state != _OPEN:
-            raise self._no_unit()
+        if self.state != OPEN:
+            raise self.no_unit()
         before: int = self.raw.total_changes
         try:
             self._cursor.executemany(sql, rows)
@@ -146,7 +135,7 @@ class SqliteConnection:
             after: int = self.raw.total_changes
             return after - before
         except sqlite3.Error as error:
-            self._state = _FAILED
+            self.state = FAILED
             raise engine_error(error) from error
         return len(rows)
 
@@ -158,31 +147,14 @@ class SqliteConnection:
             counters.saved_size = counters.size_bytes
             self._touched.append(counters)
 
-    def conflict(self, message: str) -> Exception:
-        """The WriteConflict to raise when a record is not as given; the unit of work can then only be rolled back."""
-        self._state = _FAILED
-        return WriteConflict(message)
-
-    def in_unit(self) -> bool:
-        return self._state != _NONE
-
-    def begin(self) -> None:
-        if self._state != _NONE:
-            raise RuntimeError("units of work do not nest")
-        if self.refusal:
-            raise EngineUnavailable(self.refusal)
+    def begin_writes(self) -> None:
         try:
             self._cursor.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise engine_error(error) from error
-        self._state = _OPEN
 
-    def commit(self) -> None:
-        if self._state != _OPEN:
-            raise self._no_unit()
-        if self.refusal:
-            self._state = _FAILED
-            raise EngineUnavailable(self.refusal)
+    def commit_writes(self) -> None:
+        """Writes the counters that have changed, and commits the transaction."""
         try:
             if self.persistent:
                 for counters in self._touched:
@@ -192,78 +164,21 @@ class SqliteConnection:
                     )
             self._cursor.execute("COMMIT")
         except sqlite3.Error as error:
-            self._state = _FAILED
             raise engine_error(error) from error
-        self._state = _NONE
-        self.commit_count += 1
         for counters in self._touched:
             counters.touched = False
         self._touched.clear()
-        if self._rollback_actions:
-            self._rollback_actions = []
-        if self._commit_actions:
-            actions = self._commit_actions
-            self._commit_actions = []
-            for action in actions:
-                action()
 
-    def rollback(self) -> None:
-        """Undoes the open unit of work, counters and rollback actions included."""
-        self._state = _NONE
-        self.rollback_count += 1
+    def undo_writes(self) -> None:
+        """Restores the counters, and rolls the transaction back."""
         for counters in self._touched:
             counters.record_count = counters.saved_count
             counters.size_bytes = counters.saved_size
             counters.touched = False
         self._touched.clear()
-        self._commit_actions = []
-        actions = self._rollback_actions
-        self._rollback_actions = []
         try:
             # Some errors (disk full, I/O) make SQLite roll back by itself.
             if self.raw.in_transaction:
                 self._cursor.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise engine_error(error) from error
-        finally:
-            for action in reversed(actions):
-                action()
-
-    def on_commit(self, action: Callable[[], None]) -> None:
-        self._commit_actions.append(action)
-
-    def on_rollback(self, action: Callable[[], None]) -> None:
-        self._rollback_actions.append(action)
-
-    def _no_unit(self) -> Exception:
-        if self._state == _FAILED:
-            return EngineUnavailable("the unit of work has failed and can only be rolled back")
-        return RuntimeError("a write outside a unit of work")
-
-
-class SqliteUnitOfWork(WriteUnitOfWork):
-    """One BEGIN … COMMIT or ROLLBACK."""
-
-    def __init__(self, connection: SqliteConnection) -> None:
-        self._connection = connection
-        self._done = False
-
-    def __enter__(self) -> WriteUnitOfWork:
-        self._connection.begin()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._done and self._connection.in_unit():
-            self._connection.rollback()
-
-    def commit(self) -> None:
-        self._connection.commit()
-        self._done = True
-
-    def on_commit(self, action: Callable[[], None]) -> None:
-        self._connection.on_commit(action)
-
-    def on_rollback(self, action: Callable[[], None]) -> None:
-        self._connection.on_rollback(action)

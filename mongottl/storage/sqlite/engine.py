@@ -29,6 +29,7 @@ import os
 import sqlite3
 import sys
 import threading
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -41,7 +42,7 @@ from mongottl.storage.interface import (
     WriteUnitOfWork,
     storage_engine,
 )
-from mongottl.storage.sqlite.connection import SqliteConnection, SqliteUnitOfWork, StoreCounters, engine_error
+from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters, engine_error
 from mongottl.storage.sqlite.directory import (
     APPLICATION_ID,
     FORMAT_VERSION,
@@ -51,6 +52,7 @@ from mongottl.storage.sqlite.directory import (
 )
 from mongottl.storage.sqlite.records import SqliteRecordStore, create_record_table
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
+from mongottl.storage.unit_of_work import EngineUnitOfWork
 
 # `stores.kind`
 _RECORDS: Final = 0
@@ -169,7 +171,10 @@ class SqliteEngine(StorageEngine):
             self._next_look = self._connection.commit_count + _COMMITS_PER_LOOK
             if self._log_bytes() > _LOG_LIMIT_BYTES and not self._maintain_lock.locked():
                 self.maintain()
-        return SqliteUnitOfWork(self._connection)
+        return EngineUnitOfWork(self._connection)
+
+    def set_commit_listener(self, listener: Callable[[], None]) -> None:
+        self._connection.commit_listener = listener
 
     def idents(self) -> list[str]:
         return [*self._records, *self._sorted]

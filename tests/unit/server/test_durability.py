@@ -53,6 +53,7 @@ class Setup:
             open_data_directory(str(directory)), checkpoint_bytes=100_000, long_log_bytes=400_000
         )
         self.durability = Durability(self.engine, SystemClock(), Log("text", False, self.lines))
+        self.engine.set_commit_listener(self.durability.note_commit)
 
     def commit(self, size: int = 1) -> None:
         with self.engine.unit_of_work() as unit:
@@ -141,7 +142,6 @@ def test_after_a_failed_wait_for_the_disk_nothing_is_acknowledged(setup: Setup) 
             await setup.durability.flush()
         with pytest.raises(EngineUnavailable, match="an earlier flush failed"):
             setup.commit()
-        setup.durability.note_write()
         with trio.fail_after(30):
             await setup.durability.run()  # ends
         assert "Nothing is written any more" in setup.lines.getvalue()
