@@ -89,9 +89,10 @@ class VirtualClock(Clock):
         Counted in whole milliseconds, the nearest one. ValueError if the result would lie before 1970 or after the year
         9999, or if `seconds` is not finite; the clock is then left as it was.
         """
-        if not math.isfinite(seconds):
+        step = seconds * 1000
+        if not math.isfinite(step):
             raise ValueError(f"a clock cannot be moved by {seconds} seconds")
-        step_ms = round(seconds * 1000)
+        step_ms = round(step)
         with self._lock:
             base_ms = self._base.now_ms()
             return self._place(self._wall_ms(base_ms) + step_ms, base_ms)

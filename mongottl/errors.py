@@ -16,7 +16,10 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """Named error codes; any other number may be used as a plain int and is then named `Location<number>`."""
+    """Named error codes, by number; any other number may be used as a plain int and is named `Location<number>`.
+
+    Some are raised nowhere here, but a fail point (`configureFailPoint`) answers any code, under mongod's name for it.
+    """
 
     OK = 0
     InternalError = 1
@@ -49,6 +52,7 @@ class ErrorCode(IntEnum):
     ConflictingUpdateOperators = 40
     CursorNotFound = 43
     DBPathInUse = 46
+    NoMatchingDocument = 47
     NamespaceExists = 48
     MaxTimeMSExpired = 50
     DollarPrefixedFieldName = 52
@@ -57,83 +61,82 @@ class ErrorCode(IntEnum):
     EmptyFieldName = 56
     DottedFieldName = 57
     CommandNotFound = 59
+    WriteConcernFailed = 64
     ImmutableField = 66
     CannotCreateIndex = 67
     IndexAlreadyExists = 68
     InvalidOptions = 72
     InvalidNamespace = 73
-    WriteConcernFailed = 64
+    UnknownReplWriteConcern = 79
     IndexOptionsConflict = 85
     IndexKeySpecsConflict = 86
-    UnsatisfiableWriteConcern = 100
+    NetworkTimeout = 89
+    ShutdownInProgress = 91
     OperationFailed = 96
+    UnsatisfiableWriteConcern = 100
+    NotExactValueField = 111
+    WriteConflict = 112
     CommandNotSupported = 115
     DocumentValidationFailure = 121
     NotAReplicaSet = 123
     CommandFailed = 125
-    NotExactValueField = 111
+    ReadConcernMajorityNotAvailableYet = 134
+    CappedPositionLost = 136
     ExceededMemoryLimit = 146
-    InvalidPipelineOperator = 168
+    IncompatibleCollationVersion = 161
+    ViewDepthLimitExceeded = 165
     CommandNotSupportedOnView = 166
     OptionNotSupportedOnView = 167
-    NamespaceCannotBeSharded = 193
-    InvalidIndexSpecificationOption = 197
-    ChangeStreamFatalError = 280
-    IndexInformationTooLarge = 284
-    QueryExceededMemoryLimitNoDiskUseAllowed = 292
-    QueryFeatureNotAllowed = 224
-    TransactionTooOld = 225
-    NoSuchTransaction = 251
-    TransactionCommitted = 256
-    OperationNotSupportedInTransaction = 263
-    UnsupportedOpQueryCommand = 352
-    APIVersionError = 322
-    APIStrictError = 323
-    InvalidUUID = 207
-    WriteConflict = 112
+    InvalidPipelineOperator = 168
+    CannotIndexParallelArrays = 171
+    QueryPlanKilled = 175
+    AmbiguousIndexKeyPattern = 181
+    InvalidViewDefinition = 182
     ClientMetadataMissingField = 183
     ClientMetadataAppNameTooLarge = 184
     ClientMetadataDocumentTooLarge = 185
     ClientMetadataCannotBeMutated = 186
-    InterruptedAtShutdown = 11600
-    Interrupted = 11601
-    BSONObjectTooLarge = 10334
-    DuplicateKey = 11000
-    OutOfDiskSpace = 14031
-    IncompleteTransactionHistory = 217
-    NoMatchingDocument = 47
-    QueryPlanKilled = 175
-    NoQueryExecutionPlans = 291
-    InvalidViewDefinition = 182
-    IncompatibleCollationVersion = 161
-    ViewDepthLimitExceeded = 165
-    ViewPipelineMaxSizeExceeded = 195
-    CappedPositionLost = 136
-    ConversionFailure = 241
-    StaleClusterTime = 209
-    CursorKilled = 237
-    CollectionUUIDMismatch = 361
-    CannotConvertIndexToUnique = 359
-    CannotBuildIndexKeys = 201
-    UnsatisfiableCommitQuorum = 278
-    UnknownReplWriteConcern = 79
-    QueryRejectedBySettings = 411
-    AmbiguousIndexKeyPattern = 181
-    IndexBuildAborted = 276
-    BackgroundOperationInProgressForNamespace = 12587
-    CannotIndexParallelArrays = 171
-    DatabaseDifferCase = 13297
-    SearchNotEnabled = 31082
-    NetworkTimeout = 89
-    ShutdownInProgress = 91
-    ReadConcernMajorityNotAvailableYet = 134
     PrimarySteppedDown = 189
+    NamespaceCannotBeSharded = 193
+    ViewPipelineMaxSizeExceeded = 195
+    InvalidIndexSpecificationOption = 197
+    CannotBuildIndexKeys = 201
+    InvalidUUID = 207
+    StaleClusterTime = 209
+    IncompleteTransactionHistory = 217
+    QueryFeatureNotAllowed = 224
+    TransactionTooOld = 225
+    CursorKilled = 237
+    ConversionFailure = 241
+    NoSuchTransaction = 251
+    TransactionCommitted = 256
     ExceededTimeLimit = 262
+    OperationNotSupportedInTransaction = 263
+    IndexBuildAborted = 276
+    UnsatisfiableCommitQuorum = 278
+    ChangeStreamFatalError = 280
+    IndexInformationTooLarge = 284
+    NoQueryExecutionPlans = 291
+    QueryExceededMemoryLimitNoDiskUseAllowed = 292
+    APIVersionError = 322
+    APIStrictError = 323
+    UnsupportedOpQueryCommand = 352
+    CannotConvertIndexToUnique = 359
+    CollectionUUIDMismatch = 361
+    QueryRejectedBySettings = 411
     SocketException = 9001
     NotWritablePrimary = 10107
+    BSONObjectTooLarge = 10334
+    DuplicateKey = 11000
+    InterruptedAtShutdown = 11600
+    Interrupted = 11601
     InterruptedDueToReplStateChange = 11602
+    BackgroundOperationInProgressForNamespace = 12587
+    DatabaseDifferCase = 13297
     NotPrimaryNoSecondaryOk = 13435
     NotPrimaryOrSecondary = 13436
+    OutOfDiskSpace = 14031
+    SearchNotEnabled = 31082
 
 
 # Errors after which a driver sends a write with a `txnNumber` once more; the server labels them RetryableWriteError.

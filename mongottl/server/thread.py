@@ -16,7 +16,7 @@ import trio
 
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.write.expiry import reap_due
+from mongottl.exec.write.expiry import reap_after_clock_change
 from mongottl.server.log import Log
 from mongottl.server.server import Server, open_server
 
@@ -45,11 +45,7 @@ class ServerClock:
 
     async def _advance(self, seconds: float) -> int:
         self._clock.advance(seconds)
-        metrics = self._server.service.metrics
-        before = metrics.ttl_deleted_documents
-        await self._server.reaper.drive(reap_due(self._server.service))
-        self._server.reaper.wake()
-        return metrics.ttl_deleted_documents - before
+        return await self._server.reaper.drive(reap_after_clock_change(self._server.service))
 
     def _freeze(self, frozen: bool) -> None:
         self._clock.freeze(frozen)

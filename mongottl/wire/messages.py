@@ -39,8 +39,6 @@ EXHAUST_ALLOWED: Final = 1 << 16
 UNKNOWN_REQUIRED_FLAGS: Final = 0xFFFF & ~(CHECKSUM_PRESENT | MORE_TO_COME)
 
 # Flag bits of OP_REPLY. mongod has set AwaitCapable in every reply since 1.6.
-REPLY_CURSOR_NOT_FOUND: Final = 1 << 0
-REPLY_QUERY_FAILURE: Final = 1 << 1
 REPLY_AWAIT_CAPABLE: Final = 1 << 3
 
 # Compressor ids of OP_COMPRESSED; NOT_COMPRESSED is ours, for a message that came without that wrapper.

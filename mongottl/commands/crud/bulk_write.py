@@ -19,13 +19,8 @@ from mongottl.commands.crud.write_batch import (
 )
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
-    ANY,
-    ARRAY_FIELD,
-    BOOL_FIELD,
     DOCUMENT_FIELD,
     DOCUMENTS,
-    HINT,
-    IGNORED,
     ONE,
     PIPELINE_OR_DOCUMENT,
     STRICT_BOOL,
@@ -35,6 +30,21 @@ from mongottl.commands.request import (
     Field,
     RequestParser,
     parser_for,
+)
+from mongottl.commands.request_fields import (
+    ArrayFilters,
+    BypassValidation,
+    Collation,
+    CollectionUuid,
+    EncryptionInformation,
+    Hint,
+    Let,
+    Multi,
+    Ordered,
+    Sort,
+    StatementId,
+    StatementIds,
+    Upsert,
 )
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.bson_field import unknown_field
@@ -54,19 +64,19 @@ class BulkWriteRequest(NamedTuple):
     command: Annotated[Value, Field("bulkWrite", ONE)]
     operations: Annotated[list[bytes], Field("ops", DOCUMENTS)]
     namespaces: Annotated[list[bytes], Field("nsInfo", DOCUMENTS)]
-    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
-    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
-    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    ordered: Ordered = True
+    bypass: BypassValidation = False
+    let: Let = EMPTY_DOCUMENT
     errors_only: Annotated[bool, Field("errorsOnly", STRICT_BOOL)] = False
     cursor: Annotated[bytes, Field("cursor", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
-    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
+    statement_ids: StatementIds = None
+    statement_id: StatementId = None
 
 
 class Namespace(NamedTuple):
     name: Annotated[str, Field("ns", TEXT)]
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
-    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
+    collection_uuid: CollectionUuid = None
+    encryption: EncryptionInformation = None
 
 
 class CursorOptions(NamedTuple):
@@ -82,22 +92,22 @@ class UpdateOperation(NamedTuple):
     place: Annotated[int, Field("update", WHOLE)]
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)]
     modifications: Annotated[Value, Field("updateMods", PIPELINE_OR_DOCUMENT)]
-    multi: Annotated[bool, Field("multi", STRICT_BOOL)] = False
-    upsert: Annotated[bool, Field("upsert", STRICT_BOOL)] = False
+    multi: Multi = False
+    upsert: Upsert = False
     upsert_supplied: Annotated[Value, Field("upsertSupplied", UNSUPPORTED)] = None
-    array_filters: Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)] = None
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    array_filters: ArrayFilters = None
+    hint: Hint = MISSING
     constants: Annotated[bytes, Field("constants", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    collation: Collation = EMPTY_DOCUMENT
+    sort: Sort = EMPTY_DOCUMENT
 
 
 class DeleteOperation(NamedTuple):
     place: Annotated[int, Field("delete", WHOLE)]
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)]
-    multi: Annotated[bool, Field("multi", STRICT_BOOL)] = False
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    multi: Multi = False
+    hint: Hint = MISSING
+    collation: Collation = EMPTY_DOCUMENT
 
 
 Operation = InsertOperation | UpdateOperation | DeleteOperation

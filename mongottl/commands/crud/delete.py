@@ -14,20 +14,24 @@ from mongottl.commands.crud.write_batch import (
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
-    ANY,
-    ARRAY_FIELD,
-    BOOL_FIELD,
     COLLECTION,
     DOCUMENT_FIELD,
     DOCUMENTS,
-    HINT,
-    IGNORED,
     NUMBER,
-    STRICT_BOOL,
-    UNSUPPORTED,
     Field,
     RequestParser,
     parser_for,
+)
+from mongottl.commands.request_fields import (
+    BypassValidation,
+    Collation,
+    CollectionUuid,
+    EncryptionInformation,
+    Hint,
+    Let,
+    Ordered,
+    StatementId,
+    StatementIds,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
@@ -49,20 +53,20 @@ from mongottl.storage.interface import WriteConflict
 class DeleteStatement(NamedTuple):
     query: Annotated[bytes, Field("q", DOCUMENT_FIELD)]
     limit: Annotated[Value, Field("limit", NUMBER)]  # 0: all documents that match, 1: one of them
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    hint: Hint = MISSING
+    collation: Collation = EMPTY_DOCUMENT
 
 
 class DeleteRequest(NamedTuple):
     collection: Annotated[str, Field("delete", COLLECTION)]
     deletes: Annotated[list[bytes], Field("deletes", DOCUMENTS)]
-    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
-    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
-    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
-    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
-    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    ordered: Ordered = True
+    let: Let = EMPTY_DOCUMENT
+    bypass: BypassValidation = False
+    statement_ids: StatementIds = None
+    statement_id: StatementId = None
+    encryption: EncryptionInformation = None
+    collection_uuid: CollectionUuid = None
 
 
 _STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)

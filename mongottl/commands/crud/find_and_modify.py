@@ -9,16 +9,22 @@ from mongottl.commands.crud.update import check_array_filters, upsert_or_update
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
-    ANY,
-    ARRAY_FIELD,
     BOOL_FIELD,
     COLLECTION,
     DOCUMENT_FIELD,
-    HINT,
-    IGNORED,
     PIPELINE_OR_DOCUMENT,
-    UNSUPPORTED,
     Field,
+)
+from mongottl.commands.request_fields import (
+    ArrayFilters,
+    BypassValidation,
+    Collation,
+    CollectionUuid,
+    EncryptionInformation,
+    Hint,
+    Let,
+    Sort,
+    StatementId,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
@@ -40,20 +46,20 @@ from mongottl.storage.interface import Record, WriteConflict
 class FindAndModifyRequest(NamedTuple):
     collection: Annotated[str, Field("findAndModify", COLLECTION)]
     query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    sort: Sort = EMPTY_DOCUMENT
     remove: Annotated[bool, Field("remove", BOOL_FIELD)] = False
     update: Annotated[Value, Field("update", PIPELINE_OR_DOCUMENT)] = MISSING
     new: Annotated[bool, Field("new", BOOL_FIELD)] = False
     fields: Annotated[bytes, Field("fields", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     upsert: Annotated[bool, Field("upsert", BOOL_FIELD)] = False
-    array_filters: Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)] = None
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
-    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
-    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    array_filters: ArrayFilters = None
+    hint: Hint = MISSING
+    let: Let = EMPTY_DOCUMENT
+    collation: Collation = EMPTY_DOCUMENT
+    bypass: BypassValidation = False
+    statement_id: StatementId = None
+    encryption: EncryptionInformation = None
+    collection_uuid: CollectionUuid = None
 
 
 @command(

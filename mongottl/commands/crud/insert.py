@@ -12,17 +12,18 @@ from mongottl.commands.crud.write_batch import (
 )
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
-    ANY,
-    ARRAY_FIELD,
-    BOOL_FIELD,
     COLLECTION,
     DOCUMENTS,
-    IGNORED,
-    STRICT_BOOL,
-    UNSUPPORTED,
     Field,
 )
-from mongottl.document.types import Value
+from mongottl.commands.request_fields import (
+    BypassValidation,
+    CollectionUuid,
+    EncryptionInformation,
+    Ordered,
+    StatementId,
+    StatementIds,
+)
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
@@ -37,12 +38,12 @@ INSERT_BYTES: Final = 2 << 20
 class InsertRequest(NamedTuple):
     collection: Annotated[str, Field("insert", COLLECTION)]
     documents: Annotated[list[bytes], Field("documents", DOCUMENTS)]
-    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
-    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
-    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
-    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
-    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    ordered: Ordered = True
+    bypass: BypassValidation = False
+    statement_ids: StatementIds = None
+    statement_id: StatementId = None
+    encryption: EncryptionInformation = None
+    collection_uuid: CollectionUuid = None
 
 
 @command(

@@ -4,14 +4,12 @@ from typing import Annotated, NamedTuple
 
 from mongottl.catalog.namespace import check_collection_name
 from mongottl.commands.request import (
-    ANY,
     BOOL_FIELD,
     COLLECTION,
     COUNT_LIMIT,
     DOCUMENT_FIELD,
     GIVEN_BOOL,
     GIVEN_DOCUMENT,
-    HINT,
     IGNORED,
     ONE,
     PIPELINE,
@@ -19,6 +17,7 @@ from mongottl.commands.request import (
     WHOLE,
     Field,
 )
+from mongottl.commands.request_fields import BypassValidation, Collation, CollectionUuid, Hint, Let, Sort
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Value, is_number, type_code_of, type_name
@@ -29,15 +28,15 @@ from mongottl.exec.operation.context import OperationContext
 class FindRequest(NamedTuple):
     collection: Annotated[str, Field("find", COLLECTION)]
     filter: Annotated[bytes, Field("filter", GIVEN_DOCUMENT)] = EMPTY_DOCUMENT
-    sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    sort: Sort = EMPTY_DOCUMENT
     projection: Annotated[bytes, Field("projection", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
+    hint: Hint = MISSING
     skip: Annotated[int, Field("skip", WHOLE)] = 0
     limit: Annotated[int, Field("limit", WHOLE)] = 0
     batch_size: Annotated[int, Field("batchSize", WHOLE)] = -1
     single_batch: Annotated[bool, Field("singleBatch", BOOL_FIELD)] = False
-    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    let: Let = EMPTY_DOCUMENT
+    collation: Collation = EMPTY_DOCUMENT
     no_cursor_timeout: Annotated[bool, Field("noCursorTimeout", BOOL_FIELD)] = False
     allow_disk_use: Annotated[bool | None, Field("allowDiskUse", BOOL_FIELD)] = None
     allow_partial_results: Annotated[bool, Field("allowPartialResults", BOOL_FIELD)] = False
@@ -48,7 +47,7 @@ class FindRequest(NamedTuple):
     show_record_id: Annotated[bool, Field("showRecordId", BOOL_FIELD)] = False
     min: Annotated[bytes, Field("min", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     max: Annotated[bytes, Field("max", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    collection_uuid: CollectionUuid = None
 
 
 class CountRequest(NamedTuple):
@@ -56,19 +55,19 @@ class CountRequest(NamedTuple):
     query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     limit: Annotated[int | None, Field("limit", COUNT_LIMIT)] = None
     skip: Annotated[int, Field("skip", WHOLE)] = 0
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    hint: Hint = MISSING
+    collation: Collation = EMPTY_DOCUMENT
     fields: Annotated[Value, Field("fields", IGNORED)] = None
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    collection_uuid: CollectionUuid = None
 
 
 class DistinctRequest(NamedTuple):
     collection: Annotated[str, Field("distinct", COLLECTION)]
     key: Annotated[str, Field("key", TEXT)]
     query: Annotated[bytes, Field("query", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    collation: Collation = EMPTY_DOCUMENT
+    hint: Hint = MISSING
+    collection_uuid: CollectionUuid = None
 
 
 class AggregateRequest(NamedTuple):
@@ -77,11 +76,11 @@ class AggregateRequest(NamedTuple):
     cursor: Annotated[bytes | None, Field("cursor", GIVEN_DOCUMENT)] = None
     explain: Annotated[bool, Field("explain", GIVEN_BOOL)] = False
     allow_disk_use: Annotated[bool | None, Field("allowDiskUse", GIVEN_BOOL)] = None
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    hint: Hint = MISSING
+    let: Let = EMPTY_DOCUMENT
+    collation: Collation = EMPTY_DOCUMENT
+    bypass: BypassValidation = False
+    collection_uuid: CollectionUuid = None
 
 
 def collection_of(op: OperationContext, value: Value) -> str:

@@ -16,20 +16,28 @@ from mongottl.commands.crud.write_batch import (
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
-    ANY,
-    ARRAY_FIELD,
-    BOOL_FIELD,
     COLLECTION,
     DOCUMENT_FIELD,
     DOCUMENTS,
-    HINT,
-    IGNORED,
     PIPELINE_OR_DOCUMENT,
-    STRICT_BOOL,
-    UNSUPPORTED,
     Field,
     RequestParser,
     parser_for,
+)
+from mongottl.commands.request_fields import (
+    ArrayFilters,
+    BypassValidation,
+    Collation,
+    CollectionUuid,
+    EncryptionInformation,
+    Hint,
+    Let,
+    Multi,
+    Ordered,
+    Sort,
+    StatementId,
+    StatementIds,
+    Upsert,
 )
 from mongottl.commands.time_series import check_measurement_update
 from mongottl.document.bson_field import wrong_type
@@ -59,25 +67,25 @@ from mongottl.storage.interface import WriteConflict
 class UpdateStatement(NamedTuple):
     query: Annotated[bytes, Field("q", DOCUMENT_FIELD)]
     update: Annotated[Value, Field("u", PIPELINE_OR_DOCUMENT)]
-    upsert: Annotated[bool, Field("upsert", STRICT_BOOL)] = False
-    multi: Annotated[bool, Field("multi", STRICT_BOOL)] = False
-    array_filters: Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)] = None
-    hint: Annotated[Value, Field("hint", HINT)] = MISSING
-    collation: Annotated[bytes, Field("collation", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    upsert: Upsert = False
+    multi: Multi = False
+    array_filters: ArrayFilters = None
+    hint: Hint = MISSING
+    collation: Collation = EMPTY_DOCUMENT
     constants: Annotated[bytes, Field("c", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    sort: Annotated[bytes, Field("sort", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    sort: Sort = EMPTY_DOCUMENT
 
 
 class UpdateRequest(NamedTuple):
     collection: Annotated[str, Field("update", COLLECTION)]
     updates: Annotated[list[bytes], Field("updates", DOCUMENTS)]
-    ordered: Annotated[bool, Field("ordered", STRICT_BOOL)] = True
-    let: Annotated[bytes, Field("let", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bypass: Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)] = False
-    statement_ids: Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)] = None
-    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
-    encryption: Annotated[Value, Field("encryptionInformation", UNSUPPORTED)] = None
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    ordered: Ordered = True
+    let: Let = EMPTY_DOCUMENT
+    bypass: BypassValidation = False
+    statement_ids: StatementIds = None
+    statement_id: StatementId = None
+    encryption: EncryptionInformation = None
+    collection_uuid: CollectionUuid = None
 
 
 UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStatement)

@@ -11,7 +11,7 @@ from mongottl.catalog.time_series import completed_options
 from mongottl.commands.request import BOOL_FIELD, DOCUMENT_FIELD, INTEGER, TEXT, Field, RequestParser, parser_for
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.numbers import is_true, whole
-from mongottl.document.types import Undefined, Value, is_number
+from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -193,7 +193,3 @@ def check_view_source(name: str) -> None:
         raise CommandError(ErrorCode.BadValue, "'viewOn' cannot be empty")
     if "\0" in name or name.startswith((".", "$")):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid name for 'viewOn': {name}")
-
-
-def is_null(value: Value) -> bool:
-    return value is None or isinstance(value, Undefined)

@@ -23,6 +23,7 @@ from mongottl.commands.request import (
     TEXT,
     Field,
 )
+from mongottl.commands.request_fields import CollectionUuid
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Value
@@ -37,7 +38,7 @@ from mongottl.query.match import parse_condition
 
 class DropRequest(NamedTuple):
     collection: Annotated[str, Field("drop", COLLECTION)]
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    collection_uuid: CollectionUuid = None
 
 
 @command(
@@ -71,7 +72,7 @@ class RenameCollectionRequest(NamedTuple):
     to: Annotated[str, Field("to", TEXT)]
     drop_target: Annotated[bool | BinData, Field("dropTarget", BOOL_OR_UUID)] = False
     stay_temp: Annotated[Value, Field("stayTemp", ANY)] = False
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    collection_uuid: CollectionUuid = None
 
 
 @command(

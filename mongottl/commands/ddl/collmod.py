@@ -37,6 +37,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
+from mongottl.commands.request_fields import CollectionUuid
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import encode
 from mongottl.document.numbers import clamp_to_long
@@ -66,7 +67,7 @@ class CollModRequest(NamedTuple):
     capped_size: Annotated[int | None, Field("cappedSize", INTEGER)] = None
     capped_max: Annotated[int | None, Field("cappedMax", INTEGER)] = None
     dry_run: Annotated[bool, Field("dryRun", BOOL_FIELD)] = False
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    collection_uuid: CollectionUuid = None
 
 
 class TimeSeriesChange(NamedTuple):

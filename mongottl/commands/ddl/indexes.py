@@ -15,6 +15,7 @@ from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
+from mongottl.commands.request_fields import CollectionUuid
 from mongottl.commands.time_series import check_time_series_index
 from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
@@ -43,7 +44,7 @@ class CreateIndexesRequest(NamedTuple):
     commit_quorum: Annotated[Value, Field("commitQuorum", ANY)] = None
     ignore_unknown: Annotated[bool, Field("ignoreUnknownIndexOptions", BOOL_FIELD)] = False
     return_on_start: Annotated[bool, Field("returnOnStart", BOOL_FIELD)] = False
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    collection_uuid: CollectionUuid = None
 
 
 @command(
@@ -291,7 +292,7 @@ def _listed(index: IndexEntry, request: ListIndexesRequest) -> bytes:
 class DropIndexesRequest(NamedTuple):
     collection: Annotated[str, Field("dropIndexes", COLLECTION)]
     what: Annotated[Value, Field("index", ANY)] = MISSING
-    collection_uuid: Annotated[Value, Field("collectionUUID", ANY)] = None
+    collection_uuid: CollectionUuid = None
 
 
 @command(

@@ -88,6 +88,15 @@ def reap_due(service: ServiceContext) -> Steps[int]:
     return deleted
 
 
+def reap_after_clock_change(service: ServiceContext) -> Steps[int]:
+    """Purges everything that is due after the clock was moved, and wakes the reaper; how many documents were purged
+    meanwhile, by whomever."""
+    before = service.metrics.ttl_deleted_documents
+    yield from reap_due(service)
+    service.wake_reaper()
+    return service.metrics.ttl_deleted_documents - before
+
+
 def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
     """Deletes a collection's expired records in bounded batches."""
     recovery_unit = RecoveryUnit(service)

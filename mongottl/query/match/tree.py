@@ -651,15 +651,3 @@ class AndParts:
             if not ReachedKeys(self._paths[i], self._wanted[i]).matches_value(buf, type_code, pos):
                 return False
         return True
-
-
-class LeafTest(PathExpression):
-    """A leaf that also needs the shape of `describe_operand` only: {name: operand}."""
-
-    def __init__(self, path: FieldPath, name: str, operand: Value, traverse_leaf: bool = True) -> None:
-        super().__init__(path, traverse_leaf)
-        self.operator = name
-        self.operand = operand
-
-    def describe_operand(self) -> dict[str, Value]:
-        return {self.operator: self.operand}
