@@ -22,7 +22,7 @@ from mypy_extensions import i64
 
 from mongottl.catalog.array_paths import SOMEWHERE
 from mongottl.document.collation import Collation
-from mongottl.document.key_reader import KIND_BITS, MAX_WIDTH, double_kind, value_kind
+from mongottl.document.key_reader import BITS_PER_COMPONENT, MAX_WIDTH, double_type_bits, type_bits_of
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, DOUBLE, NULL, UNDEFINED, Undefined, Value
@@ -130,7 +130,7 @@ class BtreeKeyGenerator(KeyGenerator):
         self.begin()
         builder = KeyStringBuilder(self._collation)
         missing: i64 = 0
-        kind_shift: i64 = 0
+        shift: i64 = 0
         for i in range(self._width):
             path = self._paths[i]
             depth: i64 = 1
@@ -144,13 +144,13 @@ class BtreeKeyGenerator(KeyGenerator):
                 return self._keys_through_arrays(document)
             if type_code == 0 or depth < path.depth:
                 missing += 1
-                kind = value_kind(0)
+                bits = type_bits_of(0)
                 type_code = NULL
             else:
-                kind = double_kind(document, pos) if type_code == DOUBLE else value_kind(type_code)
-            if kind != 0 and i < MAX_WIDTH:
-                self.type_bits |= kind << kind_shift
-            kind_shift += KIND_BITS
+                bits = double_type_bits(document, pos) if type_code == DOUBLE else type_bits_of(type_code)
+            if bits != 0 and i < MAX_WIDTH:
+                self.type_bits |= bits << shift
+            shift += BITS_PER_COMPONENT
             builder.append_raw(document, type_code, pos, self._descending[i])
         if self._sparse and missing == self._width:
             return []

@@ -1,16 +1,16 @@
-"""Documents from index keys, where the keys tell enough: what a covered query gives instead of the stored documents.
+"""Decoding index keys into documents, for covered queries.
 
-KeyStrings do not tell 1 from 1.0, nor null from no field, nor "a" from a symbol (`keystring`). An index records the
-types of the values that its keys were made of (`value_kind`) as type bits. As long as each of its components has at
-most one number type, and null or missing but not both, the keys determine the values:
+KeyStrings do not distinguish 1 from 1.0, null from a missing field, or "a" from a symbol (`keystring`). Each index
+therefore records type bits: per key component, which of these types the indexed values had. While a component has at
+most one numeric type, and not both null and missing, the keys alone determine its values:
 
-    type_bits |= value_kind(type code of the value) << component * KIND_BITS     for each value that is indexed
-    if tells_value(type_bits, 0) and tells_value(type_bits, 1):
+    type_bits |= type_bits_of(type code of the value) << component * BITS_PER_COMPONENT     for each indexed value
+    if determines_value(type_bits, 0) and determines_value(type_bits, 1):
         reader = KeyReader([[b"a", b"b"], [b"c"], None], [False, True, False], type_bits)
         reader.document(key)                                                 # {a: {b: …}, c: …}
 
-None leaves a component out. Keys do not tell decimals, whose trailing zeros they lack, the sign of -0.0, or a NaN with
-other bits than the usual ones: components with such values are never told.
+None leaves a component out. Keys never determine decimals, whose trailing zeros they lack, -0.0, whose sign they lack,
+or a NaN with unusual bits.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ from mypy_extensions import i64
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.key_split import component_end
 
-# The first bytes of components are a matter of these two modules alone.
+# The first bytes of components are internal to the modules about keys.
 from mongottl.document.keystring import (
     _CLASS_BELOW_ONE,
     _CLASS_INTEGER,
@@ -57,70 +57,70 @@ from mongottl.document.types import (
     Value,
 )
 
-_INT32_KIND: Final = 1
-_INT64_KIND: Final = 2
-_DOUBLE_KIND: Final = 4
-_NULL_KIND: Final = 8
-_MISSING_KIND: Final = 16
-_OTHER_KIND: Final = 32
-KIND_BITS: Final = 6
-_KIND_MASK: Final = 63
+_INT32_BIT: Final = 1
+_INT64_BIT: Final = 2
+_DOUBLE_BIT: Final = 4
+_NULL_BIT: Final = 8
+_MISSING_BIT: Final = 16
+_OTHER_BIT: Final = 32
+BITS_PER_COMPONENT: Final = 6
+_COMPONENT_MASK: Final = 63
 _TWO_55: Final = 36028797018963968
 _TWO_63: Final = 9223372036854775808
 MAX_WIDTH: Final = 10  # components whose type bits fit an int64
 _USUAL_NAN: Final = b"\0\0\0\0\0\0\xf8\x7f"
-_NUMBERS: Final = _INT32_KIND | _INT64_KIND | _DOUBLE_KIND
+_NUMBERS: Final = _INT32_BIT | _INT64_BIT | _DOUBLE_BIT
 
 
-def value_kind(type_code: i64) -> i64:
-    """Which kind of value a key stems from; 0 where the key tells. Type code 0 is a missing field."""
+def type_bits_of(type_code: i64) -> i64:
+    """The bit of a type within a component; 0 if the key alone determines the type. Type code 0: missing field."""
     if type_code == INT32:
-        return _INT32_KIND
+        return _INT32_BIT
     if type_code == STRING or type_code == OBJECT_ID or type_code == DATE or type_code == BOOL:
         return 0
     if type_code == DOUBLE:
-        return _DOUBLE_KIND
+        return _DOUBLE_BIT
     if type_code == INT64:
-        return _INT64_KIND
+        return _INT64_BIT
     if type_code == NULL:
-        return _NULL_KIND
+        return _NULL_BIT
     if type_code == 0:
-        return _MISSING_KIND
+        return _MISSING_BIT
     if type_code == TIMESTAMP:
         return 0
-    return _OTHER_KIND
+    return _OTHER_BIT
 
 
-def double_kind(buf: bytes, pos: i64) -> i64:
-    """The kind of the double at `pos`: that of all other values for -0.0 and NaNs whose bits the key does not tell."""
+def double_type_bits(buf: bytes, pos: i64) -> i64:
+    """The bit of the double at `pos`; _OTHER_BIT for -0.0 and for NaNs with bits that the key does not determine."""
     number: float = read_f64_le(buf, pos)
     if number == 0.0:
-        return _OTHER_KIND if buf[pos + 7] == 0x80 else _DOUBLE_KIND
+        return _OTHER_BIT if buf[pos + 7] == 0x80 else _DOUBLE_BIT
     if number != number and buf[pos : pos + 8] != _USUAL_NAN:
-        return _OTHER_KIND
-    return _DOUBLE_KIND
+        return _OTHER_BIT
+    return _DOUBLE_BIT
 
 
-def _kind_of(type_bits: int, component: int) -> int:
+def _component_bits(type_bits: int, component: int) -> int:
     if type_bits < 0 or component >= MAX_WIDTH:
-        return _OTHER_KIND
-    return (type_bits >> (component * KIND_BITS)) & _KIND_MASK
+        return _OTHER_BIT
+    return (type_bits >> (component * BITS_PER_COMPONENT)) & _COMPONENT_MASK
 
 
-def tells_value(type_bits: int, component: int) -> bool:
-    """Whether an index with these type bits tells the values of one component. type_bits: -1 if they are not known."""
-    kind = _kind_of(type_bits, component)
-    numbers = kind & _NUMBERS
-    return not (kind & _OTHER_KIND or numbers & (numbers - 1) or (kind & _NULL_KIND and kind & _MISSING_KIND))
+def determines_value(type_bits: int, component: int) -> bool:
+    """Whether the keys of an index determine the values of a component. type_bits: of the index; -1 if not known."""
+    bits = _component_bits(type_bits, component)
+    numbers = bits & _NUMBERS
+    return not (bits & _OTHER_BIT or numbers & (numbers - 1) or (bits & _NULL_BIT and bits & _MISSING_BIT))
 
 
 def may_be_missing(type_bits: int, component: int) -> bool:
     """Whether a document without the component's path has keys in the index."""
-    return type_bits < 0 or component >= MAX_WIDTH or _kind_of(type_bits, component) & _MISSING_KIND != 0
+    return type_bits < 0 or component >= MAX_WIDTH or _component_bits(type_bits, component) & _MISSING_BIT != 0
 
 
 class _Field:
-    """A field of the documents that keys become. component: which one gives its value; -1 if it is a document."""
+    """A field of the decoded documents. component: the one with its value; -1 for a document with `fields`."""
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -129,14 +129,16 @@ class _Field:
 
 
 class KeyReader:
-    """paths: of the fields that the components become, by the bytes of their parts, None for a component that is left
-    out. type_bits: those of the index."""
+    """Decodes the keys of one index.
+
+    paths: for each component the parts of its field's path, None to leave it out. type_bits: those of the index.
+    """
 
     def __init__(self, paths: list[list[bytes] | None], descending: list[bool], type_bits: int) -> None:
         self._descending = descending
-        self._type_bits: list[int] = [_kind_of(type_bits, i) for i in range(len(paths))]
-        self._told: list[bool] = [path is not None for path in paths]
-        # Components behind the last one that is told are not read.
+        self._type_bits: list[int] = [_component_bits(type_bits, i) for i in range(len(paths))]
+        self._included: list[bool] = [path is not None for path in paths]
+        # Components after the last included one are not read.
         self._width = 0
         self._root = _Field(b"")
         self._nested = False
@@ -152,26 +154,26 @@ class KeyReader:
     def _add(self, path: list[bytes], component: int) -> None:
         field = self._root
         for name in path:
-            below: _Field | None = None
+            child: _Field | None = None
             for other in field.fields:
                 if other.name == name:
-                    below = other
-            if below is None:
-                below = _Field(name)
-                field.fields.append(below)
-            field = below
+                    child = other
+            if child is None:
+                child = _Field(name)
+                field.fields.append(child)
+            field = child
         field.component = component
 
     def document(self, key: bytes) -> bytes:
-        """The fields of a key, in the order of the index."""
+        """A document with the fields of a key, in the order of the index."""
         builder = DocumentBuilder()
         plain = key
         inverted = b""
         pos: i64 = 0
-        place = 0
+        position = 0
         fields = self._root.fields
         for i in range(self._width):
-            if not self._told[i]:
+            if not self._included[i]:
                 pos = component_end(plain, pos, self._descending[i])
                 continue
             if self._descending[i]:
@@ -186,8 +188,8 @@ class KeyReader:
             if self._nested:
                 self._values[i] = value
             else:
-                builder.append_named(fields[place].name, value)
-                place += 1
+                builder.append_named(fields[position].name, value)
+                position += 1
         if self._nested:
             self._append_fields(builder, self._root)
         return builder.finish()
@@ -200,13 +202,13 @@ class KeyReader:
                 builder.append_named(field.name, self._values[field.component])
                 found = True
             elif field.fields:
-                below = DocumentBuilder()
-                if self._append_fields(below, field):
-                    builder.append_named(field.name, below.finish())
+                child = DocumentBuilder()
+                if self._append_fields(child, field):
+                    builder.append_named(field.name, child.finish())
                     found = True
         return found
 
-    def _value(self, kind: i64) -> Value:
+    def _value(self, bits: i64) -> Value:
         key = self._key
         pos = self._pos
         first: i64 = key[pos]
@@ -221,7 +223,7 @@ class KeyReader:
             self._pos = pos + 12
             return ObjectId(key[pos : pos + 12])
         if first == _NULL:
-            return MISSING if kind & _MISSING_KIND else None
+            return MISSING if bits & _MISSING_BIT else None
         if first == _TRUE or first == _FALSE:
             return first == _TRUE
         if first == _DATE:
@@ -231,9 +233,9 @@ class KeyReader:
             self._pos = pos + 8
             return Timestamp(int.from_bytes(key[pos : pos + 4], "big"), int.from_bytes(key[pos + 4 : pos + 8], "big"))
         number = self._number(first)
-        if kind & _INT64_KIND:
+        if bits & _INT64_BIT:
             return Int64(int(number))
-        if kind & _DOUBLE_KIND:
+        if bits & _DOUBLE_BIT:
             return float(number)
         return int(number)
 
@@ -249,8 +251,8 @@ class KeyReader:
         negative = first < _ZERO
         size_class = _ZERO - first if negative else first - _ZERO
         if size_class == _CLASS_BELOW_ONE or size_class == _CLASS_LARGE:
-            bits = int.from_bytes(self._payload(8, negative), "big") >> 1
-            magnitude: int | float = read_f64_be(bits.to_bytes(8, "big"), 0)
+            double_bits = int.from_bytes(self._payload(8, negative), "big") >> 1
+            magnitude: int | float = read_f64_be(double_bits.to_bytes(8, "big"), 0)
         else:
             size = size_class - _CLASS_INTEGER
             whole = int.from_bytes(self._payload(size, negative), "big")
@@ -275,7 +277,7 @@ def _inverted(data: bytes) -> bytes:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """01 01 is 00, 01 02 is 01."""
+    """Undoes the escaping of text: 01 01 is 00, 01 02 is 01."""
     parts = bytearray()
     pos = 0
     while pos < len(text):

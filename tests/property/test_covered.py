@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mongottl.document.build import encode_fields
-from mongottl.document.key_reader import KIND_BITS, KeyReader, may_be_missing, tells_value, value_kind
+from mongottl.document.key_reader import BITS_PER_COMPONENT, KeyReader, determines_value, may_be_missing, type_bits_of
 from mongottl.document.keystring import encode_key
 from mongottl.document.walk import fields, find_field_at
 from tests.running import Running
@@ -50,8 +50,8 @@ def test_values_come_back(rows: list[list[Any]], directions: list[bool]) -> None
         document = bson.encode({chr(ord("a") + i): value for i, value in enumerate(values) if value is not ...})
         documents.append(document)
         for i, name in enumerate(names):
-            type_bits |= value_kind(find_field_at(document, 0, name)[0]) << (i * KIND_BITS)
-    assert all(tells_value(type_bits, i) for i in range(width))
+            type_bits |= type_bits_of(find_field_at(document, 0, name)[0]) << (i * BITS_PER_COMPONENT)
+    assert all(determines_value(type_bits, i) for i in range(width))
     reader = KeyReader([[name] for name in names], directions[:width], type_bits)
     nested = KeyReader([[b"x", name] for name in names], directions[:width], type_bits)
     last = KeyReader([None] * (width - 1) + [[names[-1]]], directions[:width], type_bits)
@@ -84,21 +84,21 @@ def test_components_that_are_left_out_are_passed_over(first: Any, second: Any, d
 
 def test_what_keys_do_not_tell() -> None:
     def kind(value: Any) -> int:
-        return value_kind(find_field_at(bson.encode({} if value is ... else {"a": value}), 0, b"a")[0])
+        return type_bits_of(find_field_at(bson.encode({} if value is ... else {"a": value}), 0, b"a")[0])
 
-    assert tells_value(kind(1) | kind("x") | kind(None), 0)
+    assert determines_value(kind(1) | kind("x") | kind(None), 0)
     for together in [(1, 1.0), (1, Int64(1)), (None, ...), (Decimal128("1"),), ({},), (b"x",)]:
         type_bits = 0
         for value in together:
             type_bits |= kind(value)
-        assert not tells_value(type_bits, 0)
-        assert tells_value(type_bits, 1)
-        assert not tells_value(type_bits << KIND_BITS, 1)
-    assert tells_value(kind(1) | kind(1.0) << KIND_BITS, 1)
-    assert may_be_missing(kind(...) << KIND_BITS, 1)
-    assert not may_be_missing(kind(...) << KIND_BITS, 0)
+        assert not determines_value(type_bits, 0)
+        assert determines_value(type_bits, 1)
+        assert not determines_value(type_bits << BITS_PER_COMPONENT, 1)
+    assert determines_value(kind(1) | kind(1.0) << BITS_PER_COMPONENT, 1)
+    assert may_be_missing(kind(...) << BITS_PER_COMPONENT, 1)
+    assert not may_be_missing(kind(...) << BITS_PER_COMPONENT, 0)
     for type_bits, component in [(-1, 0), (0, 10)]:
-        assert not tells_value(type_bits, component)
+        assert not determines_value(type_bits, component)
         assert may_be_missing(type_bits, component)
 
 

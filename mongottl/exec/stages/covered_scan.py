@@ -10,7 +10,7 @@ this ceases to hold while a scan is under way, the scan goes on with the documen
 """
 
 from mongottl.catalog.collection import Collection
-from mongottl.document.key_reader import KeyReader, may_be_missing, tells_value
+from mongottl.document.key_reader import KeyReader, determines_value, may_be_missing
 from mongottl.document.path import FieldPath
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import IndexPath
@@ -140,7 +140,7 @@ class CoveredScan(IndexStage):
 def _told_paths(bounds: IndexBounds, type_bits: int) -> list[list[bytes] | None]:
     """The paths of the components whose values the keys tell; None for the others."""
     components = bounds.components
-    return [components[i].path.part_bytes if tells_value(type_bits, i) else None for i in range(len(components))]
+    return [components[i].path.part_bytes if determines_value(type_bits, i) else None for i in range(len(components))]
 
 
 def covered_path(
@@ -160,7 +160,7 @@ def covered_path(
     given: set[str] = set()
     components = path.bounds.components
     for i in range(len(components)):
-        if tells_value(index.type_bits, i):
+        if determines_value(index.type_bits, i):
             told.add(components[i].path.dotted)
             if components[i].path.depth == 1 or not may_be_missing(index.type_bits, i):
                 given.add(components[i].path.dotted)
