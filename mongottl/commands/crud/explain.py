@@ -194,11 +194,9 @@ def _count_query(op: OperationContext, request: CountRequest) -> Explained:
     return Explained(
         request.collection,
         request.query,
-        skip=request.skip,
-        limit=abs(request.limit or 0),
         hint=request.hint,
         collation=request.collation,
-        wrappers=(count_wrapper(),),
+        wrappers=(count_wrapper(request.skip, abs(request.limit or 0)),),
         shape=count_shape(op.database, request),
     )
 

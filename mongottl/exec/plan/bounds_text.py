@@ -1,7 +1,9 @@
 """Ranges of index keys as explain writes them: "[1, 5)", "(5, MaxKey]", "[nan.0, inf.0]"."""
 
+import math
 from typing import Final
 
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.compare import (
     BRACKET_ARRAY,
     BRACKET_BINARY,
@@ -22,7 +24,17 @@ from mongottl.document.compare import (
     BRACKET_UNDEFINED,
 )
 from mongottl.document.render import render_value
-from mongottl.document.types import Value
+from mongottl.document.types import (
+    BinData,
+    Date,
+    MaxKey,
+    MinKey,
+    ObjectId,
+    Regex,
+    Timestamp,
+    Undefined,
+    Value,
+)
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval
 
@@ -55,6 +67,42 @@ _BRACKET_TEXTS: Final[dict[int, tuple[str, bool, str, bool]]] = {
 }  # fmt: skip
 
 
+# The lowest and the highest value of type brackets, where there are such.
+_LOWEST: Final[dict[int, Value]] = {
+    BRACKET_MIN_KEY: MinKey(),
+    BRACKET_UNDEFINED: Undefined(),
+    BRACKET_NULL: None,
+    BRACKET_NUMBER: math.nan,
+    BRACKET_STRING: "",
+    BRACKET_OBJECT: EMPTY_DOCUMENT,
+    BRACKET_ARRAY: [],
+    BRACKET_BINARY: BinData(b""),
+    BRACKET_OBJECT_ID: ObjectId(b"\0" * 12),
+    BRACKET_BOOL: False,
+    BRACKET_DATE: Date(-(2**63)),
+    BRACKET_TIMESTAMP: Timestamp(0, 0),
+    BRACKET_REGEX: Regex("", ""),
+    BRACKET_MAX_KEY: MaxKey(),
+}
+_HIGHEST: Final[dict[int, Value]] = {
+    BRACKET_MIN_KEY: MinKey(),
+    BRACKET_UNDEFINED: Undefined(),
+    BRACKET_NULL: None,
+    BRACKET_NUMBER: math.inf,
+    BRACKET_OBJECT_ID: ObjectId(b"\xff" * 12),
+    BRACKET_BOOL: True,
+    BRACKET_DATE: Date(2**63 - 1),
+    BRACKET_TIMESTAMP: Timestamp(2**32 - 1, 2**32 - 1),
+    BRACKET_MAX_KEY: MaxKey(),
+}
+_FOLLOWING: Final[dict[int, int]] = {
+    BRACKET_STRING: BRACKET_OBJECT,
+    BRACKET_OBJECT: BRACKET_ARRAY,
+    BRACKET_ARRAY: BRACKET_BINARY,
+    BRACKET_BINARY: BRACKET_OBJECT_ID,
+}
+
+
 def _end_text(end: Value, inclusive: bool, collated: bool) -> tuple[str, bool]:
     if isinstance(end, BracketStart):
         low_text, low_inclusive, _, _ = _BRACKET_TEXTS[end.bracket]
@@ -65,6 +113,35 @@ def _end_text(end: Value, inclusive: bool, collated: bool) -> tuple[str, bool]:
     if collated and isinstance(end, str):
         return f"CollationKey(0x{end.encode('latin-1').hex()})", inclusive
     return render_value(end), inclusive
+
+
+def _low_value(interval: Interval) -> tuple[Value, bool]:
+    """The lower end of a range as a value, and whether it is in the range."""
+    end = interval.low
+    if isinstance(end, BracketStart):
+        return _LOWEST.get(end.bracket, MinKey()), True
+    if isinstance(end, BracketEnd):
+        value, inclusive = _highest(end.bracket)
+        return value, not inclusive
+    return end, interval.low_inclusive
+
+
+def _high_value(interval: Interval) -> tuple[Value, bool]:
+    """The upper end of a range as a value, and whether it is in the range."""
+    end = interval.high
+    if isinstance(end, BracketEnd):
+        return _highest(end.bracket)
+    if isinstance(end, BracketStart):
+        return _LOWEST.get(end.bracket, MinKey()), False
+    return end, interval.high_inclusive
+
+
+def _highest(bracket: int) -> tuple[Value, bool]:
+    """The highest value of a type bracket; where there is none, the lowest of the next one, exclusive."""
+    if bracket in _HIGHEST:
+        return _HIGHEST[bracket], True
+    following = _FOLLOWING.get(bracket)
+    return (MaxKey(), True) if following is None else (_LOWEST[following], False)
 
 
 def interval_text(interval: Interval, backward: bool, collated: bool = False) -> str:
@@ -82,6 +159,46 @@ def interval_text(interval: Interval, backward: bool, collated: bool = False) ->
     if backward:
         return f"{'[' if high_inclusive else '('}{high}, {low}{']' if low_inclusive else ')'}"
     return f"{'[' if low_inclusive else '('}{low}, {high}{']' if high_inclusive else ')'}"
+
+
+def single_interval_details(bounds: IndexBounds) -> dict[str, Value] | None:
+    """`{indexBounds: …}` of a COUNT_SCAN: the first and the last key. None where the bounds are several ranges."""
+    components = bounds.components
+    names = [component.path.dotted for component in components]
+    if bounds.limits is None:
+        if bounds.trailing or any(len(intervals) != 1 for intervals in bounds.intervals):
+            return None
+        first: list[Value] = []
+        last: list[Value] = []
+        first_inclusive = last_inclusive = True
+        for i in range(len(components)):
+            # The rest of an excluded key is excluded with it.
+            low: Value = MinKey() if first_inclusive else MaxKey()
+            high: Value = MaxKey() if last_inclusive else MinKey()
+            if i < len(bounds.intervals):
+                interval = bounds.intervals[i][0]
+                low, first_inclusive = _low_value(interval)
+                high, last_inclusive = _high_value(interval)
+                if components[i].descending:
+                    low, high = high, low
+                    first_inclusive, last_inclusive = last_inclusive, first_inclusive
+            elif components[i].descending:
+                low = MaxKey() if first_inclusive else MinKey()
+                high = MinKey() if last_inclusive else MaxKey()
+            first.append(low)
+            last.append(high)
+        start = encode_fields(list(zip(names, first, strict=True)))
+        end = encode_fields(list(zip(names, last, strict=True)))
+    else:
+        first_inclusive, last_inclusive = True, False
+        start, end = bounds.limits
+    details: dict[str, Value] = {
+        "startKey": start,
+        "startKeyInclusive": first_inclusive,
+        "endKey": end,
+        "endKeyInclusive": last_inclusive,
+    }
+    return {"indexBounds": details}
 
 
 def bounds_details(bounds: IndexBounds, forward: bool) -> dict[str, Value]:

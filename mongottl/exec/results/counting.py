@@ -1,7 +1,8 @@
 """Counting the documents that match.
 
 Three ways, the cheapest that is exact: without a filter the store knows its number, less what is expired; where ranges
-of an index say all that the filter does, entries are counted without looking at records (COUNT_SCAN in mongod); else
+of an index say all that the filter does, entries are counted without looking at records, in a multikey index each
+record once (mongod: a COUNT_SCAN over one range, else an IXSCAN without FETCH); else
 the plan is run. Entries do not tell what is expired, so the second way is closed while the collection's TTL is on.
 """
 
@@ -18,10 +19,12 @@ from mongottl.exec.plan.bounds import KeyRange
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import QueryPlan, plan_query
 from mongottl.exec.results.reading import Pull
-from mongottl.exec.stages.stage import MAX_RANGES_PER_CALL, check_alive
+from mongottl.exec.stages.record_ids import RecordIdSet
+from mongottl.exec.stages.stage import BATCH, MAX_RANGES_PER_CALL, check_alive
 from mongottl.exec.write.expiry import count_expired
 from mongottl.query.match import MatchExpression
 from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
+from mongottl.storage.interface import SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # Entries that are counted in one go, without letting others run.
@@ -39,10 +42,7 @@ def count_scan_of(plan: QueryPlan) -> IndexPath | None:
     path = plan.path
     if not isinstance(path, IndexPath) or path.residual is not None or path.express:
         return None
-    # Of a multikey index several entries may belong to one document.
-    if path.bounds.multikey or path.collection.default_ttl_s != NO_TTL:
-        return None
-    return path
+    return None if path.collection.default_ttl_s != NO_TTL else path
 
 
 def _living(op: OperationContext, collection: Collection) -> int:
@@ -51,7 +51,10 @@ def _living(op: OperationContext, collection: Collection) -> int:
 
 
 class EntryCount:
-    """The number of documents that a plan gives, told by the store or by an index, a bounded part per step."""
+    """The number of documents that a plan gives, told by the store or by an index, a bounded part per step.
+
+    Of a multikey index several entries may belong to one document: there record ids are kept, and counted once.
+    """
 
     def __init__(self, plan: QueryPlan, scan: IndexPath | None) -> None:
         self._plan = plan
@@ -59,8 +62,19 @@ class EntryCount:
         self._left: list[KeyRange] = [] if scan is None else list(reversed(scan.bounds.ranges))
         self._count = 0
         self._after: tuple[bytes, int] | None = None
+        self._seen: RecordIdSet | None = None
         if scan is not None:
             scan.bounds.index.accesses += 1
+            if scan.bounds.multikey:
+                self._seen = RecordIdSet()
+
+    def is_outdated(self) -> bool:
+        """Whether the index no longer tells the number: it has got arrays, or the collection a TTL, since it was
+        planned. Then the documents are to be counted."""
+        scan = self._scan
+        if scan is None:
+            return False
+        return scan.bounds.index.arrays is not scan.bounds.arrays or scan.collection.default_ttl_s != NO_TTL
 
     def step(self, op: OperationContext) -> int | None:
         """The number, or None if there is more to count. QueryPlanKilled (175) if the index or collection is gone."""
@@ -78,18 +92,33 @@ class EntryCount:
             if not self._left:
                 return within(self._count, plan.skip, plan.limit)
             low, high = self._left[-1]
-            behind = data.entry_behind(low, high, self._after, COUNTED_PER_STEP)
-            if behind is not None:
-                self._count += COUNTED_PER_STEP + 1
-                self._after = behind
-                return None
-            if self._after is None:
-                self._count += data.count_range(low, high)
+            if self._seen is not None:
+                if not self._count_distinct(data, low, high, self._seen):
+                    return None
             else:
-                self._count += len(data.scan(low, high, self._after, COUNTED_PER_STEP))
+                behind = data.entry_behind(low, high, self._after, COUNTED_PER_STEP)
+                if behind is not None:
+                    self._count += COUNTED_PER_STEP + 1
+                    self._after = behind
+                    return None
+                if self._after is None:
+                    self._count += data.count_range(low, high)
+                else:
+                    self._count += len(data.scan(low, high, self._after, COUNTED_PER_STEP))
             self._after = None
             self._left.pop()
         return None
+
+    def _count_distinct(self, data: SortedDataInterface, low: bytes, high: bytes, seen: RecordIdSet) -> bool:
+        """Counts the records of the next entries that were not counted yet; whether the range is at its end."""
+        entries = data.scan(low, high, self._after, BATCH)
+        for _, record_id in entries:
+            if seen.add(record_id):
+                self._count += 1
+        if len(entries) < BATCH:
+            return True
+        self._after = entries[-1]
+        return False
 
 
 def entry_count(plan: QueryPlan) -> EntryCount | None:
@@ -118,7 +147,10 @@ class CountedDocuments(DocumentSource):
             return self._otherwise.next_batch()
         left = self._left
         if left is None:
-            self._left = count.step(self._pull.op)
+            if count.is_outdated():
+                self._count = None
+            else:
+                self._left = count.step(self._pull.op)
             return []
         if left == 0:
             return None
@@ -152,12 +184,15 @@ def count_documents(
         return within(_living(op, collection), skip, limit)
     plan = plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
     entries = entry_count(plan)
-    while entries is not None:
+    while entries is not None and not entries.is_outdated():
         known = entries.step(op)
         if known is not None:
             return known
         op.check_interrupt()
         yield None
+    if entries is not None:
+        # The filter is to be tested, which the plan leaves to the index.
+        plan = plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
     count = 0
     stage = plan.open()
     while (batch := stage.next_batch(op)) is not None:

@@ -14,6 +14,8 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.bounds import IndexBounds
+from mongottl.exec.plan.bounds_text import single_interval_details
 from mongottl.exec.plan.plan_ranker import TRIAL_ENTRIES, is_trivial
 from mongottl.exec.plan.planner import QueryPlan
 from mongottl.exec.results.counting import count_scan_of
@@ -25,6 +27,8 @@ ALL_PLANS_EXECUTION: Final = "allPlansExecution"
 VERBOSITIES: Final = (QUERY_PLANNER, EXECUTION_STATS, ALL_PLANS_EXECUTION)
 
 _MS_PER_S: Final = 1000
+# Of the fields of an IXSCAN.
+_NOT_OF_COUNT_SCAN: Final = ("direction", "indexBounds", "warning")
 # Errors that are no result of the explained query, and end explain as well.
 _ENDED_FROM_OUTSIDE: Final = (ErrorCode.MaxTimeMSExpired, ErrorCode.Interrupted, ErrorCode.InterruptedAtShutdown)
 
@@ -35,6 +39,7 @@ class Wrapper:
     details: its fixed fields. passes: whether records go through it (a projection), or it only takes them in. counters:
     the names under which it shows how many it took in. most: how many it takes in, 0 for all. below_limit: whether it
     stands below a LIMIT. returns: whether it gives the records that it took in, as the write of a findAndModify does.
+    skip: how many of those that a COUNT takes in it does not count.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class Wrapper:
         most: int = 0,
         below_limit: bool = False,
         returns: bool = False,
+        skip: int = 0,
     ) -> None:
         self.stage = stage
         self.details = details
@@ -55,6 +61,7 @@ class Wrapper:
         self.most = most
         self.below_limit = below_limit
         self.returns = returns
+        self.skip = skip
 
 
 def projection_wrapper(simple: bool, covered: bool, description: Value) -> Wrapper:
@@ -70,9 +77,9 @@ def return_key_wrapper() -> Wrapper:
     return Wrapper("RETURN_KEY", {}, passes=True, below_limit=True)
 
 
-def count_wrapper() -> Wrapper:
-    """COUNT. Where `counting` does not look at documents, it also changes what stands below."""
-    return Wrapper("COUNT", {}, counters=("nCounted",))
+def count_wrapper(skip: int = 0, limit: int = 0) -> Wrapper:
+    """COUNT. Where `counting` does not look at documents, it also changes what stands below. limit: 0 for none."""
+    return Wrapper("COUNT", {}, counters=("nCounted",), most=skip + limit if limit else 0, skip=skip)
 
 
 def update_wrapper(multi: bool, returns: bool = False) -> Wrapper:
@@ -164,11 +171,22 @@ def _shown(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> 
         counters = StageCounters()
         counters.returned = stage.returned
         return PlanNode("RECORD_STORE_FAST_COUNT", {}, [], counters)
-    if node.stage == "FETCH" and count_scan_of(plan) is not None:
-        scan = node.inputs[0]
-        scan.stage = "COUNT_SCAN"
-        return scan
+    if node.stage == "FETCH" and node.inputs[0].stage == "IXSCAN":
+        path = count_scan_of(plan)
+        if path is not None:
+            return _counted(node.inputs[0], path.bounds)
     return node
+
+
+def _counted(scan: PlanNode, bounds: IndexBounds) -> PlanNode:
+    """A scan of an index whose entries are counted: a COUNT_SCAN over one range; over several, an IXSCAN alone."""
+    interval = single_interval_details(bounds)
+    if interval is None:
+        return scan
+    details = {name: value for name, value in scan.details.items() if name not in _NOT_OF_COUNT_SCAN}
+    details.update(interval)
+    scan.counters.extra = {"keysExamined": scan.counters.extra["keysExamined"]}
+    return PlanNode("COUNT_SCAN", details, [], scan.counters)
 
 
 def _rejected(node: PlanNode) -> Value:
@@ -197,7 +215,9 @@ def _around(node: PlanNode, wrapper: Wrapper) -> PlanNode:
     counters.exhausted = inner.exhausted
     counters.elapsed_s = inner.elapsed_s
     for name in wrapper.counters:
-        counters.extra[name] = taken
+        counters.extra[name] = max(0, taken - wrapper.skip)
+    if wrapper.stage == "COUNT":
+        counters.extra["nSkipped"] = min(taken, wrapper.skip)
     return PlanNode(wrapper.stage, wrapper.details, [node], counters)
 
 

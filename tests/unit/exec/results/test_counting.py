@@ -1,10 +1,18 @@
 """Counting entries of an index in bounded parts."""
 
-import pytest
+import math
+from typing import Any
 
+import bson
+import pytest
+from bson import MaxKey, MinKey
+
+from mongottl.document.build import encode
 from mongottl.errors import CommandError
+from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.results.counting import COUNTED_PER_STEP, count_documents
-from tests.planning import Bench, match_of
+from mongottl.exec.results.explain import count_wrapper
+from tests.planning import Bench, Pattern, match_of
 
 MANY = 2 * COUNTED_PER_STEP + 5
 
@@ -54,3 +62,89 @@ def test_an_index_dropped_meanwhile_ends_the_count() -> None:
     with pytest.raises(CommandError) as killed:
         next(counting)
     assert killed.value.code == 175
+
+
+def planned(bench: Bench, filter: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """What a COUNT stands on."""
+    reply = bench.explain(bench.plan(filter, **options), "queryPlanner", count_wrapper())
+    return bson.decode(encode(reply["queryPlanner"]["winningPlan"]["inputStage"]))
+
+
+def test_documents_count_once_in_a_multikey_index() -> None:
+    bench = Bench()
+    bench.index([("a", 1), ("b", 1)])
+    bench.insert([{"_id": i, "a": [i, i + 1, i + 2], "b": 1} for i in range(1000)])
+    assert planned(bench, {"a": {"$gte": 500}}) == {
+        "stage": "COUNT_SCAN",
+        "keyPattern": {"a": 1, "b": 1},
+        "indexName": "a_1_b_1",
+        "isMultiKey": True,
+        "multiKeyPaths": {"a": ["a"], "b": []},
+        "isUnique": False,
+        "isSparse": False,
+        "isPartial": False,
+        "indexVersion": 2,
+        "indexBounds": {
+            "startKey": {"a": 500, "b": MinKey()},
+            "startKeyInclusive": True,
+            "endKey": {"a": math.inf, "b": MaxKey()},
+            "endKeyInclusive": True,
+        },
+    }
+    assert bench.count({"a": {"$gte": 500}}) == 502
+    assert bench.count({"a": {"$in": [7, 8, 20]}}) == 7
+    assert bench.count({"a": {"$gte": 500}}, skip=2, limit=400) == 400
+
+
+@pytest.mark.parametrize(
+    ("pattern", "filter", "expected"),
+    [
+        ([("a", 1)], {"a": {"$gt": 1, "$lt": 9}}, ({"a": 1}, False, {"a": 9}, False)),
+        ([("a", -1)], {"a": {"$gt": 1, "$lte": 9}}, ({"a": 9}, True, {"a": 1}, False)),
+        ([("a", 1), ("b", -1)], {"a": 1}, ({"a": 1, "b": MaxKey()}, True, {"a": 1, "b": MinKey()}, True)),
+        ([("a", 1), ("b", 1)], {"a": 1, "b": 2}, ({"a": 1, "b": 2}, True, {"a": 1, "b": 2}, True)),
+        ([("a", 1), ("b", 1)], {"a": {"$gt": "x"}},
+         ({"a": "x", "b": MaxKey()}, False, {"a": {}, "b": MinKey()}, False)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bounds_of_a_count_scan(pattern: Pattern, filter: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    bench = Bench()
+    bench.index(pattern)
+    scan = planned(bench, filter)
+    assert scan["stage"] == "COUNT_SCAN"
+    assert tuple(scan["indexBounds"].values()) == expected
+    assert "direction" not in scan
+
+
+def test_a_count_over_several_ranges_is_an_ixscan_alone() -> None:
+    bench = Bench()
+    bench.index([("a", 1)])
+    bench.insert([{"_id": i, "a": i % 10} for i in range(100)])
+    stats = bench.explain(bench.plan({"a": {"$in": [1, 3]}}), "executionStats", count_wrapper())["executionStats"]
+    assert stats["executionStages"]["inputStage"]["stage"] == "IXSCAN"
+    assert (stats["totalKeysExamined"], stats["totalDocsExamined"]) == (20, 0)
+    assert stats["executionStages"]["nCounted"] == 20
+    assert planned(bench, {}, hint={"a": 1})["indexBounds"]["startKey"] == {"a": MinKey()}
+    assert planned(bench, {"a": None})["stage"] == "FETCH"
+
+
+def test_skip_and_limit_are_the_count_stage_s() -> None:
+    bench = Bench()
+    bench.index([("a", 1)])
+    bench.insert([{"_id": i, "a": i % 10} for i in range(100)])
+    stats = bench.explain(bench.plan({"a": 1}), "executionStats", count_wrapper(3, 5))["executionStats"]
+    count = stats["executionStages"]
+    assert (count["stage"], count["nCounted"], count["nSkipped"]) == ("COUNT", 5, 3)
+    assert count["inputStage"]["stage"] == "COUNT_SCAN"
+
+
+def test_arrays_that_come_during_a_count() -> None:
+    bench = Bench()
+    bench.index([("a", 1)])
+    for start in range(0, 12_000, 1000):
+        bench.insert([{"_id": i, "a": i} for i in range(start, start + 1000)])
+    counting = count_documents(bench.op, bench.collection, match_of({"a": {"$gte": 0, "$lt": 20_000}}))
+    next(counting)
+    bench.insert([{"_id": 20_000, "a": [11_000, 11_001, 11_002]}, {"_id": 20_001, "a": [-1, 30_000]}])
+    assert run_to_end(counting) == 12_002
