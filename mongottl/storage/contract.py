@@ -1,11 +1,11 @@
-"""An engine that asserts, on both sides of every call, that the caller and the engine within keep the contract.
+"""An engine that wraps another one, and asserts at every call that the caller and the wrapped engine keep the contract.
 
-Tests run servers and the conformance suite on it; a server uses it when asked to. It checks types, ranges and order of
-what goes in, that writes happen inside a unit of work, that what comes out is what was asked for, in order and within
-its bounds, that counters are exact, and that nothing but the allowed errors is raised. A breach is an AssertionError
-that names the method. It stores nothing and knows no engine.
+Tests run servers and the conformance suite on it. It checks types, ranges and order of the arguments, that writes
+happen inside a unit of work, that results are complete, in order and within their limits, that counters are exact, and
+that only the allowed errors are raised. A violation is an AssertionError that names the method. It stores nothing and
+does not depend on the engine.
 
-The checks cost a few further reads for each call: they are for tests.
+The checks make additional reads at each call, so it is for tests only.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _MAX_TTL_S = (1 << 31) - 1
 
 
 class _Allowed:
-    """Lets only EngineUnavailable and one further class of errors out of a block."""
+    """A block from which only EngineUnavailable, and errors of the class `error`, may be raised."""
 
     def __init__(self, method: str, error: type[Exception] | None = None) -> None:
         self._method = method
@@ -52,12 +52,12 @@ class _Allowed:
 
 
 class ContractEngine(StorageEngine):
-    """Wraps an engine; what it hands out is wrapped too and belongs together."""
+    """Wraps an engine, and each record store and sorted data that it returns."""
 
     def __init__(self, inner: StorageEngine) -> None:
         self.name = inner.name
         self.inner = inner
-        # The open unit of work of the engine within.
+        # The open unit of work of the wrapped engine.
         self.unit: WriteUnitOfWork | None = None
         self.closed = False
         self._records: dict[str, ContractRecordStore] = {}
@@ -71,7 +71,7 @@ class ContractEngine(StorageEngine):
         assert self.unit is not None, f"{method} outside a unit of work"
 
     def forget(self, ident: str) -> None:
-        """Refuses the ident's objects from now on, unless the unit of work is rolled back."""
+        """Asserts from now on that the objects of a dropped ident are not used, unless the unit is rolled back."""
         assert self.unit is not None
         store = self._records.pop(ident, None)
         if store is not None:
@@ -700,7 +700,7 @@ def _check_record(record: Record) -> None:
 
 
 def _check_bytes(method: str, documents: list[bytes], max_bytes: int) -> bool:
-    """Whether the documents reach `max_bytes`; the last one alone may do so."""
+    """Whether the documents together reach `max_bytes`. Asserts that those before the last one do not."""
     size = sum([len(document) for document in documents])
     assert not documents or size - len(documents[-1]) < max_bytes, f"{method}: beyond max_bytes"
     return size >= max_bytes

@@ -1,33 +1,35 @@
 """The storage contract: record stores, sorted data and units of work, over bytes.
 
-What it is for: the layers above keep documents and index entries here without knowing which engine holds them. What it
-must not know: BSON, KeyString's inside, collections, time, trio. A document is bytes, a key is bytes compared as
-unsigned bytes, an instant is a whole number of seconds that the caller computed.
+The layers above store documents and index entries through it, and do not depend on the engine. It does not depend on
+BSON, the structure of KeyStrings, collections, time or trio. A document is bytes, a key is bytes compared as unsigned
+bytes, an instant is a whole number of seconds that the caller computed.
 
     StorageEngine ──┬── RecordStore          record id → (document, _ts, ttl), and two expiry indexes over _ts and ttl
                     ├── SortedDataInterface  (key, record id) in order; unique or not
                     ├── catalog entries      name → bytes
                     └── WriteUnitOfWork      all writes of one operation, or none
 
-Every call takes and gives whole batches, so that an engine behind a network can answer it in one round trip, and none
-keeps a statement open: a scan is continued by giving it the last position it returned, whatever was written meanwhile.
+Every call takes and returns whole batches, so that an engine behind a network can answer it in one round trip, and no
+call keeps a statement open: to continue a scan, pass it the last position that it returned, even if others have
+written meanwhile.
 
-What returns records takes two limits: `limit`, how many, and `max_bytes`, how long their documents may be together. The
-record that reaches `max_bytes` is the last one, so at least one record is returned if there is any, and a batch exceeds
-`max_bytes` by less than one document. Scans return a pair: the batch, and whether there may be more behind it. False
-says that the end was reached; True comes with at least one record. The length of a batch says nothing about the end.
+Calls that return records take two limits: `limit`, the number of records, and `max_bytes`, the total length of their
+documents. The record that reaches `max_bytes` is the last one, so at least one record is returned if there is any, and
+a batch exceeds `max_bytes` by less than one document. Scans return a pair: the batch, and whether there may be more
+records behind it. False means that the end was reached; with True there is at least one record. Do not conclude from
+the length of a batch whether the end was reached.
 
-All calls but `flush` and `maintain` belong to one thread. All writes happen inside a unit of work, reads also outside;
-a read inside the unit sees the unit's own writes. `contract.ContractEngine` asserts what this page promises.
+All calls but `flush` and `maintain` are made on one thread. All writes happen inside a unit of work; reads may happen
+outside, and inside one they see its writes. `contract.ContractEngine` asserts all this.
 
     StorageError
-    ├── DuplicateKey         a unique sorted data holds the key for another record
-    ├── WriteConflict        what was read is no longer so: roll back and do the operation again
+    ├── DuplicateKey         a unique sorted data has the key for another record
+    ├── WriteConflict        a record has changed since it was read: roll back and repeat the operation
     ├── EngineUnavailable    disk full, I/O error, damage found while running, closed
     └── DataDirectoryError   at opening: in use, newer format, damaged, not ours; the directory is left as it was
 
-Any call may raise EngineUnavailable; methods name the others they may raise. After EngineUnavailable inside a unit of
-work the unit can only be left. Engines raise these classes themselves; nothing above wraps them again.
+Any call may raise EngineUnavailable; methods name the others that they may raise. After EngineUnavailable inside a unit
+of work, the unit can only be rolled back. Engines raise these classes themselves, and callers do not wrap them.
 """
 
 from abc import ABC, abstractmethod
@@ -48,20 +50,20 @@ IndexEntry = tuple[bytes, int]
 # (key, record id, document, `_ts`, `ttl`).
 FetchedEntry = tuple[bytes, int, bytes, int, int]
 
-# Where a backward scan by record id starts: above every record id.
+# Above every record id: the position at which a backward scan by record id begins.
 MAX_RECORD_ID: Final = (1 << 63) - 1
 # `max_bytes` of reads that only their number of records limits.
 NO_BYTE_LIMIT: Final = (1 << 62) - 1
 
 
 class StorageError(MongottlError):
-    """The root of what an engine raises on purpose."""
+    """The base class of the errors of storage engines."""
 
 
 class DuplicateKey(StorageError):
-    """A unique sorted data holds `key` for another record; nothing of the failed call remains.
+    """A unique sorted data has `key` for another record; nothing of the failed call is stored.
 
-    existing_record_id: the record that holds the key (it may stem from the same call).
+    existing_record_id: the record that has the key (its entry may be of the same call).
     position: which entry of the call was refused; the entries before it would have been accepted.
     """
 
@@ -73,9 +75,9 @@ class DuplicateKey(StorageError):
 
 
 class WriteConflict(StorageError):
-    """A record that the caller has read was changed or deleted since; the operation may be tried again.
+    """A record that the caller has read was changed or deleted since then.
 
-    Whoever retries reads the records again.
+    The operation may be repeated after a rollback, and must then read the records again.
     """
 
 
@@ -113,7 +115,7 @@ class WriteUnitOfWork(ABC):
 
     @abstractmethod
     def on_rollback(self, action: Callable[[], None]) -> None:
-        """Calls `action` if the unit is rolled back, last given first: how caches above undo what they anticipated."""
+        """Calls `action` if the unit is rolled back, in reverse order: for changes of memory made before the commit."""
         raise NotImplementedError
 
     @abstractmethod
@@ -129,11 +131,11 @@ class WriteUnitOfWork(ABC):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RecordStore(ABC):
-    """Documents by record id, with the two facts that decide their expiry.
+    """Documents by record id, each with its `_ts` and its meaningful `ttl`, which decide when it expires.
 
-    Record ids start at 1, ascend in the order of insertion, never change, and are never given twice while the store
-    lives, restarts included (but for those of a unit of work that was rolled back, which nobody has seen). Both expiry
-    indexes are always kept: switching TTL on or off writes nothing here.
+    Record ids start at 1, ascend in the order of insertion, never change, and are never used twice in the same store,
+    even after a restart; only the ids of a unit of work that was rolled back may be used again. Both expiry indexes are
+    always maintained, so that switching TTL on or off writes no record.
     """
 
     ident: str
@@ -145,7 +147,7 @@ class RecordStore(ABC):
 
     @abstractmethod
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
-        """`insert_records` for a single one."""
+        """Stores one record; its new id."""
         raise NotImplementedError
 
     @abstractmethod
@@ -160,7 +162,7 @@ class RecordStore(ABC):
 
     @abstractmethod
     def update_record(self, old: Record, new: Record) -> None:
-        """`update_records` for a single one. Raises WriteConflict."""
+        """Replaces one record by another with the same id. Raises WriteConflict if it is not stored as `old`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -173,7 +175,7 @@ class RecordStore(ABC):
 
     @abstractmethod
     def delete_record(self, record: Record) -> None:
-        """`delete_records` for a single one. Raises WriteConflict."""
+        """Deletes one record. Raises WriteConflict if it is not stored as given."""
         raise NotImplementedError
 
     @abstractmethod
@@ -183,10 +185,9 @@ class RecordStore(ABC):
 
     @abstractmethod
     def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
-        """The records of the first of these ids, in the order given, and to how many of the ids they are the answer.
+        """The records of these ids, in the order given, and how many of the ids were looked up.
 
-        Ids without a record are left out. The second number is `len(record_ids)` unless `max_bytes` was reached before
-        the last id.
+        Ids without a record are left out. All ids are looked up unless `max_bytes` is reached before the last one.
         """
         raise NotImplementedError
 
@@ -203,12 +204,12 @@ class RecordStore(ABC):
 
     @abstractmethod
     def count(self) -> int:
-        """How many records there are, exactly, at once."""
+        """The exact number of records, in constant time."""
         raise NotImplementedError
 
     @abstractmethod
     def size_bytes(self) -> int:
-        """The summed length of all documents, exactly, at once."""
+        """The exact total length of all documents, in constant time."""
         raise NotImplementedError
 
     @abstractmethod
@@ -258,26 +259,26 @@ class SortedDataInterface(ABC):
 
     @abstractmethod
     def insert(self, entries: list[IndexEntry]) -> None:
-        """Adds the entries; one that is there already, key and record id alike, is no error.
+        """Adds the entries; an entry that exists already, with the same key and record id, is no error.
 
-        Raises DuplicateKey when unique and a key is held by another record. Then nothing of this call remains, and the
-        unit of work may go on.
+        Raises DuplicateKey when unique and another record has a key. Then nothing of this call is stored, and the unit
+        of work may continue.
         """
         raise NotImplementedError
 
     @abstractmethod
     def insert_one(self, key: bytes, record_id: int) -> None:
-        """`insert` for a single entry. Raises DuplicateKey."""
+        """Adds one entry, unless it exists already. Raises DuplicateKey when unique and another record has the key."""
         raise NotImplementedError
 
     @abstractmethod
     def remove(self, entries: list[IndexEntry]) -> None:
-        """Removes the entries, key and record id alike; one that is not there is no error."""
+        """Removes the entries with these keys and record ids; one that does not exist is no error."""
         raise NotImplementedError
 
     @abstractmethod
     def remove_one(self, key: bytes, record_id: int) -> None:
-        """`remove` for a single entry."""
+        """Removes the entry with this key and record id, if it exists."""
         raise NotImplementedError
 
     @abstractmethod
@@ -286,8 +287,8 @@ class SortedDataInterface(ABC):
     ) -> list[IndexEntry]:
         """Up to `limit` entries with low <= key < high, ascending, or descending with `forward=False`.
 
-        after: the last entry of the batch before, itself within the range, to go on behind it (below it when
-        backward); None begins. Fewer than `limit` entries mean that the end was reached.
+        after: None for the first batch, then the last entry of the batch before, which is within the range; the scan
+        continues behind it (below it when backward). Fewer than `limit` entries mean that the end was reached.
         """
         raise NotImplementedError
 
@@ -302,16 +303,17 @@ class SortedDataInterface(ABC):
         forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
-        """The entries that `scan` gives with the record of each, from `records` of the same engine, in one round trip.
+        """The entries that `scan` returns with the record of each, from `records` of the same engine, in one round
+        trip.
 
-        Every entry in the range must have its record in `records`; one without, as only damage can leave it, is left
-        out, and the scan goes on behind it. The second value says whether there may be more entries behind these.
+        Every entry in the range should have its record in `records`; an entry without one, which only damage can cause,
+        is left out, and the scan continues behind it. The second value: whether there may be more entries behind these.
         """
         raise NotImplementedError
 
     @abstractmethod
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
-        """The record that a unique sorted data holds under `key`, or None: the way to find a document by its `_id`."""
+        """The record that a unique sorted data has for `key`, or None; used to find a document by its `_id`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -326,16 +328,18 @@ class SortedDataInterface(ABC):
 
     @abstractmethod
     def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
-        """The entry behind the first so many with low <= key < high, or behind `after`; None if there are no more.
+        """The entry that follows the first `entries` entries with low <= key < high, or those behind `after`; None if
+        there is none.
 
-        So a range can be counted in parts that take bounded time each.
+        Used to count a range in parts, each in bounded time.
         """
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StorageEngine(ABC):
-    """Everything that is stored, under idents: names that the catalog makes up, one for each store or sorted data."""
+    """All record stores and sorted data, each under an ident, a name that the catalog makes, and the catalog
+    entries."""
 
     name: str
 
@@ -377,17 +381,18 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def drop_ident(self, ident: str) -> None:
-        """Forgets the ident, which must exist, at once; its name is free again. Inside a unit of work.
+        """Drops the ident, which must exist; its name can be used again at once. Inside a unit of work.
 
-        The space of a large one is given back by `drop_some`.
+        The space of a large one is freed by `drop_some`.
         """
         raise NotImplementedError
 
     @abstractmethod
     def drop_some(self, limit: int) -> bool:
-        """Gives back the space of about `limit` rows of dropped idents; True while there is more to do.
+        """Frees the space of about `limit` rows of dropped idents; True while there is more to do.
 
-        Outside units of work; call it again between other work until it answers False, also after opening.
+        Outside units of work. Call it repeatedly, with other work in between, until it returns False, also after
+        opening the engine.
         """
         raise NotImplementedError
 
@@ -408,33 +413,33 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def delete_catalog_entry(self, key: str) -> None:
-        """Deletes an entry, if it is there. Inside a unit of work."""
+        """Deletes an entry, if it exists. Inside a unit of work."""
         raise NotImplementedError
 
     @property
     @abstractmethod
     def committed_number(self) -> int:
-        """The number of the last commit: they are counted from 1 since the engine was opened."""
+        """The number of the last commit; commits are numbered from 1 when the engine is opened."""
         raise NotImplementedError
 
     @property
     @abstractmethod
     def durable_number(self) -> int:
-        """The commit up to which all are durable against power loss, as far as `flush` knows."""
+        """The last commit that is known to survive a power failure, with all commits before it."""
         raise NotImplementedError
 
     @property
     def failed(self) -> bool:
-        """Whether a flush has failed. From then on the engine accepts no commit and no flush, and reads alone go on."""
+        """Whether a flush has failed. From then on the engine refuses commits and flushes, and accepts reads only."""
         return False
 
     @abstractmethod
     def flush(self) -> None:
-        """Makes what was committed before the call durable, so that `durable_number` is at least what
-        `committed_number` was then; from any thread, and it may wait long.
+        """Makes all commits before the call durable: `durable_number` is then at least `committed_number` at the time
+        of the call. May be called on any thread, and may take long.
 
-        Once it has failed it fails for good, and so does every write: the system may have dropped what it could not
-        write, and reports that once. EngineUnavailable.
+        After one failure every further flush and write fails with EngineUnavailable, because the operating system may
+        have dropped the data that it could not write, and reports that only once.
         """
         raise NotImplementedError
 
@@ -446,17 +451,17 @@ class StorageEngine(ABC):
 
     @property
     def writers_should_wait(self) -> bool:
-        """Whether the engine's log grows for as long as units of work keep coming, and should not grow longer.
+        """Whether the engine's log has grown long and cannot be ended while units of work keep beginning.
 
-        A server then begins none until the next `maintain` has returned. It does not hold up those that begin all the
-        same, but has to be repeated then.
+        A server then begins no unit of work until the next `maintain` has returned. A unit that begins nevertheless
+        does not wait, but `maintain` then has to be repeated.
         """
         return False
 
     @abstractmethod
     def maintain(self) -> None:
-        """Does the engine's background work, if any is due; from any thread but outside units of work when it is the
-        engine's own, and it may wait long. Nothing depends on it but the space that logs take."""
+        """Does the engine's background work, if any is due. May be called on any thread, on the engine's own thread
+        only outside units of work, and may take long. Only the size of logs depends on it."""
         raise NotImplementedError
 
     @abstractmethod
@@ -466,7 +471,7 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Makes everything committed durable and gives the data directory free. May be called again."""
+        """Makes all commits durable and releases the data directory. May be called again."""
         raise NotImplementedError
 
 

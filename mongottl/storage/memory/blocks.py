@@ -4,13 +4,13 @@
     keys   [a, b, b, e]  [f, f, f]   [f, k, m]   ...      a list a block
     rids   [1, 4, 5, 2]  [7, 8, 89]  [90, 3, 9]  ...      an array of 8-byte numbers a block
 
-An entry is found by two binary searches, and put in by moving the rest of a block, which is short. A full block at the
-end is followed by a new one, so that ascending keys fill blocks to the last place; elsewhere it is split. Entries that
-come or go in a row are moved together, which makes a batch of ascending keys cost little more than copying it. Record
-ids stand in arrays because a Python number of its own would take four times the room.
+An entry is found by two binary searches, and inserted by moving the rest of its block, which is short. If the last
+block is full, a new one is added behind it, so that ascending keys fill blocks completely; any other full block is
+split. Neighbouring entries of a batch are inserted or removed together, so that a batch of ascending keys costs little
+more than copying it. Record ids are stored in arrays because Python number objects would take four times the memory.
 
-A block's low is at or below its first entry, and above the last entry of the block before; removing that first entry
-leaves the low as it is. No block is empty.
+The low of a block is at or below its first entry, and above the last entry of the block before it; removing the first
+entry does not change the low. No block is empty.
 """
 
 import ctypes
@@ -20,11 +20,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final
 
-# Entries of a block at most.
+# The largest number of entries in a block.
 BLOCK: Final = 256
-# What a block that is split leaves in each part at most.
+# The largest number of entries in each part of a block that is split.
 _SPLIT: Final = 192
-# A block with fewer is put together with its neighbour if both then have no more than _SPLIT.
+# A block with fewer entries is merged with its neighbour if both together have no more than _SPLIT.
 _SMALL: Final = 32
 # How far behind an entry the next one of a batch is looked for first.
 _NEAR: Final = 24
@@ -33,7 +33,7 @@ _LOOP: Final = 4
 
 
 def _leave(container: object) -> None:
-    """What there is to do for `untrack` where the garbage collector is another."""
+    """`untrack` for Python implementations whose garbage collector has no untracking: does nothing."""
 
 
 def _gc_untrack() -> Callable[[object], None]:
@@ -45,9 +45,9 @@ def _gc_untrack() -> Callable[[object], None]:
     return function
 
 
-# Takes a list out of the garbage collector's care, who would otherwise look at every object of every block again and
-# again: a tenth of a second for a million documents. What only holds bytes, numbers and tuples of these cannot be part
-# of a cycle, and is freed by its reference count as before.
+# Makes the garbage collector ignore a list. It would otherwise examine every object of every block in each full
+# collection: a tenth of a second for a million documents. A list of bytes, numbers and tuples of these cannot be part
+# of a reference cycle, and is still freed by its reference count.
 untrack: Final[Callable[[object], None]] = _gc_untrack()
 
 
@@ -62,7 +62,7 @@ class SortedBlocks:
         self._low_rids: list[int] = []
 
     def insert(self, keys: list[bytes], rids: list[int]) -> list[int]:
-        """Adds entries, given as parallel lists; the places in these of entries that were there already."""
+        """Adds entries, given as parallel lists; the places in these lists of entries that existed already."""
         present: list[int] = []
         count = len(keys)
         if count == 0:
@@ -77,7 +77,7 @@ class SortedBlocks:
             start = 0
         number = 0
         place = 0
-        # Whether `place` of block `number` is where the entry before went: the next one often comes not far behind.
+        # Whether the entry before was inserted at `place` of block `number`: the next one often belongs near it.
         near = False
         while start < count:
             key = keys[start]
@@ -129,13 +129,13 @@ class SortedBlocks:
         return present
 
     def remove(self, keys: list[bytes], rids: list[int]) -> list[int]:
-        """Removes entries, given as parallel lists; the places in these of entries that were not there."""
+        """Removes entries, given as parallel lists; the places in these lists of entries that did not exist."""
         absent: list[int] = []
         count = len(keys)
         start = 0
         number = 0
         place = 0
-        # Whether the entry before was found, at `place` of block `number`: what follows is often not far behind.
+        # Whether the entry before was found, at `place` of block `number`: the next one is often near it.
         near = False
         while start < count:
             key = keys[start]
@@ -278,7 +278,7 @@ class SortedBlocks:
         return total
 
     def entry_behind(self, key: bytes, rid: int, high: bytes, entries: int) -> tuple[bytes, int] | None:
-        """The entry that lies so many behind the first from (key, rid) on, if its key is below `high`."""
+        """The entry `entries` places behind the first one at or above (key, rid), if its key is below `high`."""
         if not self._keys or key >= high:
             return None
         number, place = self._seek(key, rid)
@@ -320,7 +320,7 @@ class SortedBlocks:
         return found
 
     def drop(self, limit: int) -> bool:
-        """Forgets about `limit` entries from the end; whether any are left."""
+        """Frees about `limit` entries from the end; whether any are left."""
         while limit > 0 and self._keys:
             held = self._keys[-1]
             count = len(held)
@@ -451,7 +451,8 @@ def _place(keys: list[bytes], rids: "array[int]", key: bytes, rid: int) -> int:
 
 
 def _place_behind(keys: list[bytes], rids: "array[int]", key: bytes, rid: int, place: int) -> int:
-    """The same for an entry that is known to be at or behind `place`, and probably near."""
+    """The place in a block of the first entry at or behind (key, rid), which is at or behind `place` and probably
+    near."""
     near = place + _NEAR
     if keys[place] == key and keys[-1] == key:
         if near >= len(keys) or rids[near] < rid:

@@ -5,9 +5,10 @@ The second stands as eight bytes that sort like the number.
 
 from typing import Final
 
-# Makes seconds unsigned, so that their bytes sort like the numbers. The sums stay among the fast numbers of mypyc.
+# Added to seconds to make them unsigned, so that their bytes sort like the numbers. The sums are short integers in
+# mypyc.
 _SECOND_OFFSET: Final = 1 << 61
-# Behind the keys of all seconds.
+# Above the keys of all seconds.
 END: Final = b"\xff" * 9
 
 
@@ -20,7 +21,7 @@ def second_of(key: bytes) -> int:
 
 
 def key_behind(second: int) -> bytes:
-    """Where the keys of later seconds begin."""
+    """The lower bound of the keys of later seconds."""
     if second >= _SECOND_OFFSET - 1:
         return END
     if second < -_SECOND_OFFSET:
@@ -29,7 +30,7 @@ def key_behind(second: int) -> bytes:
 
 
 class DueEntries:
-    """Entries of both expiry indexes that a batch of records has, gathered to be put in or taken out together."""
+    """The entries of a batch of records in both expiry indexes, collected to be inserted or removed together."""
 
     def __init__(self) -> None:
         self.default_keys: list[bytes] = []
@@ -55,7 +56,7 @@ class DueEntries:
             self.own_ids.append(record_id)
 
     def sort(self) -> None:
-        """Orders the entries of differing seconds, so that those that belong together are handled together."""
+        """Sorts the entries, so that those of one block are inserted or removed together."""
         if len(self.own_keys) > 1:
             entries = sorted(zip(self.own_keys, self.own_ids, strict=True))
             self.own_keys = [key for key, _ in entries]

@@ -1,6 +1,6 @@
 """The memory engine: idents, catalog entries, and dropping in steps.
 
-Nothing outlives it, so there is nothing to flush or to maintain. Giving back the space of a million records takes a
+Nothing is stored outside this process, so there is nothing to flush or to maintain. Freeing a million records takes a
 tenth of a second, which `drop_some` spreads over many calls.
 """
 
@@ -20,7 +20,7 @@ from mongottl.storage.memory.sorted_data import MemorySortedData
 from mongottl.storage.memory.units import MemoryUnits, Undo
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
-# What is dropped on the spot rather than by `drop_some`.
+# Stores and sorted data up to this size are freed at once rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000
 _SMALL_BYTES: Final = 1 << 20
 
@@ -182,7 +182,7 @@ class MemoryEngine(StorageEngine):
 
 
 class _UndoIdent(Undo):
-    """store, data: what was dropped; neither where the ident was created."""
+    """Undoes the creation or the drop of an ident. store, data: what was dropped; both None if it was created."""
 
     def __init__(
         self, engine: MemoryEngine, ident: str, store: MemoryRecordStore | None, data: MemorySortedData | None

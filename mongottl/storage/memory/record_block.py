@@ -1,7 +1,7 @@
 """A block of records in memory, addressed by their places: the record ids' lower bits.
 
-A deleted record leaves a hole. A block that has mostly holes is packed: its records are then found by searching. It
-knows of no other block.
+A deleted record leaves a hole. A block of mostly holes is packed: the holes are removed, and records are found by
+binary search. A block does not depend on other blocks.
 """
 
 from bisect import bisect_left, insort
@@ -59,13 +59,13 @@ class RecordBlock:
         return None
 
     def set(self, place: i64, record: object) -> None:
-        """Puts a record where one is."""
+        """Replaces the record at a place."""
         if self.packed:
             place = self._packed_place(place)
         self.slots[place] = record
 
     def remove(self, place: i64) -> None:
-        """Removes a record that is there."""
+        """Removes the record at a place."""
         slots = self.slots
         self.live -= 1
         if self.packed:
@@ -78,7 +78,7 @@ class RecordBlock:
             untrack(self.slots)
 
     def add(self, place: i64, record: object) -> None:
-        """Puts a record where none is."""
+        """Adds a record at a place that has none."""
         slots = self.slots
         self.live += 1
         if self.packed:
@@ -89,7 +89,7 @@ class RecordBlock:
         slots[place] = record
 
     def extend(self, place: i64, records: list[object]) -> None:
-        """Adds records from a place on behind all that are there."""
+        """Adds records from a place on, which is behind all records of the block."""
         slots = self.slots
         if len(slots) < place:  # ids that a rollback has left out, or that went with the block
             _lengthen(slots, place)
@@ -97,7 +97,7 @@ class RecordBlock:
         self.live += len(records)
 
     def drop(self, limit: int) -> int:
-        """Forgets up to `limit` records; how many places are left."""
+        """Frees up to `limit` records; how many places are left."""
         slots = self.slots
         del slots[max(0, len(slots) - limit) :]
         return len(slots)

@@ -1,12 +1,12 @@
 """Record stores in memory: blocks of records, addressed by record id, and two expiry indexes.
 
 Record ids ascend without gaps as records are inserted, so a record's place follows from its id: place (id - 1) % 256 of
-block (id - 1) // 256 (see `record_block`). A scan hands out a slice of a block.
+block (id - 1) // 256 (see `record_block`). A scan returns slices of blocks.
 
-The records are the very tuples that callers get, and are not changed: an update puts another in its place. Tuples of
-bytes and numbers are no business of the garbage collector after its first look at them.
+Records are stored as the tuples that callers get, and a tuple never changes: an update stores another one. The garbage
+collector stops tracking tuples of bytes and numbers when it first examines them.
 
-The expiry indexes are ordered entries of second and record id, like any other index (see `due`).
+The expiry indexes are ordered entries of second and record id (see `due`).
 """
 
 from bisect import bisect_left, insort
@@ -22,7 +22,7 @@ from mongottl.storage.memory.units import MemoryUnits, Undo
 
 # What a record takes beside its document: tuple, id, place, entry of the expiry index, bytes object.
 _RECORD_BYTES: Final = 190
-# A document of this length counts as one in `drop`; longer ones count as more.
+# A document up to this length counts as one in `drop`; longer ones count as more.
 _DROP_ROW_BYTES: Final = 512
 
 
@@ -223,18 +223,18 @@ class MemoryRecordStore(RecordStore):
         return block.get((record_id - 1) & MASK)
 
     def fits(self, count: i64, max_bytes: int) -> bool:
-        """Whether so many records cannot reach `max_bytes`, whichever they are; False says nothing."""
+        """True if no `count` records of the store can reach `max_bytes` together; False if they might."""
         return self._size_bytes < max_bytes or count * self._longest < max_bytes
 
     def estimated_bytes(self) -> int:
         return self._size_bytes + _RECORD_BYTES * self._count
 
     def is_small(self, rows: int, size_bytes: int) -> bool:
-        """Whether giving back the space of it all takes no noticeable time."""
+        """Whether the store has at most `rows` records and `size_bytes` of documents, so that freeing it is fast."""
         return self._count <= rows and self._size_bytes <= size_bytes
 
     def drop(self, limit: int) -> bool:
-        """Forgets about `limit` records, fewer if they are long; whether there is more to do. For dropped stores."""
+        """Frees about `limit` records, fewer if they are long; whether there are more. For dropped stores."""
         if self._count:
             limit = max(1, limit // (1 + self._size_bytes // self._count // _DROP_ROW_BYTES))
         self._near_number = -1
@@ -403,7 +403,7 @@ class MemoryRecordStore(RecordStore):
         self._own.remove(due.own_keys, due.own_ids)
 
     def _gone(self, records: list[object]) -> None:
-        """Brings counters and expiry indexes up to date after records were taken out of their blocks."""
+        """Updates counters and expiry indexes after records were removed from their blocks."""
         due = DueEntries()
         size: i64 = 0
         for record in records:
@@ -415,7 +415,7 @@ class MemoryRecordStore(RecordStore):
         self._size_bytes -= size
 
     def _moved(self, before: list[object], after: list[object]) -> None:
-        """The same after records were replaced."""
+        """Updates counters and expiry indexes after records were replaced."""
         gone = DueEntries()
         fresh = DueEntries()
         growth: i64 = 0
@@ -436,7 +436,7 @@ class MemoryRecordStore(RecordStore):
                 record_id = cast(int, new[0])
                 gone.add(record_id, old_ts, old_ttl)
                 fresh.add(record_id, new_ts, new_ttl)
-        # First out, then in: by other facts a record may come to the very entry that it had.
+        # Remove before inserting: a record with another `_ts` and `ttl` may have the same entry again.
         self._take_due(gone)
         self._put_due(fresh)
         self._size_bytes += growth

@@ -1,8 +1,8 @@
 """Sorted data in memory: ordered blocks of entries and, where keys are unique, a hash map from key to record id.
 
-The map answers what most operations ask, whether and where a key is, several times faster than the search in the order.
-It is spread over many small dicts once it has grown: a large one stops everything for a tenth of a second whenever it
-has to grow further.
+Most operations ask whether a key exists and for which record; the map answers that several times faster than a search
+in the ordered blocks. A large map consists of many small dicts, because one large dict blocks the event loop for a
+tenth of a second each time that it grows.
 """
 
 from typing import Final, cast
@@ -22,7 +22,7 @@ from mongottl.storage.memory.blocks import SortedBlocks
 from mongottl.storage.memory.records import MemoryRecordStore, document_length
 from mongottl.storage.memory.units import MemoryUnits, Undo
 
-# Keys in the map from which on it is spread, and over how many dicts: a power of two.
+# The number of keys from which on the map consists of several dicts, and the number of these: a power of two.
 _SPREAD_FROM: Final = 8192
 _SPREAD: Final = 256
 
@@ -43,7 +43,7 @@ class KeyMap:
         return 0 if found is None else cast(int, found)
 
     def add(self, key: bytes, rid: object) -> int:
-        """Adds a key, unless it is there; the record id that it had, 0 if it is new."""
+        """Adds a key, unless it exists; its existing record id, 0 if it is new."""
         part = self._dict_of(key)
         before = len(part)
         held = part.setdefault(key, rid)
@@ -58,7 +58,7 @@ class KeyMap:
         del self._dict_of(key)[key]
 
     def drop(self, limit: int) -> bool:
-        """Forgets about `limit` keys or a few more; whether any are left."""
+        """Frees `limit` keys or a few more; whether any are left."""
         while self._dicts:
             limit -= len(self._dicts.pop())
             if limit <= 0:
@@ -218,11 +218,11 @@ class MemorySortedData(SortedDataInterface):
         return self._blocks.length * (_ENTRY_BYTES + _MAP_BYTES if self.unique else _ENTRY_BYTES)
 
     def is_small(self, rows: int) -> bool:
-        """Whether giving back the space of it all takes no noticeable time."""
+        """Whether there are at most `rows` entries, so that freeing them is fast."""
         return self._blocks.length <= rows
 
     def drop(self, limit: int) -> bool:
-        """Forgets about `limit` entries; whether there is more to do. For dropped data."""
+        """Frees about `limit` entries; whether there are more. For dropped data."""
         return self._blocks.drop(limit) or (self.unique and self._map.drop(limit))
 
     def undo_insert(self, keys: list[bytes], rids: list[int]) -> None:
@@ -249,7 +249,7 @@ class MemorySortedData(SortedDataInterface):
 
 
 class _UndoEntries(Undo):
-    """inserted: whether the entries came or went."""
+    """Undoes an insertion or removal of entries. inserted: which of the two it undoes."""
 
     def __init__(self, data: MemorySortedData, keys: list[bytes], rids: list[int], inserted: bool) -> None:
         self._data = data

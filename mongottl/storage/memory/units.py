@@ -17,7 +17,7 @@ class Undo(ABC):
 
     @abstractmethod
     def undo(self) -> None:
-        """Takes the write back. All later writes of the unit have been taken back before."""
+        """Undoes the write. All later writes of the unit have been undone before."""
         raise NotImplementedError
 
 
@@ -38,7 +38,7 @@ class MemoryUnits(UnitOfWorkState):
         self._id_objects = objects
 
     def id_object(self, record_id: i64) -> object:
-        """A number object of a record id, if possible the one that its record has: 32 bytes saved for each entry."""
+        """A number object for a record id, if possible the one that its record holds; saves 32 bytes for each entry."""
         place = record_id - self._first_id
         objects = self._id_objects
         if 0 <= place < len(objects):

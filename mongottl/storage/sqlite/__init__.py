@@ -3,8 +3,8 @@
     engine      the engine itself: idents, catalog entries, durability, background work; registered as "sqlite"
     records     record stores: one table each, with two partial indexes for expiry
     sorted_data sorted data: one WITHOUT ROWID table each
-    connection  the one connection, the unit of work, counters, and SQLite's errors in the engine's words
-    directory   the data directory: whose it is, its lock, its format
+    connection  the one connection, the transaction of the unit of work, counters, and the translation of SQLite's
+    errors directory   the data directory: its owner, its lock, its format
 
 No other package imports sqlite3.
 """

@@ -17,7 +17,7 @@ _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, nex
 
 
 def engine_error(error: sqlite3.Error) -> Exception:
-    """What to raise for an error of SQLite's: EngineUnavailable, unless the error is a mistake in this package."""
+    """The exception to raise for an error of SQLite: EngineUnavailable, unless it is a programming error of ours."""
     if isinstance(error, sqlite3.ProgrammingError) and "closed" not in str(error):
         return error
     name = getattr(error, "sqlite_errorname", None)
@@ -26,24 +26,24 @@ def engine_error(error: sqlite3.Error) -> Exception:
 
 
 class StoreCounters:
-    """Count, size and next id of one record store, with what a rollback restores."""
+    """Count, size and next id of one record store, and the values that a rollback restores."""
 
     def __init__(self, store_id: int, record_count: int, size_bytes: int, next_record_id: int) -> None:
         self.store_id = store_id
         self.record_count = record_count
         self.size_bytes = size_bytes
-        # Not restored by a rollback: a gap is harmless, an id given twice is not.
+        # Not restored by a rollback: a gap is harmless, an id that is used twice is not.
         self.next_record_id = next_record_id
         self.touched = False
         self.saved_count = 0
         self.saved_size = 0
-        # No document of a record up to `measured_through`, or written since the store was opened, is longer. What an
-        # earlier process wrote is measured by the first scan that comes to its end.
+        # The longest document of the records up to `measured_through`, and of those written since the store was opened.
+        # The first scan that reaches the end measures the documents of earlier processes.
         self.longest = 0
         self.measured_through = 0 if record_count else MAX_RECORD_ID
 
     def fits(self, count: int, max_bytes: int) -> bool:
-        """Whether so many records cannot reach `max_bytes`, whichever they are; False says nothing."""
+        """True if no `count` records of the store can reach `max_bytes` together; False if they might."""
         return self.size_bytes < max_bytes or (
             count * self.longest < max_bytes and self.measured_through == MAX_RECORD_ID
         )
@@ -75,12 +75,12 @@ class SqliteConnection(UnitOfWorkState):
     def read_within(
         self, sql: str, parameters: tuple[object, ...], document_at: int, max_bytes: int
     ) -> tuple[list[Any], int]:
-        """The first rows of a query, up to the one whose document reaches `max_bytes`, and what is left of these: 0 or
-        less where it was reached. document_at: the document's place in a row."""
+        """The first rows of a query, up to the one whose document reaches `max_bytes`, and the bytes that are left: 0
+        or less if the limit was reached. document_at: the index of the document in a row."""
         rows: list[Any] = []
         left = max_bytes
         try:
-            # Not the common cursor: this one is closed before its end, so as not to keep the read open.
+            # A cursor of its own, because it is closed before its end, which ends the read.
             cursor = self.raw.execute(sql, parameters)
             try:
                 for row in cursor:

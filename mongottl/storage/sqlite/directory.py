@@ -1,7 +1,7 @@
-"""The data directory of the SQLite engine: whose it is, its lock, and the format of the database in it.
+"""The data directory of the SQLite engine: its owner, its lock, and the format of the database in it.
 
-    mongottl.sqlite3        the database; its header carries the format
-    mongottl.sqlite3-wal    what was committed since the last checkpoint; -shm beside it is SQLite's own
+    mongottl.sqlite3        the database; its header has the format
+    mongottl.sqlite3-wal    the commits since the last checkpoint; -shm is SQLite's index of it
     mongottl.lock           locked while a server uses the directory; holds that server's process id
 
 A directory that cannot be used is refused with a DataDirectoryError and left as it was. What is checked costs the same
@@ -58,7 +58,7 @@ class DataDirectory:
             return False
 
     def release(self) -> None:
-        """Gives the directory free. The lock file stays: removing it could remove the next server's."""
+        """Releases the directory. The lock file is kept, since removing it could remove that of the next server."""
         if self._lock_file >= 0:
             os.close(self._lock_file)
             self._lock_file = -1
@@ -130,7 +130,7 @@ class DataDirectory:
         page_size = int.from_bytes(header[_PAGE_SIZE_AT : _PAGE_SIZE_AT + 2], "big")
         if page_size == 1:
             page_size = 65536
-        # While the log holds commits, a checkpoint may have been cut short, and SQLite will finish it.
+        # While the log has commits, a checkpoint may have been interrupted, and SQLite will finish it.
         counted = _number(header, _CHANGE_COUNTER_AT) == _number(header, _VALID_FOR_AT)
         if counted and not self.has_wal() and length < _number(header, _PAGE_COUNT_AT) * page_size:
             raise DataDirectoryError(

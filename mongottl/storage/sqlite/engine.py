@@ -1,28 +1,29 @@
 """The SQLite engine: idents and catalog entries, durability, and the log's upkeep.
 
-Tables: `stores` has a row for each ident (and for each dropped one whose space is not given back yet), whose id names
-its table: r<id> for a record store, k<id> for sorted data. So no SQL name is made of a client's, and a dropped ident's
-name is free at once. `catalog` holds the catalog entries.
+Tables: `stores` has a row for each ident (and for each dropped one whose space is not freed yet), whose id names its
+table: r<id> for a record store, k<id> for sorted data. So no name in SQL contains a client's name, and the name of a
+dropped ident can be used again at once. `catalog` has the catalog entries.
 
-Durability. A commit appends to SQLite's write-ahead log without waiting for the disk: it survives the end of this
-process however it comes, but not a power cut. `flush` waits for the log. It does so on a file descriptor of its own, in
-any thread, because the connection belongs to one thread. The log alone suffices: what has left it for the database
-file was synchronised there first, by the checkpoint (synchronous = NORMAL does that, and synchronises the log before).
+Durability. A commit appends to SQLite's write-ahead log without waiting for the disk: it survives any end of this
+process, but not a power failure. `flush` waits for the log. It uses a file descriptor of its own, since it may run on
+any thread and the connection may not. Flushing the log is enough: what a checkpoint has copied from the log to the
+database file was synchronised there by it (synchronous = NORMAL does that, and synchronises the log before).
 
        commit ──────► log ──(checkpoint, in `maintain`)──► database
                        ▲
                        └── `flush` waits for the disk here
 
-A flush covers all commits that were made before it began: one wait for the disk serves all who wait for theirs. If the
-disk cannot be waited for, the engine accepts no write any more, since the system may have dropped the log's pages and
+A flush covers all commits that were made before it began, so that one fsync serves all operations that wait. If the
+fsync fails, the engine refuses all further writes, since the operating system may have dropped the pages of the log and
 would report success at the next attempt.
 
-Checkpoints never run by themselves on the thread of the connection (they wait for the disk): `maintain` runs them on a
-second connection, and only such as hold nobody up (PASSIVE). When one has copied everything before the next commit
-comes, that commit begins the log anew over its old pages, which costs half as much as making it longer. Under steady
-writing that moment never comes. So `writers_should_wait` says when a log has grown long, for a server that then begins
-no unit of work during the next `maintain` and goes on with everything else; the disk is waited for before, so that this
-takes little time. A log that nobody maintains is copied by the unit of work that finds it too long.
+Checkpoints wait for the disk, so SQLite must not run them on the thread of the connection: `maintain` runs them on a
+second connection, and only in the mode that blocks no writer (PASSIVE). If a checkpoint has copied the whole log before
+the next commit, that commit starts to write at the beginning of the log again, which costs half as much as extending
+it. Under steady writing this never happens. So `writers_should_wait` tells the server when the log has grown long; the
+server then begins no unit of work during the next `maintain`, and continues with everything else. Log and database are
+synchronised before that, so that it takes little time. If `maintain` is not called, the unit of work that finds the log
+too long runs the checkpoint itself.
 """
 
 import os
@@ -61,23 +62,23 @@ _SORTED_UNIQUE: Final = 2
 
 # Pages of 4 KiB: larger ones make a single insert slower in proportion, since the log takes whole pages.
 _PAGE_BYTES: Final = 4096
-# The page cache, the engine's only memory that grows with use; a data directory may be far larger.
+# The page cache, the only memory of the engine that grows with use; a data directory may be far larger.
 _CACHE_KIB: Final = 16 * 1024
 # Prepared statements kept, a few KiB each: about ten are in use for each busy collection.
 _CACHED_STATEMENTS: Final = 1024
-# Enough that a page changed often is copied once.
+# Large enough that a page that is changed often is copied only once.
 _CHECKPOINT_BYTES: Final = 32 << 20
-# Writers wait a few ms for the end of a log of any length; this one comes every million or two of small documents.
+# Writers wait a few ms when a log of this length is ended, which happens once in one or two million small documents.
 _LONG_LOG_BYTES: Final = 256 << 20
-# A log of this length, which nobody maintains, is copied by the unit of work that finds it.
+# A log of this length, for which `maintain` was not called, is copied by the unit of work that finds it.
 _LOG_LIMIT_BYTES: Final = 1 << 30
 # After how many commits a unit of work looks at the log's length.
 _COMMITS_PER_LOOK: Final = 1024
 # A checkpoint is repeated at once, so often at most, while it leaves more than this.
 _CHECKPOINT_ROUNDS: Final = 4
 _BYTES_LEFT: Final = 2 << 20
-# How long opening waits for the locks of another process, and how long everything later does: nothing of ours holds
-# them, and who waits for them holds up the whole server.
+# How long opening waits for the locks of another process, and how long later statements wait: this server takes no such
+# locks itself, and a wait blocks its event loop.
 _BUSY_S: Final = 10.0
 _BUSY_MS: Final = 50
 # Places in SQLite's index of the log, -shm, of two numbers of 4 bytes in the machine's order: the committed frames, and
@@ -86,10 +87,10 @@ _SHM_FRAMES_AT: Final = 16
 _SHM_COPIED_AT: Final = 96
 _FRAME_BYTES: Final = _PAGE_BYTES + 24
 
-# What is dropped on the spot rather than by `drop_some`.
+# Stores and sorted data up to this size are freed at once rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000
 _SMALL_BYTES: Final = 1 << 20
-# A row of this length counts as one in `drop_some`; longer ones occupy pages of their own and count as more.
+# A row up to this length counts as one in `drop_some`; longer ones occupy pages of their own and count as more.
 _DROP_ROW_BYTES: Final = 512
 
 _SCHEMA: Final = (
@@ -100,7 +101,7 @@ _SCHEMA: Final = (
 
 
 class _Dropped:
-    """A dropped ident whose rows are still there; `row_weight`: how much of `drop_some`'s limit one of them takes."""
+    """A dropped ident whose rows still exist. row_weight: what one of them counts in the limit of `drop_some`."""
 
     def __init__(self, store_id: int, kind: int, row_weight: int) -> None:
         self.store_id = store_id
@@ -109,9 +110,9 @@ class _Dropped:
 
 
 class SqliteEngine(StorageEngine):
-    """directory: locked and checked; None keeps everything in memory.
+    """The engine over SQLite. directory: locked and checked; None keeps everything in memory.
 
-    checkpoint_bytes: so much of the log not copied yet makes maintenance due.
+    checkpoint_bytes: maintenance is due when more of the log has not been copied to the database.
     long_log_bytes: a log of this length is ended even if writers have to wait for it.
     Raises DataDirectoryError.
     """
@@ -126,7 +127,7 @@ class SqliteEngine(StorageEngine):
         self._directory = directory
         self._checkpoint_bytes = checkpoint_bytes
         self._long_log_bytes = long_log_bytes
-        # Opened a second time, beside SQLite: log and database to wait for the disk, the log's index for its length.
+        # Descriptors beside SQLite's own: log and database to synchronise them, the log's index to read its length.
         self._wal_file = -1
         self._database_file = -1
         self._shm_file = -1
@@ -320,7 +321,7 @@ class SqliteEngine(StorageEngine):
                     if self._uncopied_bytes() <= (0 if log_is_long else _BYTES_LEFT):
                         break
                 if self.writers_should_wait:
-                    # The server holds writers up during the next call, which shall have little to wait for.
+                    # Writers wait during the next call, so it should have little left to synchronise.
                     sync_file(self._wal_file)
                     sync_file(self._database_file)
                 elif log_is_long:
@@ -369,7 +370,7 @@ class SqliteEngine(StorageEngine):
                     self._directory.release()
 
     def _close_files(self) -> None:
-        """After the connections: closing a file drops the locks that SQLite has on the same one in this process."""
+        """To be called after the connections are closed: closing a file drops SQLite's locks on it in this process."""
         for descriptor in (self._wal_file, self._database_file, self._shm_file):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -382,7 +383,7 @@ class SqliteEngine(StorageEngine):
         return self._shm_number(_SHM_FRAMES_AT) * _FRAME_BYTES
 
     def _uncopied_bytes(self) -> int:
-        """How much of the log the database file does not have yet."""
+        """The length of the part of the log that is not copied to the database file yet."""
         return (self._shm_number(_SHM_FRAMES_AT) - self._shm_number(_SHM_COPIED_AT)) * _FRAME_BYTES
 
     def _shm_number(self, offset: int) -> int:
@@ -393,7 +394,7 @@ class SqliteEngine(StorageEngine):
         return int.from_bytes(os.pread(self._shm_file, 4, offset), sys.byteorder)
 
     def _load(self) -> None:
-        """Makes the objects of all idents, and remembers what is still to be dropped."""
+        """Makes the objects of all idents, and the list of those whose space is to be freed."""
         connection = self._connection
         tables = {row[0] for row in connection.read("SELECT name FROM sqlite_schema WHERE type = 'table'", ())}
         connection.read("SELECT key FROM catalog LIMIT 1", ())
@@ -412,7 +413,8 @@ class SqliteEngine(StorageEngine):
                 self._sorted[ident] = SqliteSortedData(connection, ident, store_id, kind == _SORTED_UNIQUE)
 
     def _save(self) -> None:
-        """Before the first change of idents in a unit of work: has its rollback restore them."""
+        """To be called before each change of idents: at the first one in a unit, registers that a rollback undoes
+        it."""
         if not self._saved:
             self._saved = True
             records = dict(self._records)
@@ -454,7 +456,7 @@ def open_sqlite(data_directory: str | None) -> StorageEngine:
 
 
 def _connect(path: str, uri: bool = False) -> sqlite3.Connection:
-    """A connection without implicit transactions, for one thread at a time, but not always the same."""
+    """A connection without implicit transactions, which several threads may use, one at a time."""
     raw = sqlite3.connect(
         path,
         timeout=_BUSY_S,
@@ -467,7 +469,7 @@ def _connect(path: str, uri: bool = False) -> sqlite3.Connection:
         raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         raw.execute("PRAGMA temp_store = MEMORY")
         raw.execute("PRAGMA mmap_size = 0")
-        # On macOS, SQLite's own waits for the disk are otherwise such as a power cut can undo.
+        # On macOS, SQLite's own fsync does not survive a power failure otherwise.
         raw.execute("PRAGMA checkpoint_fullfsync = ON")
         # Some systems build SQLite to overwrite deleted rows with zeros, which we have no use for.
         raw.execute("PRAGMA secure_delete = OFF")
@@ -487,7 +489,7 @@ def _create_schema(raw: sqlite3.Connection) -> None:
 
 
 def _create_database(directory: DataDirectory) -> None:
-    """Makes an empty database under another name and moves it into place, so that there is a whole one or none."""
+    """Makes an empty database under another name and renames it, so that a complete database exists or none."""
     path = directory.new_database_path
     for leftover in (path, path + "-journal", path + "-wal", path + "-shm"):
         if os.path.exists(leftover):

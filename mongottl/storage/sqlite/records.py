@@ -1,8 +1,8 @@
 """Record stores in SQLite: one table of rows (rid, doc, ts, ttl) with two partial indexes for expiry.
 
-The record id is SQLite's rowid, so a scan by id walks the table itself, and each index ends in the id by nature. Both
-indexes are small (a few bytes for each record that has the kind of expiry), and every query that means one of them
-names it: the planner keeps no statistics here and could only guess.
+The record id is SQLite's rowid, so a scan by id reads the table itself, and every index entry ends with the id. Both
+indexes are small (a few bytes for each record that has that kind of expiry). Every query that is to use one of them
+names it, because SQLite's planner has no statistics here.
 """
 
 from operator import add
@@ -18,7 +18,7 @@ LOOKUP_VALUES: Final = "(VALUES " + ",".join(["(?)"] * LOOKUP_WIDTH) + ")"
 
 
 def padded(values: list[object]) -> tuple[object, ...]:
-    """At most LOOKUP_WIDTH values as a full set of parameters; NULL equals nothing."""
+    """At most LOOKUP_WIDTH values, filled up with NULL, which equals no value, to the number of parameters."""
     return (*values, *([None] * (LOOKUP_WIDTH - len(values))))
 
 

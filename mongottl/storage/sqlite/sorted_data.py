@@ -1,8 +1,8 @@
 """Sorted data in SQLite: one WITHOUT ROWID table of (key, rid) each, keyed by both, or by the key alone when unique.
 
-A scan's position is the pair (key, rid) in both kinds, compared as a row value: `(low, 0)` stands before every entry of
-`low` and `(high, 0)` behind every entry below `high`, since record ids begin at 1. So one statement serves the first
-batch and the following ones.
+The position of a scan is the pair (key, rid) in both kinds, compared as a row value: `(low, 0)` is before every entry
+of `low` and `(high, 0)` is behind every entry below `high`, since record ids begin at 1. So the first batch and the
+following ones use the same statement.
 """
 
 from mongottl.storage.interface import (
@@ -46,7 +46,7 @@ class SqliteSortedData(SortedDataInterface):
             f"SELECT key, rid FROM {table} WHERE (key, rid) > (?, ?) AND key < ? ORDER BY key, rid LIMIT 1 OFFSET ?"
         )
         self._count = f"SELECT count(*) FROM {table} WHERE key >= ? AND key < ?"
-        # The statements that join the records, for the record store they were last used with: mostly the only one.
+        # The statements that join the records of a store, made for the store that was used last, usually the only one.
         self._joined = ""
         self._fetch_exact = ""
         self._fetch_forward = ""
