@@ -1,4 +1,4 @@
-"""`createIndexes` counts truly.
+"""`createIndexes` reports the actual number of indexes.
 
 Cosmos DB's documented reply to the first index on `_ts` of a new collection has `numIndexesBefore: 1` and
 `numIndexesAfter: 4`. Source: Microsoft's article "Expire data with Azure Cosmos DB for MongoDB".

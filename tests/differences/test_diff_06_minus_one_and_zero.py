@@ -1,4 +1,4 @@
-"""On `_ts`, `expireAfterSeconds: -1` is accepted and 0 refused.
+"""On `_ts`, `expireAfterSeconds: -1` is accepted and 0 is refused.
 
 As in Cosmos DB, where -1 means that only documents with a `ttl` of their own expire (Microsoft's indexing article) and
 the core service has no default of 0 (time-to-live article). MongoDB refuses -1 with CannotCreateIndex (67) and takes 0

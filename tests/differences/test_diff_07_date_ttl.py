@@ -1,4 +1,4 @@
-"""A document with a date TTL goes within a second.
+"""A document with a date TTL is deleted within a second.
 
 MongoDB's TTL monitor runs once a minute, so that documents stay up to a minute and longer (manual, "TTL Indexes",
 "Timing of the Delete Operation"). Until it has been purged such a document is visible in both.

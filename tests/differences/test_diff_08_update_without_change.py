@@ -1,4 +1,4 @@
-"""An update that changes nothing restarts a document's lifetime.
+"""An update that changes nothing restarts a document's time to live.
 
 Microsoft's articles say that any write to a document does, and are silent on one that matches but changes nothing.
 MongoDB knows no lifetime since the last write. `--no-refresh-on-noop` makes such updates count for nothing.

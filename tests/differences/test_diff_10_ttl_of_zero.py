@@ -1,4 +1,4 @@
-"""A `ttl` of 0 or below -1 is stored and has no meaning.
+"""A `ttl` of 0 or below -1 is stored and has no effect.
 
 Cosmos DB's NoSQL API refuses such a document. Microsoft's article on its API for MongoDB names the types that count and
 says that other values are stored without meaning; of 0 and negative numbers it says nothing.

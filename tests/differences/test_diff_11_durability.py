@@ -1,4 +1,4 @@
-"""An acknowledged write survives a crash of the server at once, a power cut after 100 ms.
+"""An acknowledged write survives a crash of the server at once, and a power failure after 100 ms.
 
 MongoDB answers its default write concern, `w: "majority"`, when the journal is on disk (manual, "Write Concern",
 `writeConcernMajorityJournalDefault`), and flushes it every 100 ms for `w: 1`. Here only `j: true` waits for the disk.

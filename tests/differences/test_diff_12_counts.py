@@ -1,4 +1,4 @@
-"""Counts are of living documents, sizes of all that is stored.
+"""Counts leave expired documents out, sizes include them until they are deleted.
 
 `collStats.count` and `dbStats.objects` leave out what is expired and not purged yet. MongoDB counts every document
 until it is deleted (manual, "collStats"). What Cosmos DB counts is not documented.

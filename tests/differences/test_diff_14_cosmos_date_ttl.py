@@ -1,4 +1,4 @@
-"""The `cosmos` dialect never takes a TTL on a date.
+"""The `cosmos` dialect never accepts a TTL on a date field.
 
 As Cosmos DB by default; accounts with the capability `EnableTtlOnCustomPath` (server versions from 4.2) do take one.
 Source: Microsoft's article on TTL on custom paths. In the default dialect MongoDB's own TTL works.

@@ -1,4 +1,4 @@
-"""`$text` knows stems and stop words of its own.
+"""`$text` uses its own stems and stop words.
 
 Snowball's English stemmer leaves "evening" alone since its release 3; the one within MongoDB makes it "even". Source:
 Snowball's news, and MongoDB's page "Text Search Languages".

@@ -1,4 +1,4 @@
-"""Collations are those of the ICU that is installed, by its sort keys.
+"""Collations use the sort keys of the installed ICU.
 
 MongoDB has ICU 57.1 and says so in `version`; ours says the same, since drivers and dumps send it back. MongoDB
 compares texts by ICU's `compare` where it has no index, and by sort keys in indexes. The two disagree in one known
