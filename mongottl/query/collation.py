@@ -1,11 +1,11 @@
-"""Collation documents: checked as mongod checks them, completed as mongod completes them, and made into a Collation.
+"""Collation documents: checked and completed as mongod does it, and converted to a Collation.
 
     {locale: "fr_CA", strength: 2}   ->   {locale: "fr_CA", caseLevel: false, caseFirst: "off", strength: 2,
                                            numericOrdering: false, alternate: "non-ignorable", maxVariable: "punct",
                                            normalization: false, backwards: true, version: "57.1"}
 
-What is not written has the locale's own value, as ICU tells it. `{locale: "simple"}` is no collation at all, whatever
-stands beside it.
+Missing fields get the locale's default, which ICU provides. `{locale: "simple"}` means no collation, whatever the other
+fields are.
 
 Source: MongoDB's "Collation" and "Collation Locales and Default Parameters" pages.
 """
@@ -22,7 +22,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.icu import SortKeys, canonical_locale
 
 SIMPLE: Final = "simple"
-# What mongod 8.2 says its collations are of; ours are of the ICU that is installed (`query.icu.icu_version`).
+# The version that mongod 8.2 reports for its collations; ours are those of the installed ICU (`query.icu.icu_version`).
 VERSION: Final = "57.1"
 
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
@@ -32,7 +32,7 @@ _WORDS: Final[dict[str, tuple[str, ...]]] = {
 }
 _FLAGS: Final = ("caseLevel", "numericOrdering", "normalization", "backwards")
 _TEXTS: Final = ("locale", "version")
-# Languages whose rules MongoDB knows; a region, script or variant may follow.
+# Languages that MongoDB supports; a region, script or variant may follow.
 _LANGUAGES: Final = frozenset(
     """
     af am ar as az be bg bn bo br bs ca chr cs cy da de dsb dz ee el en eo es et fa fi fil fo fr ga gl gu ha haw he hi
@@ -41,28 +41,28 @@ _LANGUAGES: Final = frozenset(
     """.split()
 )
 
-# Collations that have been asked for, by their documents as written: making one costs ICU a tenth of a millisecond.
-_MOST_KNOWN: Final = 256
-_known: Final[dict[bytes, Collation]] = {}
+# A cache of collations by their documents: creating one takes ICU a tenth of a millisecond.
+_MAX_CACHED: Final = 256
+_cache: Final[dict[bytes, Collation]] = {}
 
 
 def parse_collation(document: bytes) -> Collation | None:
     """The collation of a document; None for `{}` and the simple one.
 
-    40414 without locale, 40415 for an unknown field, TypeMismatch (14) for a wrong type, BadValue (2) for a value that
-    there is not, IncompatibleCollationVersion (161) for a `version` other than mongod's, CommandNotSupported (115) for
-    a proper collation where ICU is not installed.
+    40414 without locale, 40415 for an unknown field, TypeMismatch (14) for a wrong type, BadValue (2) for an
+    unknown value, IncompatibleCollationVersion (161) for a `version` other than mongod's, CommandNotSupported (115) for
+    a collation other than the simple one if ICU is not installed.
     """
-    known = _known.get(document)
-    if known is not None:
-        return known
+    cached = _cache.get(document)
+    if cached is not None:
+        return cached
     if is_empty(document):
         return None
-    given: dict[str, Value] = {}
+    options: dict[str, Value] = {}
     for name, value in fields(document):
         if value is not None or name == "backwards":
-            given[name] = _checked(name, value)
-    locale = given.get("locale")
+            options[name] = _check_field(name, value)
+    locale = options.get("locale")
     if not isinstance(locale, str):
         raise missing_field("collation.locale")
     if locale == SIMPLE:
@@ -70,36 +70,36 @@ def parse_collation(document: bytes) -> Collation | None:
     language = locale.replace("-", "_").replace("@", "_").partition("_")[0]
     if language.lower() not in _LANGUAGES or "\0" in locale:
         raise _bad_locale(locale, "")
-    _check_together(given)
+    _check_combination(options)
     canonical = canonical_locale(locale)
     if canonical != locale:
         raise _bad_locale(locale, canonical)
-    collation = _made(locale, given)
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[document] = collation
+    collation = _create(locale, options)
+    if len(_cache) >= _MAX_CACHED:
+        _cache.clear()
+    _cache[document] = collation
     return collation
 
 
-def _made(locale: str, given: dict[str, Value]) -> Collation:
+def _create(locale: str, options: dict[str, Value]) -> Collation:
     keys = SortKeys(locale)
-    strength = given.get("strength")
+    strength = options.get("strength")
     if isinstance(strength, int):
         keys.set_strength(strength)
     for name in _FLAGS:
-        flag = given.get(name)
+        flag = options.get(name)
         if isinstance(flag, bool):
             keys.set_flag(name, flag)
-    case_first = given.get("caseFirst")
+    case_first = options.get("caseFirst")
     if isinstance(case_first, str):
         keys.set_case_first(case_first)
-    alternate = given.get("alternate")
+    alternate = options.get("alternate")
     if isinstance(alternate, str):
         keys.set_shifted(alternate == "shifted")
-    max_variable = given.get("maxVariable", "punct")
+    max_variable = options.get("maxVariable", "punct")
     if max_variable == "space":
         keys.set_only_spaces_variable()
-    version = given.get("version", VERSION)
+    version = options.get("version", VERSION)
     if version != VERSION:
         raise CommandError(
             ErrorCode.IncompatibleCollationVersion,
@@ -120,12 +120,12 @@ def _made(locale: str, given: dict[str, Value]) -> Collation:
     return Collation(encode(spec), keys.sort_key)
 
 
-def _bad_locale(locale: str, meant: str) -> CommandError:
-    hint = f". Did you mean '{meant}'?" if meant else ""
+def _bad_locale(locale: str, suggestion: str) -> CommandError:
+    hint = f". Did you mean '{suggestion}'?" if suggestion else ""
     return CommandError(ErrorCode.BadValue, f"Field 'locale' is invalid in: {{ locale: \"{locale}\" }}{hint}")
 
 
-def _checked(name: str, value: Value) -> Value:
+def _check_field(name: str, value: Value) -> Value:
     if name == "strength":
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
             raise wrong_type("collation.strength", value, NUMBERS)
@@ -151,12 +151,12 @@ def _checked(name: str, value: Value) -> Value:
     return value
 
 
-def _check_together(given: dict[str, Value]) -> None:
-    strength = given.get("strength", 3)
+def _check_combination(options: dict[str, Value]) -> None:
+    strength = options.get("strength", 3)
     assert isinstance(strength, int)
-    if given.get("backwards") and strength == 1:
+    if options.get("backwards") and strength == 1:
         raise CommandError(ErrorCode.BadValue, "'backwards' is invalid with 'strength' of 1")
-    if given.get("caseFirst", "off") != "off" and not given.get("caseLevel") and strength < 3:
+    if options.get("caseFirst", "off") != "off" and not options.get("caseLevel") and strength < 3:
         raise CommandError(
             ErrorCode.BadValue, "'caseFirst' is invalid unless 'caseLevel' is on or 'strength' is greater than 2"
         )

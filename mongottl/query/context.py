@@ -1,4 +1,4 @@
-"""What parsing depends on besides the text itself. One per operation."""
+"""The context of parsing. One per operation."""
 
 from mongottl.document.collation import Collation
 from mongottl.document.types import Value
@@ -8,19 +8,19 @@ from mongottl.query.timestamps import TimestampClock
 
 
 class ParseContext:
-    """The surroundings of a filter, expression, update or pipeline.
+    """The context in which a filter, expression, update or pipeline is parsed.
 
-    now_ms: the operation's one instant, for `$$NOW` and `$currentDate`; milliseconds since the epoch.
+    now_ms: the operation's time, for `$$NOW` and `$currentDate`; milliseconds since the epoch.
     let: the command's `let` variables, already evaluated: name without `$$` to value.
     namespace: "db.collection" of the command, for messages and for stages that read other collections.
-    metadata: what the parsed text reads by `{$meta: …}` and what it brings along; parsers add to it.
-    runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are there: not while the values of `let` are computed, nor
-    in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
-    collation: how strings are compared, None for the simple way. Nodes take it over while they are parsed.
-    timestamps: where `$currentDate` and replacements take timestamps from.
-    folding_fails: whether an operator that cannot take its constants is an error of parsing; otherwise it is one of
+    metadata: the metadata that the parsed text reads by `{$meta: …}` and that it provides; parsers add to it.
+    runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are defined: not while the values of `let` are computed,
+    nor in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
+    collation: of string comparisons, None for the order of bytes. Nodes store it when they are parsed.
+    timestamps: generates the timestamps of `$currentDate` and of replacements.
+    folding_fails: whether an operator that fails on constant operands is an error of parsing; otherwise it fails at
     each evaluation, as in update pipelines, which MongoDB does not optimise.
-    folding_error: what an operator said of its constants, kept back until the expression around it is parsed.
+    folding_error: the error of an operator on its constants, raised when the whole expression has been parsed.
     """
 
     def __init__(

@@ -1,15 +1,15 @@
-"""Collations by ICU, the library that mongod uses, through PyICU's module `icu`. Nothing else imports it.
+"""Collations with ICU, the library that mongod uses, through PyICU's module `icu`. Nothing else imports it.
 
-It is imported when the first collation asks for it, so that start-up does not pay, and it is an extra, `collation`:
-what does not ask for a collation needs no library. Without it a collation is refused by name.
+It is imported when the first collation is used, to keep start-up fast, and it is an optional dependency, the extra
+`collation`. If it is not installed, collations other than the simple one are refused.
 
-The extra installs icukit-pyicu, which is PyICU with ICU in one wheel. Weighed against it: PyICU itself is the same
-code, but comes as source only, so that an installation needs a C++ compiler, pkg-config and ICU's headers, and the
-version of ICU, and so the bytes of index keys, is the operating system's; where it is installed it serves as well,
-being the same module. icu4py is well kept and has wheels, and no collator. icupy compiles. pyuca, feruca and zope.ucol
-know neither the locales' rules nor ICU's options.
+The extra installs icukit-pyicu, which is PyICU with ICU in one wheel. Alternatives: PyICU itself is the same
+code, but is distributed as source only, so that an installation needs a C++ compiler, pkg-config and ICU's headers; the
+version of ICU, and so the bytes of index keys, is the operating system's. If it is installed it is used, since it is
+the same module. icu4py is maintained and has wheels, but no collator. icupy must be compiled. pyuca, feruca and
+zope.ucol support neither the locales' rules nor ICU's options.
 
-What differs from mongod, which has ICU 57.1: characters newer than Unicode 8, and what CLDR has corrected since.
+Differences from mongod, which has ICU 57.1: characters newer than Unicode 8, and later corrections of CLDR.
 """
 
 import importlib
@@ -26,7 +26,7 @@ class _Library:
     """The binding, once it is imported."""
 
     def __init__(self) -> None:
-        # Compiled, `import icu` takes a module that is barred (None in sys.modules) for one that is there.
+        # Compiled by mypyc, `import icu` does not fail if the module is blocked (None in sys.modules).
         icu: Any = importlib.import_module("icu")
         self.icu: Any = icu
         self.attribute: Any = icu.UCollAttribute
@@ -58,12 +58,12 @@ def is_available() -> bool:
 
 
 def icu_version() -> str:
-    """The library's version; keys made by different ones need not compare. CommandNotSupported (115) without it."""
+    """The library's version; keys of different versions are not comparable. CommandNotSupported (115) without ICU."""
     return _library().version
 
 
 def canonical_locale(locale: str) -> str:
-    """The locale's name as ICU writes it: `en_US` for `EN-us`; "" where ICU has no rules for its language."""
+    """The canonical name of a locale: `en_US` for `EN-us`; "" if ICU has no rules for its language."""
     library = _library()
     found = library.icu.Locale.createFromName(locale)
     collator = library.icu.Collator.createInstance(found)
@@ -72,7 +72,7 @@ def canonical_locale(locale: str) -> str:
 
 
 class SortKeys:
-    """ICU's collator for a locale, with its options. Those that are not set have the locale's own values."""
+    """ICU's collator for a locale, with its options, which default to the locale's values."""
 
     def __init__(self, locale: str) -> None:
         library = _library()
@@ -80,7 +80,7 @@ class SortKeys:
         self._collator: Any = library.icu.Collator.createInstance(library.icu.Locale.createFromName(locale))
 
     def set_strength(self, strength: int) -> None:
-        """1 to 5."""
+        """strength: 1 to 5."""
         self._collator.setStrength(_STRENGTHS[strength - 1])
 
     def strength(self) -> int:
@@ -123,11 +123,11 @@ class SortKeys:
         return found == int(self._library.value.SHIFTED)
 
     def set_only_spaces_variable(self) -> None:
-        """`maxVariable: "space"`. ICU takes the end of the group that the text stands in: a tab, as `en_US_POSIX` has
-        the space itself in another group."""
+        """Sets `maxVariable: "space"`. ICU uses the end of the group of the given character: a tab, since `en_US_POSIX`
+        has the space itself in another group."""
         self._collator.setVariableTop("\t")
 
     def sort_key(self, text: str) -> bytes:
-        """Bytes that compare as the texts do; without ICU's closing NUL."""
+        """Bytes that compare as the texts do; without ICU's final NUL."""
         key: bytes = self._collator.getSortKey(text)
         return key[:-1]

@@ -1,8 +1,8 @@
-"""How work over one document learns that it is to end: its time is over, it was killed, or the server stops.
+"""Interruption of long computations on one document: time limit exceeded, operation killed, or server shutting down.
 
-Operations look between batches of documents. An expression over an array of millions would not be heard from for
-seconds, so its loops ask as well, every `CHECK_EVERY` turns. Whoever runs an operation sets what is asked; by thread,
-because several servers may run in one process, each in a thread of its own.
+Operations check for interruption between batches of documents. An expression over an array of millions of elements can
+take seconds, so its loops check as well, every `CHECK_EVERY` iterations. The code that runs an operation sets the
+check, per thread, because several servers may run in one process, each in its own thread.
 """
 
 import threading
@@ -17,7 +17,7 @@ _checks: Final[dict[int, Callable[[], None]]] = {}
 
 
 def set_check(check: Callable[[], None]) -> None:
-    """From now on work on this thread asks `check`, which raises what is to end it."""
+    """Sets the check for computations on this thread: a function that raises the error that ends the operation."""
     _checks[threading.get_ident()] = check
 
 
@@ -26,7 +26,7 @@ def clear_check() -> None:
 
 
 def check_interrupt() -> None:
-    """Raises MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600) if the operation is to end."""
+    """Raises MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600) if the operation must end."""
     check = _checks.get(threading.get_ident())
     if check is not None:
         check()

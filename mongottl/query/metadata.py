@@ -1,12 +1,11 @@
-"""Which metadata a query asks for by `{$meta: …}`, which it can give, and the refusal where the two differ.
+"""The metadata that a query requests by `{$meta: …}` and that it provides, and the check that it provides all of it.
 
-Parsers note both in `ParseContext.metadata`: `$meta` what it reads, `$text` and stages such as `$geoNear` what they
-bring along. `pipeline.stage` checks the stages of a pipeline in their order, `find` its projection and sort against
-its filter. Whoever executes the query annotates documents (`document.annotated`) with what is asked for, and with
-nothing else.
+Parsers record both in `ParseContext.metadata`: `$meta` what it requests, `$text` and stages such as `$geoNear` what
+they provide. `pipeline.stage` checks the stages of a pipeline in their order, `find` its projection and sort against
+its filter. The execution of the query annotates documents (`document.annotated`) only with the requested metadata.
 
-Only what a kind of query brings along is refused elsewhere (40218). The rest is there for some documents and plans
-(`sortKey` behind a sort, `indexKey` with an index), and where it is not there the field is left out, as in mongod.
+A request is refused (40218) only for metadata of a certain kind of query. Other metadata exists for some documents and
+plans (`sortKey` after a sort, `indexKey` with an index); if it does not, the field is left out, as in mongod.
 """
 
 from typing import Final
@@ -21,7 +20,7 @@ RANDOM_VALUE: Final = "randVal"
 GEO_NEAR_DISTANCE: Final = "geoNearDistance"
 GEO_NEAR_POINT: Final = "geoNearPoint"
 
-# Keywords that only some queries know an answer to, with mongod's words for them.
+# Keywords that only some kinds of queries provide, with mongod's descriptions of them.
 _BROUGHT_ALONG: Final[dict[str, str]] = {
     TEXT_SCORE: "text score",
     GEO_NEAR_DISTANCE: "$geoNear distance",
@@ -48,7 +47,7 @@ KEYWORDS: Final = frozenset(
     }
 )
 
-# Keywords that a sort may be by, and whether the smaller comes first.
+# Keywords that can be sorted by, and whether smaller values come first.
 SORTABLE: Final[dict[str, bool]] = {
     TEXT_SCORE: False,
     RANDOM_VALUE: False,
@@ -60,9 +59,9 @@ SORTABLE: Final[dict[str, bool]] = {
 
 
 class MetadataUse:
-    """requested: keywords that something reads. provided: those that something brings along.
+    """requested: keywords that are read. provided: keywords that the query provides.
 
-    available: those that the documents have already which a stage of a pipeline reads.
+    available: keywords that the input documents of a pipeline already have.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ class MetadataUse:
 
 
 def check_available(requested: set[str], available: set[str]) -> None:
-    """40218 for what is asked for and cannot be there."""
+    """40218 for a requested keyword that is not available."""
     for keyword, words in _BROUGHT_ALONG.items():
         if keyword in requested and keyword not in available:
             raise CommandError(40218, f"query requires {words} metadata, but it is not available")

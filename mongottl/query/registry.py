@@ -1,8 +1,8 @@
 """Tables of named operators: one per kind (match operators, expressions, stages, accumulators, update modifiers).
 
-An operator is registered where its body stands, by a decorator of its family package; the family's `__init__` imports
-its modules by name, so nothing is found by scanning. Names that MongoDB has and mongottl does not support yet are
-registered too, as unsupported: the answer to them is honest, and the support table of the README is complete.
+An operator is registered by a decorator on its implementation; the `__init__` of its package imports the modules by
+name, not by scanning folders. Operators of MongoDB that mongottl does not support are registered as unsupported, for
+correct errors and a complete support table in the README.
 """
 
 from typing import Generic, TypeVar
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Names to items of one kind.
+    """Operators of one kind by name.
 
-    kind: how the support table calls them, "query operator" for example.
+    kind: their name in the support table, "query operator" for example.
     """
 
     def __init__(self, kind: str) -> None:
@@ -23,15 +23,15 @@ class Registry(Generic[T]):
         self._refused_items: dict[str, T] = {}
 
     def add(self, name: str, item: T) -> None:
-        """Registers a supported operator. ValueError if the name is taken: nothing is ever replaced."""
+        """Registers a supported operator. ValueError if the name is already registered."""
         if name in self._items or name in self._unsupported:
             raise ValueError(f"{self.kind} {name} is registered twice")
         self._items[name] = item
 
     def add_unsupported(self, name: str, reason: str, item: T | None = None) -> None:
-        """Registers a name that MongoDB knows and we refuse; the reason is for the support table and the error.
+        """Registers an unsupported operator of MongoDB; the reason is shown in the support table and the error.
 
-        item: what is true of the operator nevertheless, for `known`.
+        item: returned by `known` all the same, for checks that do not depend on support.
         """
         if name in self._items or name in self._unsupported:
             raise ValueError(f"{self.kind} {name} is registered twice")
@@ -43,7 +43,7 @@ class Registry(Generic[T]):
         return self._items.get(name)
 
     def known(self, name: str) -> T | None:
-        """The item of a name, whether it is supported or refused; None for an unknown name."""
+        """The item of a supported or unsupported name; None for an unknown name."""
         item = self._items.get(name)
         return self._refused_items.get(name) if item is None else item
 

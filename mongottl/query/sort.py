@@ -1,17 +1,17 @@
-"""Sort patterns, and the sort keys they make of documents.
+"""Sort patterns, and the sort keys of documents.
 
 A sort key is a KeyString (`document.keystring`) of one component per field of the pattern, so documents are sorted by
 comparing bytes; descending fields are encoded descending. A missing field sorts as null.
 
-A field that runs through an array gives a document several keys, and it sorts by the first of them in the pattern's own
-order: the smallest element for an ascending field, the greatest for a descending one. Fields that share the array are
-taken from the same element. An empty array sorts as undefined, before null.
+A path through an array gives a document several keys; it is sorted by the first of them in the order of the pattern:
+the smallest element for an ascending field, the greatest for a descending one. Fields that share the array are taken
+from the same element. An empty array sorts as undefined, before null.
 
     pattern {"a.x": 1, "a.y": -1}, document {a: [{x: 1, y: 5}, {x: 1, y: 8}, {x: 2, y: 9}]}    ->    key (1, 8)
 
-A field `{$meta: <keyword>}` sorts by what documents carry besides their bytes (`document.annotated`).
+A field `{$meta: <keyword>}` sorts by the metadata of documents (`document.annotated`).
 
-`{$natural: ±1}` is no pattern of fields: who calls `parse_sort` has looked for it before.
+`{$natural: ±1}` is not a sort pattern: callers of `parse_sort` handle it before.
 
 Source: MongoDB's "cursor.sort()", "$sort" and "Comparison/Sort Order" pages.
 """
@@ -35,14 +35,14 @@ from mongottl.query.metadata import SORTABLE
 
 MAX_SORT_FIELDS: Final = 32
 
-_SETTLED: Final = -1  # a component's depth once its part of the key is known
+_COMPUTED: Final = -1  # the depth of a component whose part of the key is computed
 _NOT_POSITIONAL: Final = -1
 
 
 class SortPattern:
-    """What to sort by: paths, each ascending or descending. Without paths it orders nothing.
+    """Paths, each ascending or descending. Without paths documents keep their order.
 
-    paths, descending: one of each per field, in order. metadata: keywords of the fields that are `{$meta: …}` instead.
+    paths, descending: one of each per field, in order. metadata: keywords of `{$meta: …}` fields.
     collation: of strings, None for the order of their bytes.
     """
 
@@ -72,7 +72,7 @@ class SortPattern:
         """The document's KeyString.
 
         CommandError: BadValue (2) when two fields run through different arrays; 16746 when a number in a path is both
-        the place of an array element and the name of a field in an element.
+        the index of an array element and the name of a field in an element.
         """
         if self._single:
             type_code, pos = find_field_at(document, 0, self._single_name)
@@ -112,11 +112,11 @@ class SortPattern:
         return found
 
     def sort(self, documents: Iterable[bytes]) -> list[bytes]:
-        """The documents in order; those with equal keys stay as they came."""
+        """The documents in order; the sort is stable."""
         return sorted(documents, key=self.sort_key)
 
     def _first_element(self, buf: bytes, array_at: i64) -> bytes:
-        """The first key among the elements of the array that the only path ends in; arrays in it are whole values."""
+        """The first key of the elements of the array at the end of the only path; nested arrays are single values."""
         cursor = ElementCursor(buf, array_at)
         if not cursor.next():
             return self._empty_arrays[0]
@@ -128,20 +128,21 @@ class SortPattern:
         return first
 
     def _first_key(
-        self, buf: bytes, parts: list[bytes], depths: list[int], types: list[int], places: list[int]
+        self, buf: bytes, parts: list[bytes], depths: list[int], types: list[int], positions: list[int]
     ) -> bytes:
-        """The first of the document's keys, from each component's value (type, place) reached at `depths` of its path.
+        """The first of the document's keys. types, positions: of the value of each component at depth `depths` of its
+        path.
 
-        parts: the encoded components that are settled already (their depth is _SETTLED). All lists are used up.
+        parts: the encoded components that are already computed (their depth is _COMPUTED). The lists are modified.
         """
-        array_at: i64 = -1  # offset of the one array that components still run through
+        array_at: i64 = -1  # offset of the only array on the paths of the remaining components
         for i in range(len(depths)):
-            if depths[i] == _SETTLED:
+            if depths[i] == _COMPUTED:
                 continue
             path = self.paths[i]
             depth: i64 = depths[i]
             type_code: i64 = types[i]
-            pos: i64 = places[i]
+            pos: i64 = positions[i]
             while depth < path.depth and type_code == DOCUMENT:
                 type_code, pos = find_field_at(buf, pos, path.part_bytes[depth])
                 depth += 1
@@ -151,7 +152,7 @@ class SortPattern:
                 array_at = pos
                 depths[i] = int(depth)
             else:
-                depths[i] = _SETTLED
+                depths[i] = _COMPUTED
                 if depth < path.depth or type_code == 0:
                     parts[i] = self._nulls[i]
                 else:
@@ -163,57 +164,58 @@ class SortPattern:
         return self._fan_out(buf, array_at, parts, depths)
 
     def _fan_out(self, buf: bytes, array_at: i64, parts: list[bytes], depths: list[int]) -> bytes:
-        """The first key over the elements of the array that every component not settled has reached."""
+        """The first key over the elements of the array at which every component that is not computed yet has
+        arrived."""
         width = len(depths)
-        positional_types = [0] * width
-        positional_places = [_NOT_POSITIONAL] * width
+        indexed_types = [0] * width
+        indexed_positions = [_NOT_POSITIONAL] * width
         varies = False  # whether the key depends on the element at all
         for i in range(width):
-            if depths[i] == _SETTLED:
+            if depths[i] == _COMPUTED:
                 continue
             path = self.paths[i]
             if depths[i] < path.depth and path.indexes[depths[i]] >= 0:
                 type_code, pos = find_field_at(buf, array_at, path.part_bytes[depths[i]])
-                positional_types[i] = int(type_code)
-                positional_places[i] = int(pos)
-            if positional_places[i] == _NOT_POSITIONAL:
+                indexed_types[i] = int(type_code)
+                indexed_positions[i] = int(pos)
+            if indexed_positions[i] == _NOT_POSITIONAL:
                 varies = True
         cursor = ElementCursor(buf, array_at)
         first: bytes | None = None
         while cursor.next():
             element_parts = parts.copy()
             element_depths = depths.copy()
-            element_types = positional_types.copy()
-            element_places = positional_places.copy()
+            element_types = indexed_types.copy()
+            element_positions = indexed_positions.copy()
             for i in range(width):
                 depth: i64 = depths[i]
-                if depth == _SETTLED:
+                if depth == _COMPUTED:
                     continue
                 path = self.paths[i]
-                if positional_places[i] != _NOT_POSITIONAL:
+                if indexed_positions[i] != _NOT_POSITIONAL:
                     if cursor.type_code == DOCUMENT:
                         self._check_unambiguous(buf, cursor.value, path, depth)
                     element_depths[i] = int(depth + 1)
                 elif depth == path.depth:
-                    # An array as an element is a value and not entered.
+                    # An array within the array is a value and not traversed.
                     element_parts[i] = encode_raw(
                         buf, cursor.type_code, cursor.value, self.descending[i], self.collation
                     )
-                    element_depths[i] = _SETTLED
+                    element_depths[i] = _COMPUTED
                 elif cursor.type_code == DOCUMENT:
                     element_types[i] = DOCUMENT
-                    element_places[i] = int(cursor.value)
+                    element_positions[i] = int(cursor.value)
                 else:
                     element_parts[i] = self._nulls[i]
-                    element_depths[i] = _SETTLED
+                    element_depths[i] = _COMPUTED
             if varies or first is None:
-                key = self._first_key(buf, element_parts, element_depths, element_types, element_places)
+                key = self._first_key(buf, element_parts, element_depths, element_types, element_positions)
                 if first is None or key < first:
                     first = key
         if first is not None:
             return first
         for i in range(width):
-            if depths[i] != _SETTLED:
+            if depths[i] != _COMPUTED:
                 parts[i] = self._empty_arrays[i] if self.paths[i].depth == depths[i] else self._nulls[i]
         return b"".join(parts)
 
@@ -228,9 +230,10 @@ class SortPattern:
 
 
 class MetaSortPattern(SortPattern):
-    """A pattern in which some fields are metadata.
+    """A pattern with `{$meta: …}` fields.
 
-    order: for each field of the pattern a keyword, or "" for the next one of `paths`. names: as the pattern calls them.
+    order: for each field of the pattern its keyword, or "" for the next one of `paths`. names: the pattern's field
+    names.
     """
 
     def __init__(
@@ -245,7 +248,7 @@ class MetaSortPattern(SortPattern):
         self.metadata = [keyword for keyword in order if keyword]
         self._names = names
         self._order = order
-        # What precedes a keyword, as a pattern of its own: its key is how the whole one's begins.
+        # For each keyword a pattern of the fields before it: its key is the beginning of the complete key.
         self._prefixes: list[SortPattern] = []
         taken = 0
         for keyword in order:
@@ -300,13 +303,13 @@ class MetaSortPattern(SortPattern):
         return found
 
 
-def _value_in_key(pattern: SortPattern, document: bytes, place: int, key: bytes, at: int) -> tuple[Value, int]:
-    """The value that stands in a sort key at `at`, in the type that the document has it in, and where it ends.
+def _value_in_key(pattern: SortPattern, document: bytes, field: int, key: bytes, at: int) -> tuple[Value, int]:
+    """The document's value whose component is at offset `at` of a sort key, and the offset after the component.
 
-    place: of its path in the pattern.
+    field: index of its path in the pattern.
     """
-    descending = pattern.descending[place]
-    candidates = values_at(document, pattern.paths[place])
+    descending = pattern.descending[field]
+    candidates = values_at(document, pattern.paths[field])
     candidates.append(None)
     for value in candidates:
         encoded = encode_value(value, descending, pattern.collation)
@@ -318,8 +321,8 @@ def _value_in_key(pattern: SortPattern, document: bytes, place: int, key: bytes,
 def parse_sort(specification: bytes, collation: Collation | None = None) -> SortPattern:
     """The pattern of a sort document `{path: 1 | -1, …}`; an empty one gives an empty pattern.
 
-    CommandError: 15974 for a direction that is no number, 15975 for one that is not 1 or -1 (fractions of doubles
-    are cut off); 7472500 for a path that is there twice; 17312 for an object other than `{$meta: …}`, 31138 for a kind
+    CommandError: 15974 for a direction that is not a number, 15975 for one that is not 1 or -1 (fractions of doubles
+    are cut off); 7472500 for a duplicate path; 17312 for an object other than `{$meta: …}`, 31138 for a kind
     of metadata that cannot be sorted by; 13103 for more than 32 fields; those of `check_field_path` for paths.
     """
     paths: list[FieldPath] = []
@@ -335,7 +338,7 @@ def parse_sort(specification: bytes, collation: Collation | None = None) -> Sort
         keywords.append("")
         if not is_number(direction):
             raise CommandError(15974, f"Illegal key in $sort specification: {name}: {render_value(direction)}")
-        order = clamp_to_long(direction)  # a fraction is cut off a double, and a decimal rounded
+        order = clamp_to_long(direction)  # doubles are truncated, decimals rounded
         if order not in (1, -1):
             raise CommandError(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
         check_field_path(name)

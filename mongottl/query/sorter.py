@@ -1,16 +1,16 @@
-"""Sorting more than fits into memory, a bounded step at a time.
+"""External merge sort in steps of bounded duration.
 
-Entries are gathered in runs of bounded size, each sorted when it is full. What exceeds the memory limit is merged into
-a run in a temporary file; at the end all runs, in memory and in the file, are merged while they are handed out:
+Entries are collected in runs of bounded size, each sorted when it is full. Beyond the memory limit all runs are merged
+into a run in a temporary file; at the end the runs in memory and in the file are merged while they are returned:
 
     add, add, … -> [run] [run] [run] --limit--> file: [ run 0      ]
     add, add, … -> [run] [run]       --limit--> file: [ run 0      ][ run 1  ]
-    finish                                      take: merge(run 0, run 1, what is left in memory)
+    finish                                      take: merge(run 0, run 1, runs in memory)
 
-With a limit on the entries wanted, runs are merged as soon as they hold twice as many, the rest falls away, and so does
-whatever comes later and is not before the last one kept. Entries with equal keys stay in the order in which they came.
+With a limit on the number of entries, runs are merged as soon as they have twice as many, and only the first `limit`
+entries are kept; later entries with keys not less than the last kept one are dropped. The sort is stable.
 
-No method does more than a few milliseconds of work: as long as `pending`, call `work` before anything else.
+No method does more than a few milliseconds of work: while `pending` is true, call `work` before any other method.
 """
 
 import heapq
@@ -24,22 +24,22 @@ from mongottl.document.annotated import encoded_metadata, with_encoded_metadata
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
 
-# (key, arrival, document, and three numbers that the caller gets back: a record's id, `_ts` and `ttl`).
+# (key, arrival number, document, and three numbers for the caller: a record's id, `_ts` and `ttl`).
 SortEntry: TypeAlias = tuple[bytes, int, bytes, int, int, int]
 
 RUN_LENGTH: Final = 4096  # entries; sorting them takes about two milliseconds
-CUT_AT_ONCE: Final = 2048  # a limit up to which what is kept beside it is sorted in one go
+MAX_LIMIT_CUT_BY_SORT: Final = 2048  # up to this limit, the entries beyond it are cut by one sort instead of a merge
 MERGE_STEP: Final = 1024  # entries that one call merges
-MERGE_STEP_BYTES: Final = 512 << 10  # and how much of them goes to the file at once
-MAX_FILE_RUNS: Final = 64  # that are merged at once; more are merged into longer ones before
+MERGE_STEP_BYTES: Final = 512 << 10  # bytes that one call writes to the file
+MAX_FILE_RUNS: Final = 64  # runs merged at once; if there are more, they are first merged into longer runs
 READ_BYTES: Final = 64 << 10
-# What an entry takes in memory beside its key and document, roughly.
+# Approximate memory of an entry besides its key and document.
 ENTRY_BYTES: Final = 128
 _HEADER_BYTES: Final = 44
 
 
 class MemoryRun:
-    """A sorted run, handed out from its start; what is handed out is let go of."""
+    """An iterator over a sorted run in memory, which releases entries as it returns them."""
 
     def __init__(self, entries: list[SortEntry]) -> None:
         entries.reverse()
@@ -55,11 +55,11 @@ class MemoryRun:
 
 
 class FileRun:
-    """A sorted run in a file, from `place` to `end`, read in pieces."""
+    """An iterator over a sorted run in a file, at the offsets `start` to `end`, read in pieces."""
 
-    def __init__(self, file: SpillFile, place: int, end: int) -> None:
+    def __init__(self, file: SpillFile, start: int, end: int) -> None:
         self._file: Final = file
-        self._place: i64 = place  # of what is not read yet
+        self._offset: i64 = start  # offset of the part that is not read yet
         self._end: Final[i64] = end
         self._buffer = b""
         self._position: i64 = 0
@@ -95,18 +95,18 @@ class FileRun:
         )
 
     def _has(self, size: i64) -> bool:
-        """Makes sure that the next `size` bytes are in the buffer; False at the end."""
+        """Reads until the next `size` bytes are in the buffer; False at the end."""
         missing: i64 = size - (i64(len(self._buffer)) - self._position)
         if missing <= 0:
             return True
-        if self._place >= self._end:
+        if self._offset >= self._end:
             return False
         wanted: i64 = missing if missing > READ_BYTES else READ_BYTES
-        if wanted > self._end - self._place:
-            wanted = self._end - self._place
-        self._buffer = self._buffer[self._position :] + self._file.read(self._place, wanted)
+        if wanted > self._end - self._offset:
+            wanted = self._end - self._offset
+        self._buffer = self._buffer[self._position :] + self._file.read(self._offset, wanted)
         self._position = 0
-        self._place += wanted
+        self._offset += wanted
         return True
 
 
@@ -115,7 +115,7 @@ def _entries_of(run: MemoryRun | FileRun) -> Iterator[SortEntry]:
 
 
 def write_entry(writer: BytesWriter, entry: SortEntry) -> None:
-    """The form in which `FileRun` reads it."""
+    """Writes an entry in the format that `FileRun` reads."""
     key, arrived, document, number, ts_s, ttl_s = entry
     metadata = encoded_metadata(document)
     write_i32_le(writer, i32(len(key)))
@@ -131,9 +131,9 @@ def write_entry(writer: BytesWriter, entry: SortEntry) -> None:
 
 
 class Sorter:
-    """limit: how many entries are wanted, 0 for all. space: None where the disk may not be used.
+    """Sorts entries by key. limit: how many are returned, 0 for all. space: None if the disk may not be used.
 
-    total_bytes: the keys and documents that were taken in. run_length: may be changed before the first entry.
+    total_bytes: size of the keys and documents added so far. run_length: may be changed before the first entry.
     """
 
     def __init__(self, limit: int, memory_limit_bytes: int, space: SpillSpace | None) -> None:
@@ -145,16 +145,17 @@ class Sorter:
         self.spilled: Final = SpillStatistics()
         self._entries: list[SortEntry] = []
         self._arrived: i64 = 0
-        self._held_bytes: i64 = 0  # of what is in memory
-        self._held: i64 = 0
-        self._worst: bytes | None = None  # once `limit` entries are known: the last key that may still stay
+        self._bytes_in_memory: i64 = 0  # of the entries in memory
+        self._count_in_memory: i64 = 0
+        # Once there are `limit` entries: entries with this key or a greater one are dropped.
+        self._cutoff_key: bytes | None = None
         self._runs: list[list[SortEntry]] = []
         self._file: SpillFile | None = None
         self._file_runs: list[FileRun] = []
         self._finished = False
         self._output: Iterator[SortEntry] | None = None
         self._left: i64 = limit if limit else -1
-        # A merge under way: where from, how many more, and where to.
+        # The merge in progress: source, number of remaining entries, and destination.
         self.pending = False
         self._merged: Iterator[SortEntry] = iter([])
         self._merge_left: i64 = -1
@@ -164,29 +165,29 @@ class Sorter:
         self._written_to = 0
 
     def add(self, key: bytes, document: bytes, number: int = 0, ts_s: int = 0, ttl_s: int = 0) -> None:
-        """Takes in one entry. To be followed by `check` after at most a few hundred."""
-        worst = self._worst
-        if worst is not None and key >= worst:
+        """Adds an entry. `check` must be called at least every few hundred entries."""
+        cutoff = self._cutoff_key
+        if cutoff is not None and key >= cutoff:
             return
         self._entries.append((key, int(self._arrived), document, number, ts_s, ttl_s))
         self._arrived += 1
-        self._held += 1
+        self._count_in_memory += 1
         size: i64 = i64(len(key)) + i64(len(document))
         self.total_bytes += size
-        self._held_bytes += size + ENTRY_BYTES
+        self._bytes_in_memory += size + ENTRY_BYTES
         if i64(len(self._entries)) >= self.run_length:
             self._close_run()
 
     def check(self) -> None:
-        """Looks at the limits. QueryExceededMemoryLimitNoDiskUseAllowed (292) where the disk may not be used."""
+        """Enforces the limits. QueryExceededMemoryLimitNoDiskUseAllowed (292) if the disk may not be used."""
         limit = self._limit
-        if limit and self._held >= limit + max(limit, 64):
-            self._cut()
-        if self._held_bytes <= self._memory_limit_bytes:
+        if limit and self._count_in_memory >= limit + max(limit, 64):
+            self._drop_beyond_limit()
+        if self._bytes_in_memory <= self._memory_limit_bytes:
             return
-        if limit and self._held > limit and not self.pending:
-            self._cut()
-            if not self.pending and self._held_bytes <= self._memory_limit_bytes:
+        if limit and self._count_in_memory > limit and not self.pending:
+            self._drop_beyond_limit()
+            if not self.pending and self._bytes_in_memory <= self._memory_limit_bytes:
                 return
         if self.pending:
             return
@@ -201,13 +202,13 @@ class Sorter:
         self.spilled.spills += 1
 
     def finish(self) -> None:
-        """There is no more to come."""
+        """Ends the input."""
         self._finished = True
         self._close_run()
         self._prepare_output()
 
     def work(self) -> None:
-        """A step of what is pending."""
+        """Performs a step of the pending merge."""
         to_memory = self._to_memory
         writer: BytesWriter | None = None if to_memory is not None else BytesWriter()
         merged = self._merged
@@ -226,7 +227,7 @@ class Sorter:
             if writer is None:
                 assert to_memory is not None
                 to_memory.append(entry)
-                self._held_bytes += i64(len(entry[0])) + i64(len(entry[2])) + ENTRY_BYTES
+                self._bytes_in_memory += i64(len(entry[0])) + i64(len(entry[2])) + ENTRY_BYTES
             else:
                 write_entry(writer, entry)
                 if i64(len(writer)) >= MERGE_STEP_BYTES:
@@ -237,24 +238,24 @@ class Sorter:
         if writer is not None and len(writer):
             data = writer.getvalue()
             file = self._open_file()
-            place = file.append(data)
+            start = file.append(data)
             if self._written_to == 0:
-                self._written_from = place
-            self._written_to = place + len(data)
+                self._written_from = start
+            self._written_to = start + len(data)
             if not self._finished:
                 self.spilled.records += int(count)
                 self.spilled.bytes += len(data)
         if ended or left == 0:
             self._end_merge()
 
-    def take(self, count: int, most_bytes: int = 8 << 20) -> list[SortEntry]:
-        """The next entries, `count` at most, and none after `most_bytes` of documents; [] at the end."""
+    def take(self, count: int, max_bytes: int = 8 << 20) -> list[SortEntry]:
+        """The next entries, at most `count`, and none after `max_bytes` of documents; [] at the end."""
         output = self._output
         taken: list[SortEntry] = []
         if output is None:
             return taken
         left: i64 = count
-        room: i64 = most_bytes
+        room: i64 = max_bytes
         if 0 <= self._left < left:
             left = self._left
         while left > 0 and room > 0:
@@ -271,7 +272,7 @@ class Sorter:
         return taken
 
     def close(self) -> None:
-        """Lets go of everything. May be called more than once."""
+        """Frees memory and the file. May be called more than once."""
         self._entries = []
         self._runs = []
         self._file_runs = []
@@ -294,15 +295,15 @@ class Sorter:
     def _take_runs(self) -> list[list[SortEntry]]:
         runs = self._runs
         self._runs = []
-        self._held = 0
-        self._held_bytes = 0
+        self._count_in_memory = 0
+        self._bytes_in_memory = 0
         return runs
 
-    def _cut(self) -> None:
-        """Lets go of what cannot be among the first `limit`: at once if they are few, else by a merge."""
+    def _drop_beyond_limit(self) -> None:
+        """Drops entries beyond the first `limit`: immediately if the limit is small, else by a merge."""
         limit = self._limit
         self._close_run()
-        if limit <= CUT_AT_ONCE:
+        if limit <= MAX_LIMIT_CUT_BY_SORT:
             entries: list[SortEntry] = []
             for run in self._take_runs():
                 entries.extend(run)
@@ -310,22 +311,22 @@ class Sorter:
             while i64(len(entries)) > limit:
                 entries.pop()
             for entry in entries:
-                self._held_bytes += i64(len(entry[0])) + i64(len(entry[2])) + ENTRY_BYTES
-            self._held = i64(len(entries))
+                self._bytes_in_memory += i64(len(entry[0])) + i64(len(entry[2])) + ENTRY_BYTES
+            self._count_in_memory = i64(len(entries))
             self._runs.append(entries)
-            if self._held == limit:
-                self._set_worst(entries[-1][0])
+            if self._count_in_memory == limit:
+                self._lower_cutoff(entries[-1][0])
             return
         self._start_merge(self._take_runs(), limit, [])
 
-    def _set_worst(self, key: bytes) -> None:
-        worst = self._worst
-        if worst is None or key < worst:
-            self._worst = key
+    def _lower_cutoff(self, key: bytes) -> None:
+        cutoff = self._cutoff_key
+        if cutoff is None or key < cutoff:
+            self._cutoff_key = key
 
-    def _start_merge(self, runs: list[list[SortEntry]], most: i64, to_memory: list[SortEntry] | None) -> None:
+    def _start_merge(self, runs: list[list[SortEntry]], max_entries: i64, to_memory: list[SortEntry] | None) -> None:
         self._merged = heapq.merge(*[_entries_of(MemoryRun(run)) for run in runs])
-        self._merge_left = most
+        self._merge_left = max_entries
         self._to_memory = to_memory
         self._written_to = 0
         self.pending = True
@@ -336,9 +337,9 @@ class Sorter:
         to_memory = self._to_memory
         self._to_memory = None
         if self._merge_left == 0:
-            self._set_worst(self._merge_last)
+            self._lower_cutoff(self._merge_last)
         if to_memory is not None:
-            self._held = i64(len(to_memory))
+            self._count_in_memory = i64(len(to_memory))
             self._runs.append(to_memory)
         elif self._written_to:
             self._file_runs.append(FileRun(self._open_file(), self._written_from, self._written_to))
@@ -346,7 +347,7 @@ class Sorter:
             self._prepare_output()
 
     def _prepare_output(self) -> None:
-        """Begins to hand out, or merges runs of the file first if they are too many."""
+        """Prepares the output, or starts merging runs of the file if there are too many."""
         if len(self._file_runs) > MAX_FILE_RUNS:
             first = self._file_runs[:MAX_FILE_RUNS]
             del self._file_runs[:MAX_FILE_RUNS]

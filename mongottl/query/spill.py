@@ -1,4 +1,4 @@
-"""Where data goes that does not fit into memory: what stages need of temporary files, which `exec` brings along."""
+"""Temporary files of stages for data beyond the memory limit: the interface, which `exec` implements."""
 
 from mypy_extensions import mypyc_attr
 
@@ -7,32 +7,32 @@ from mongottl.document.types import Int64, Value
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SpillFile:
-    """Bytes that are put behind each other and read back from any place."""
+    """A temporary file: append bytes, read them at any offset."""
 
     def append(self, data: bytes) -> int:
-        """Puts bytes at the end; the place where they begin."""
+        """Appends bytes; returns their offset."""
         raise NotImplementedError
 
-    def read(self, place: int, size: int) -> bytes:
-        """`size` bytes from a place on; fewer where the end comes first."""
+    def read(self, offset: int, size: int) -> bytes:
+        """`size` bytes from an offset on; fewer at the end of the file."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Gives the space back. May be called more than once."""
+        """Deletes the file. May be called more than once."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SpillSpace:
-    """Makes such files."""
+    """Creates temporary files."""
 
     def create(self) -> SpillFile:
-        """A new, empty file. OutOfDiskSpace (14031) where there is no room, from here and from `append`."""
+        """A new, empty file. OutOfDiskSpace (14031) if the disk is full, also from `append`."""
         raise NotImplementedError
 
 
 class SpillStatistics:
-    """What explain shows of a stage that may use the disk."""
+    """explain's statistics of the use of temporary files by a stage."""
 
     def __init__(self) -> None:
         self.spills = 0
@@ -40,7 +40,7 @@ class SpillStatistics:
         self.bytes = 0
 
     def describe(self) -> dict[str, Value]:
-        """As a pipeline's stage shows it."""
+        """The fields in explain's output of a pipeline stage."""
         return {
             "usedDisk": self.spills > 0,
             "spills": Int64(self.spills),

@@ -19,23 +19,23 @@ class TemporaryFile(SpillFile):
 
     def append(self, data: bytes) -> int:
         file = self._open()
-        place = self._end
+        offset = self._end
         try:
-            file.seek(place)
+            file.seek(offset)
             # No memoryview: what mypyc makes of one cut short writes beyond its end.
             written = file.write(data)
             while written < len(data):
                 written += file.write(data[written:])
         except OSError as error:
             raise disk_error(error) from error
-        self._end = place + len(data)
-        return place
+        self._end = offset + len(data)
+        return offset
 
-    def read(self, place: int, size: int) -> bytes:
+    def read(self, offset: int, size: int) -> bytes:
         file = self._open()
-        file.seek(place)
+        file.seek(offset)
         data = file.read(size)
-        while len(data) < size and place + len(data) < self._end:
+        while len(data) < size and offset + len(data) < self._end:
             data += file.read(size - len(data))
         return data
 

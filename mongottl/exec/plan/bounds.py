@@ -37,7 +37,7 @@ from mongottl.document.types import Value
 from mongottl.exec.plan.predicates import Filter, Predicate, is_everything
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, everything, intersection_of_all
-from mongottl.query.match.text_order import agree
+from mongottl.query.match.text_order import all_orders_equal
 from mongottl.query.sort import SortPattern
 
 # low <= key < high.
@@ -227,8 +227,8 @@ def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) 
 def _comparable(predicates: list[Predicate], collation: Collation | None) -> list[Predicate] | None:
     """Those whose ranges mean something in an index of this collation; None for none."""
     for predicate in predicates:
-        if predicate.orders and not agree(predicate.orders, collation):
-            return [one for one in predicates if agree(one.orders, collation)] or None
+        if predicate.orders and not all_orders_equal(predicate.orders, collation):
+            return [one for one in predicates if all_orders_equal(one.orders, collation)] or None
     return predicates
 
 

@@ -10,7 +10,7 @@ from mongottl.document.keystring import encode_value
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.elements import ExistsExpression
 from mongottl.query.match.interval import Interval, compare_highs, compare_lows
-from mongottl.query.match.text_order import agree, text_orders
+from mongottl.query.match.text_order import all_orders_equal, text_orders
 from mongottl.query.match.tree import (
     AlwaysFalse,
     AlwaysTrue,
@@ -63,7 +63,7 @@ def _leaf_implies(query: PathExpression, filter: PathExpression) -> bool:
     if not query.traverse_leaf or not filter.traverse_leaf:
         return False  # what takes arrays whole says nothing about single values
     orders = text_orders(query) + text_orders(filter)
-    if orders and not agree(orders, orders[0]):
+    if orders and not all_orders_equal(orders, orders[0]):
         return False
     ranges = query.intervals()
     allowed = filter.intervals()
@@ -88,7 +88,7 @@ def _same_words(query: MatchExpression, filter: MatchExpression) -> bool:
         return False
     if isinstance(query, (PathExpression, NotExpression)) and isinstance(filter, (PathExpression, NotExpression)):
         orders = text_orders(query) + text_orders(filter)
-        if orders and not agree(orders, orders[0]):
+        if orders and not all_orders_equal(orders, orders[0]):
             return False
         return encode_value(query.describe()) == encode_value(filter.describe())
     return False

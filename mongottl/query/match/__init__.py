@@ -1,24 +1,24 @@
 """Filters: parsed once into a tree of typed nodes, matched against raw documents.
 
-    tree        the nodes that all share: and, or, nor, not, and leaves that walk a path
-    interval    the ranges of values that leaves tell to the planner
+    tree        the node classes: and, or, nor, not, and the base of leaves, which walk a path
+    interval    ranges of values, by which leaves describe themselves to the planner
     filter      parse_match: a whole filter
-    parser      filters and operator documents into trees, the shortcut for `_id` lookups
+    parser      parsing of filters and operator documents, and detection of plain `_id` lookups
     registry    the tables of operators
     comparison  $eq $ne $gt $gte $lt $lte $in $nin
     logical     $and $or $nor $not
     elements    $exists $type $mod
     regex, pcre $regex with $options, over PCRE2
     arrays      $size $elemMatch $all
-    bits        $bitsAllSet and its three siblings
+    bits        $bitsAllSet $bitsAnySet $bitsAllClear $bitsAnyClear
     text        $text
     geo, near   $geoWithin $geoIntersects; $near $nearSphere, which only an index answers
-    text_order  what collations the ranges of a filter depend on
+    text_order  collations on which the ranges of a filter depend
     special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse; the unsupported names
     schema, schema_parser  $jsonSchema
-    allowed     operators that only a search in a collection can answer
-    equality    what an upsert takes over from its filter
-    numbers     whole numbers and truth out of operands
+    allowed     refusal of operators that need an index or a script
+    equality    equalities of a filter, which an upsert copies into the new document
+    numbers     error texts about numeric operands
 
 To add an operator: a function with `@match_operator("$x")` or `@root_operator("$x")` in its family's module.
 """

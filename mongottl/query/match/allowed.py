@@ -1,4 +1,4 @@
-"""Which operators a filter may use where it judges documents one by one, with no collection to search in."""
+"""Refusal of operators in filters that are tested on single documents, such as validators and partial indexes."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _PLAIN_ONLY: Final = frozenset({"$expr", "$jsonSchema"})
 
 
 def check_operators(filter: bytes, plain: bool = False) -> None:
-    """Refuses the operators that need an index or a script: BadValue (2) and 5626500, wherever they stand.
+    """Refuses the operators that need an index or a script: BadValue (2) and 5626500, at any depth.
 
     plain: refuse `$expr` and `$jsonSchema` too, with QueryFeatureNotAllowed (224).
     """

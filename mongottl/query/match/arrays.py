@@ -9,7 +9,7 @@ from mongottl.document.walk import count_fields, cstring_end, first_field_name, 
 from mongottl.query.context import ParseContext
 from mongottl.query.match.comparison import equality
 from mongottl.query.match.interval import Interval, everything, intersection
-from mongottl.query.match.numbers import shown, whole_number_fault
+from mongottl.query.match.numbers import element_text, whole_number_fault
 from mongottl.query.match.parser import is_operator_document, parse_document, parse_value_operators
 from mongottl.query.match.regex import make_regex
 from mongottl.query.match.registry import bad_value, match_operator, root_operators
@@ -42,20 +42,20 @@ class SizeExpression(PathExpression):
 
 @match_operator("$size")
 def parse_size(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$size: n}}`. BadValue if n is no whole number, or negative."""
+    """`{field: {$size: n}}`. BadValue if n is not a whole number, or negative."""
     fault = whole_number_fault(operand)
     if fault:
-        raise bad_value(f"Failed to parse $size. {fault}: {shown('$size', operand)}")
+        raise bad_value(f"Failed to parse $size. {fault}: {element_text('$size', operand)}")
     size = whole(operand)
     if size is None or size > INT_MAX:
-        raise bad_value(f"Failed to parse $size. Cannot represent in an int: {shown('$size', operand)}")
+        raise bad_value(f"Failed to parse $size. Cannot represent in an int: {element_text('$size', operand)}")
     return SizeExpression(path, size)
 
 
 class ElementsExpression(PathExpression):
-    """Common to both forms of `$elemMatch`: an array with an element that passes.
+    """Base of both forms of `$elemMatch`: matches an array with an element that passes.
 
-    child: the condition. In the object form its paths start at the element, in the value form they mean nothing.
+    child: the condition. In the object form its paths start at the element, in the value form they are unused.
     """
 
     def __init__(self, path: FieldPath, child: MatchExpression) -> None:
@@ -120,13 +120,13 @@ class ElemMatchValueExpression(ElementsExpression):
         return AlwaysFalse() if isinstance(self.child, AlwaysFalse) else self
 
     def intervals(self) -> list[Interval] | None:
-        """What all conditions allow for one element; never exact, since only an array matches at all."""
+        """The intersection of all conditions, for one element; never exact, since only arrays match."""
         conditions = self.child.children if isinstance(self.child, AndExpression) else [self.child]
         allowed = [everything(exact=False)]
         for condition in conditions:
             ranges: list[Interval] | None = None
             if isinstance(condition, PathExpression):
-                # A nested $elemMatch speaks of the element's elements, which have no keys.
+                # A nested $elemMatch is about the elements of the element, which have no keys.
                 ranges = condition.intervals() if condition.traverse_leaf else None
             elif isinstance(condition, NotExpression):
                 ranges = condition.intervals()
@@ -139,7 +139,7 @@ class ElemMatchValueExpression(ElementsExpression):
 def parse_elem_match(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$elemMatch: {…}}}`: the value form if the first name is a field operator, else the object form.
 
-    BadValue if it is no document, and for `$expr` and others that are about the root document.
+    BadValue if it is not a document, and for operators on the root document such as `$expr`.
     """
     if not isinstance(operand, bytes):
         raise bad_value("$elemMatch needs an Object")
@@ -168,9 +168,10 @@ def _holds_expr(expression: MatchExpression) -> bool:
 
 @match_operator("$all")
 def parse_all(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$all: [value or regex, …]}}` or `{field: {$all: [{$elemMatch: …}, …]}}`: all of them; none: nothing.
+    """`{field: {$all: [value or regex, …]}}` or `{field: {$all: [{$elemMatch: …}, …]}}`: matches all of them; an empty
+    array matches nothing.
 
-    BadValue if it is no array, mixes the two forms, or holds other operators.
+    BadValue if it is not an array, mixes the two forms, or contains other operators.
     """
     if not isinstance(operand, list):
         raise bad_value("$all needs an array")

@@ -1,7 +1,7 @@
 """`$bitsAllSet $bitsAnySet $bitsAllClear $bitsAnyClear`.
 
-Whole numbers count in two's complement with the sign extended without end, binary data little-endian with zeros behind
-it. Doubles and decimals count if they have an int64 value exactly; everything else never matches.
+Whole numbers are in two's complement with unlimited sign extension, binary data is little-endian, extended by zeros.
+Doubles and decimals count if they have an int64 value exactly; everything else never matches.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ from mongottl.document.walk import decode_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval
-from mongottl.query.match.numbers import shown, whole_number_fault
+from mongottl.query.match.numbers import element_text, whole_number_fault
 from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
 
@@ -44,7 +44,7 @@ class BitsExpression(PathExpression):
         super().__init__(path)
         self.operator = operator
         self.positions = positions
-        # Positions may be as large as an int32 is, so that those beyond the numbers' 64 bits are no mask.
+        # Positions are up to 2^31 - 1; those beyond 64 bits are not part of a mask.
         self._low = 0
         self._high: list[int] = []
         for position in positions:
@@ -103,7 +103,7 @@ class BitsExpression(PathExpression):
 
 
 def _positions(operand: Value, name: str) -> list[int]:
-    """The bits that an operand names: a mask as number or binary data, or an array of bit positions.
+    """The bit positions of an operand: a mask as number or binary data, or an array of positions.
 
     FailedToParse (9) for a number that is negative or not whole, BadValue (2) for bad positions and other types.
     """
@@ -115,19 +115,19 @@ def _positions(operand: Value, name: str) -> list[int]:
             if not fault and (bit is None or bit > INT_MAX):
                 fault = "Cannot represent in an int"
             if fault or bit is None:
-                raise bad_value(f"Failed to parse bit position. {fault}: {shown(str(index), position)}")
+                raise bad_value(f"Failed to parse bit position. {fault}: {element_text(str(index), position)}")
             positions.add(bit)
         return sorted(positions)
     if is_number(operand):
         fault = whole_number_fault(operand)
         number = whole(operand)
         if fault or number is None:
-            raise CommandError(ErrorCode.FailedToParse, f"{fault}: {shown(name, operand)}")
+            raise CommandError(ErrorCode.FailedToParse, f"{fault}: {element_text(name, operand)}")
         return [bit for bit in range(63) if number >> bit & 1]
     if isinstance(operand, BinData):
         data = operand.data
         return [bit for bit in range(8 * len(data)) if data[bit >> 3] >> (bit & 7) & 1]
-    raise bad_value(f"{name} takes an Array, a number, or a BinData but received: {shown(name, operand)}")
+    raise bad_value(f"{name} takes an Array, a number, or a BinData but received: {element_text(name, operand)}")
 
 
 @match_operator("$bitsAllSet")

@@ -1,8 +1,8 @@
 """`$eq $ne $gt $gte $lt $lte $in $nin`.
 
-Comparison stays within the operand's type bracket: {$gt: 5} is about numbers only. Exceptions: MinKey and MaxKey are
-compared with everything; null equals a missing field (undefined is no null any more, as of MongoDB 8.0); NaN equals
-NaN, and is neither less nor greater than any number.
+Values of another type bracket than the operand's do not match: {$gt: 5} matches numbers only. Exceptions: MinKey and
+MaxKey are compared with everything; null equals a missing field (but not undefined, as of MongoDB 8.0); NaN equals NaN,
+and is neither less nor greater than any number.
 """
 
 from functools import cmp_to_key
@@ -66,7 +66,7 @@ GTE: Final = 4
 
 _NAMES: Final = ("$eq", "$lt", "$lte", "$gt", "$gte")
 
-# How a comparison reads its operand.
+# How a comparison reads the values that it compares with its operand.
 _BY_BYTES: Final = 0
 _BY_INTEGER: Final = 1
 _BY_DOUBLE: Final = 2
@@ -76,7 +76,7 @@ _BY_SORT_KEY: Final = 4
 # Doubles hold every integer up to here, so that an int and a double may be compared as doubles.
 _EXACT_DOUBLE: Final = 2**53
 
-# No order: other bracket, or NaN.
+# No order: another bracket, or NaN.
 _UNORDERED: Final = 2
 
 
@@ -187,7 +187,7 @@ class ComparisonExpression(PathExpression):
         return -1 if size < wanted else (1 if size > wanted else 0)
 
     def _order_key(self, buf: bytes, pos: i64) -> i64:
-        """The same under the collation."""
+        """The order of the string at `pos` and the operand under the collation: -1, 0 or 1."""
         collation = self.collation
         assert collation is not None
         key = collation.key(buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))])
@@ -196,7 +196,7 @@ class ComparisonExpression(PathExpression):
         return -1 if key < self._text else 1
 
     def _order(self, buf: bytes, type_code: i64, pos: i64) -> i64:
-        """-1, 0, 1 for the value's place relative to the operand; 2 where the operator cannot hold."""
+        """-1, 0 or 1: the order of the value and the operand; 2 if they are not comparable."""
         bracket = bracket_of_type(type_code)
         if bracket != self._bracket:
             if self._bracket == BRACKET_NULL:
@@ -213,8 +213,8 @@ class ComparisonExpression(PathExpression):
         return compare_raw(buf, type_code, pos, self._raw, self._type, 0, self.collation)
 
     def equality_key(self) -> bytes:
-        # Not for NaN, which equals itself among numbers alone, nor null, which equals nothing at all; nor under a
-        # collation, since the keys are simple ones.
+        # Not for NaN, whose key also decimals have, null, which also matches missing fields, or under a collation,
+        # since the keys are made without it.
         if self.collation is not None:
             return b""
         plain = isinstance(self.value, (str, int, ObjectId, Date)) or (isinstance(self.value, float) and not self._nan)
@@ -236,14 +236,14 @@ def _order_doubles(a: float, b: float) -> i64:
 
 
 def comparison_intervals(operator: int, value: Value) -> list[Interval] | None:
-    """The ranges of one comparison; under a collation of the sort keys (`with_keys`).
+    """The ranges of one comparison. Under a collation the value must be its sort key (`with_keys`).
 
-    Arrays are told apart by the document only: everything, inexact.
+    For an array the keys do not decide: the whole range, inexact.
     """
     if isinstance(value, list):
         return [everything(exact=False)]
     if value is None:
-        # The key null stands for missing fields too, and for undefined in old data.
+        # The key null also stands for missing fields, and for undefined in old data.
         return [point(None, exact=False)]
     if isinstance(value, (MinKey, MaxKey)) and operator != EQ:
         if isinstance(value, MinKey):
@@ -306,7 +306,7 @@ class InExpression(PathExpression):
             elif isinstance(value, ObjectId):
                 self._oids.add(value.binary)
             elif isinstance(value, (int, float)) and not isinstance(value, bool) and not is_nan(value):
-                # Python's hash and equality agree over int and float as MongoDB's do.
+                # Python's hash and equality of int and float agree with MongoDB's equality.
                 self._numbers.add(value)
                 continue
             else:
@@ -336,7 +336,7 @@ class InExpression(PathExpression):
             if self._has_null:
                 return True
         else:
-            # Rare types, of which some equal a value of a common one: decimals, symbols.
+            # Less common types, some of which can equal a value of a common one: decimals, symbols.
             return self._matches_rare(buf, type_code, pos)
         for other in self._others:
             if other.matches_single(buf, type_code, pos):
@@ -372,7 +372,7 @@ class InExpression(PathExpression):
 
     def intervals(self) -> list[Interval] | None:
         if self._is_plain and not self.regexes:
-            # In ascending order already, and no two touch.
+            # Already ascending and disjoint.
             return [point(with_keys(value, self.collation)) for value in self.values]
         found: list[Interval] = []
         for value in self.values:
@@ -389,12 +389,13 @@ class InExpression(PathExpression):
 
 
 def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
-    """The values in MongoDB's order, equal ones once. Common types go through a set; lists of ids may be long.
+    """The values in MongoDB's order without duplicates. Hashing is used for common types, since lists of ids may be
+    long.
 
-    Dictionaries keep the order of what is often ordered already, and then sorting takes no time.
+    Dictionaries keep the insertion order, so values that are already sorted are sorted again quickly.
     """
     if collation is not None:
-        # The first of those that are equal stays.
+        # Of equal values the first is kept.
         by_key: dict[bytes, Value] = {}
         for value in values:
             by_key.setdefault(key_of(value, False, collation), value)
@@ -431,7 +432,7 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
 
 
 def _all_whole(values: list[Value]) -> bool:
-    """Whether all of the values are int32, so that Python's own order and equality are MongoDB's."""
+    """Whether all values are int32, for which Python's order and equality are MongoDB's."""
     return all(type(value) is int for value in values)
 
 
@@ -462,13 +463,13 @@ def _ordering(path: FieldPath, operator: int, value: Value, ctx: ParseContext) -
 
 @match_operator("$eq")
 def parse_eq(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$eq: value}}`; a regex stands for itself here, not for what it matches."""
+    """`{field: {$eq: value}}`; a regex is compared as a value here, not matched."""
     return equality(path, operand, ctx)
 
 
 @match_operator("$ne")
 def parse_ne(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$ne: value}}`: no value at the path equals. BadValue for a regex."""
+    """`{field: {$ne: value}}`: no value at the path equals it. BadValue for a regex."""
     if isinstance(operand, Regex):
         raise bad_value("Can't have regex as arg to $ne.")
     return NotExpression(equality(path, operand, ctx))
@@ -513,11 +514,11 @@ def _in(path: FieldPath, operand: Value, name: str, ctx: ParseContext) -> InExpr
 
 @match_operator("$in")
 def parse_in(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$in: [value or regex, …]}}`. BadValue if it is no array, or holds operators or undefined."""
+    """`{field: {$in: [value or regex, …]}}`. BadValue if it is not an array, or contains operators or undefined."""
     return _in(path, operand, "$in", ctx)
 
 
 @match_operator("$nin")
 def parse_nin(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$nin: […]}}`: no value at the path equals or matches any."""
+    """`{field: {$nin: […]}}`: no value at the path equals or matches any of them."""
     return NotExpression(_in(path, operand, "$nin", ctx))

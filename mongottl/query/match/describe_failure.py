@@ -8,8 +8,8 @@
         {index: 1, details: {operatorName: "$exists", specifiedAs: {b: {$exists: true}},
                              reason: "path does not exist"}}]}
 
-Under `$nor` and `$not` the question is turned round: why does the clause match. This works on the filter as it is
-written, so that `specifiedAs` shows the user's own words, and takes its time: it runs only when a write has failed.
+Under `$nor` and `$not` the details say why the clause matches. This works on the original filter, so that
+`specifiedAs` shows it unchanged. It need not be fast: it runs only when a write has failed.
 
 Source: MongoDB's "Schema Validation" pages and its articles on validation errors, since 5.0.
 """
@@ -32,7 +32,7 @@ Details = dict[str, Value]
 _NUMBERS: Final = ("decimal", "double", "int", "long")
 _ARRAY: Final = ("array",)
 
-# By operator: why it does not match, and why it does.
+# By operator: the reason if it does not match, and the reason if it does.
 _REASONS: Final[dict[str, tuple[str, str]]] = {
     "$eq": ("comparison failed", "comparison succeeded"),
     "$gt": ("comparison failed", "comparison succeeded"),
@@ -63,7 +63,7 @@ _REASONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "$expr": ("expression did not match", "expression did match"),
 }
-# Of the values that these operators are about; for all others the reason is another.
+# The types to which these operators apply; values of other types get another reason.
 _EXPECTED_TYPES: Final[dict[str, tuple[str, ...]]] = {
     "$mod": _NUMBERS,
     "$regex": ("regex", "string", "symbol"),
@@ -74,13 +74,13 @@ _EXPECTED_TYPES: Final[dict[str, tuple[str, ...]]] = {
     "$bitsAnySet": ("binData", *_NUMBERS),
     "$bitsAnyClear": ("binData", *_NUMBERS),
 }
-# These take an array at the end of their path as a whole.
+# Operators that do not traverse an array at the end of their path.
 _OF_WHOLE_ARRAYS: Final = frozenset(("$size", "$elemMatch", "$all"))
 _LISTS: Final = frozenset(("$and", "$or", "$nor"))
 
 
 class _Clause:
-    """One condition. path: "" for one on the whole document. specified_as: the condition as a filter of its own."""
+    """One condition. path: "" for a condition on the whole document. specified_as: the condition as a filter."""
 
     def __init__(self, path: str, operator: str, operand: Value, specified_as: bytes) -> None:
         self.path = path
@@ -121,7 +121,7 @@ def _add_operators(path: str, operators: bytes, clauses: list[_Clause]) -> None:
 
 
 def _describe_all(clauses: list[_Clause], document: bytes, ctx: ParseContext, inverted: bool) -> Details:
-    """Of several clauses those that are at fault, as `$and` shows them; of one, that itself."""
+    """The details of the clauses that fail, in the form of `$and`; of a single clause, its own details."""
     if len(clauses) == 1:
         return _describe(clauses[0], document, ctx, inverted)
     found: list[Value] = []
@@ -159,7 +159,7 @@ def _describe(clause: _Clause, document: bytes, ctx: ParseContext, inverted: boo
 
 
 def _describe_list(operator: str, operand: Value, document: bytes, ctx: ParseContext, inverted: bool) -> Details:
-    """`$and` shows what fails, `$or` too, and `$nor` what matches."""
+    """`$and` and `$or` show the clauses that fail, `$nor` those that match."""
     assert isinstance(operand, list)
     wanted = inverted != (operator == "$nor")
     found: list[Value] = []
@@ -178,7 +178,7 @@ def _result_of(expression: Value, document: bytes, ctx: ParseContext) -> Value:
 
 
 def _add_reason(clause: _Clause, document: bytes, inverted: bool, details: Details) -> None:
-    """The reason of a condition on a path, and the values that the path reaches."""
+    """Adds the reason of a condition on a path, and the values at the path."""
     operator = clause.operator
     values = reached_values(FieldPath(clause.path), document, operator not in _OF_WHOLE_ARRAYS)
     if not values and operator != "$exists" and not inverted:
@@ -219,7 +219,7 @@ def _add_reason(clause: _Clause, document: bytes, inverted: bool, details: Detai
 
 
 def reached_values(path: FieldPath, document: bytes, traverse_leaf: bool) -> list[Value]:
-    """The values that a path reaches, as `match.tree` tells; none where it is missing."""
+    """The values at a path, by the rules of `match.tree`; none if it is missing."""
     found: list[Value] = []
     _reach(path, 0, document, traverse_leaf, found)
     return found

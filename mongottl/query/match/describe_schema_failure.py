@@ -1,4 +1,4 @@
-"""Why a document does not satisfy a JSON schema: the part of `details` that stands for `$jsonSchema`.
+"""Why a document does not satisfy a JSON schema: the details of `$jsonSchema`.
 
     {operatorName: "$jsonSchema", title: …, description: …, schemaRulesNotSatisfied: [
         {operatorName: "properties", propertiesNotSatisfied: [
@@ -7,7 +7,7 @@
                  consideredValue: 3, consideredType: "int"}]}]},
         {operatorName: "required", specifiedAs: {required: ["name"]}, missingProperties: ["name"]}]}
 
-Each keyword is tried by itself, on decoded values; this runs only when a write has failed.
+Each keyword is tested separately, on decoded values; this runs only when a write has failed.
 
 Source: MongoDB's "Schema Validation" pages and its articles on validation errors, since 5.0.
 """
@@ -23,7 +23,7 @@ from mongottl.query.match.schema_parser import parse_schema
 
 Details = dict[str, Value]
 
-# Keywords on a single value, with the reason of their failure, in the order in which they are told.
+# Keywords on a single value, with the reason of their failure, in the order of the output.
 _REASONS: Final[dict[str, str]] = {
     "maximum": "comparison failed",
     "minimum": "comparison failed",
@@ -39,7 +39,7 @@ _REASONS: Final[dict[str, str]] = {
 }
 _COUNTS: Final = ("maxProperties", "minProperties")
 _COMBINATIONS: Final = ("allOf", "anyOf", "oneOf")
-# Stands beside the keyword that it goes with, wherever that is shown.
+# Keywords that are shown together with the keyword that they modify.
 _COMPANIONS: Final = {
     "maximum": "exclusiveMaximum",
     "minimum": "exclusiveMinimum",
@@ -68,7 +68,7 @@ def _passes(schema: bytes, value: Value) -> bool:
 
 
 def _failures(schema: bytes, value: Value) -> list[Value]:
-    """What each keyword of a schema that fails has to say."""
+    """The details of each keyword of the schema that fails."""
     keywords = dict(fields(schema))
     found: list[Value] = []
     for name in _REASONS:
@@ -204,7 +204,7 @@ def _missing_of(names: list[Value], value: bytes) -> list[Value]:
 
 
 def _first_values(document: bytes) -> dict[str, Value]:
-    """A document's fields by name; of several with one name the first."""
+    """A document's fields by name; of duplicates the first."""
     found: dict[str, Value] = {}
     for name, value in fields(document):
         found.setdefault(name, value)
@@ -228,7 +228,7 @@ def _add_properties(properties: bytes, value: bytes, found: list[Value]) -> None
 
 
 def _add_other_properties(keywords: dict[str, Value], present: list[tuple[str, Value]], found: list[Value]) -> None:
-    """`patternProperties` and `additionalProperties`."""
+    """Adds the failures of `patternProperties` and `additionalProperties`."""
     named: set[str] = set()
     properties = keywords.get("properties", MISSING)
     if isinstance(properties, bytes):

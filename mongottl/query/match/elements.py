@@ -1,4 +1,4 @@
-"""`$exists $type $mod`: tests of what kind of value stands at a path."""
+"""`$exists $type $mod`: tests of the existence and type of a value, and of remainders."""
 
 from typing import Final
 
@@ -78,7 +78,7 @@ class ExistsExpression(PathExpression):
         return {"$exists": True}
 
     def intervals(self) -> list[Interval] | None:
-        # A missing field has the key null in an index that is not sparse, so the keys alone prove nothing.
+        # A missing field has the key null in an index that is not sparse, so the keys alone do not decide.
         return [everything(exact=False)]
 
 
@@ -91,7 +91,7 @@ class NotExistsExpression(NotExpression):
 
 @match_operator("$exists")
 def parse_exists(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$exists: flag}}`; any value is a flag, false are only false, zeros, null and undefined."""
+    """`{field: {$exists: flag}}`; a flag of any type; false, zeros, null and undefined are false."""
     exists = ExistsExpression(path)
     return exists if is_true(operand) else NotExistsExpression(exists)
 
@@ -119,7 +119,7 @@ class TypeExpression(PathExpression):
 
 
 def type_operand(type_codes: list[int], all_numbers: bool) -> list[Value]:
-    """A set of types as explain writes it: "number", then codes, with -1 for MinKey."""
+    """A set of types as explain shows it: "number", then codes, with -1 for MinKey."""
     operand: list[Value] = []
     if all_numbers:
         operand.append("number")
@@ -130,10 +130,10 @@ def type_operand(type_codes: list[int], all_numbers: bool) -> list[Value]:
 
 
 def parse_type_set(operand: Value, name: str) -> tuple[list[int], bool]:
-    """(BSON type codes, whether "number" was among them) out of a code, an alias, or an array of these.
+    """(BSON type codes, whether "number" was among them) of a code, an alias, or an array of these.
 
-    Raises TypeMismatch (14) for what is neither number nor string, BadValue (2) for unknown ones, FailedToParse (9) for
-    an empty array.
+    Raises TypeMismatch (14) for other types than numbers and strings, BadValue (2) for unknown ones, FailedToParse (9)
+    for an empty array.
     """
     entries = operand if isinstance(operand, list) else [operand]
     codes: set[int] = set()
@@ -170,7 +170,7 @@ def parse_type(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpre
 
 
 class ModExpression(PathExpression):
-    """`{path: {$mod: [divisor, remainder]}}` on numbers cut to whole ones; the remainder has the dividend's sign."""
+    """`{path: {$mod: [divisor, remainder]}}` on truncated numbers; the remainder has the dividend's sign."""
 
     def __init__(self, path: FieldPath, divisor: int, remainder: int) -> None:
         super().__init__(path)
@@ -205,7 +205,8 @@ class ModExpression(PathExpression):
 
 @match_operator("$mod")
 def parse_mod(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$mod: [divisor, remainder]}}`. BadValue unless both are numbers that fit an int64, divisor not 0."""
+    """`{field: {$mod: [divisor, remainder]}}`. BadValue unless both are numbers within int64 and the divisor is not
+    0."""
     if not isinstance(operand, list):
         raise bad_value("malformed mod, needs to be an array")
     if len(operand) < 2:

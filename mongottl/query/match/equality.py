@@ -1,4 +1,4 @@
-"""What an upsert takes over from its filter: the paths that the filter binds to one value each."""
+"""Equalities of a filter, which an upsert copies into the new document."""
 
 from mongottl.document.disjoint_paths import DisjointPaths
 from mongottl.document.path import FieldPath
@@ -11,8 +11,8 @@ from mongottl.query.match.tree import AndExpression, MatchExpression
 def equality_fields(expression: MatchExpression) -> list[tuple[FieldPath, Value]]:
     """(path, value) of each equality that must hold, in the filter's order.
 
-    Counted are equalities at the top and under `$and`, `$in` and `$or` with a single branch, and each value of `$all`.
-    Raises NotSingleValueField (54) if a path is bound twice, or if one bound path lies inside another.
+    Included are equalities at the top level and under `$and`, `$in` and `$or` with a single branch, and values of
+    `$all`. Raises NotSingleValueField (54) if a path occurs twice, or if one path is a prefix of another.
     """
     found: list[tuple[FieldPath, Value]] = []
     _collect(expression, "", found, DisjointPaths())
@@ -20,10 +20,10 @@ def equality_fields(expression: MatchExpression) -> list[tuple[FieldPath, Value]
 
 
 def id_equality_of(expression: MatchExpression) -> Value:
-    """The value that a filter binds `_id` to, by equalities as in `equality_fields`; MISSING if it binds none.
+    """The value that `_id` must equal, by the rules of `equality_fields`; MISSING if there is none.
 
-    Equalities of other paths do not matter, not even conflicting ones. Raises NotExactValueField (111) for one of a
-    path inside `_id`, NotSingleValueField (54) if `_id` is bound twice.
+    Equalities of other paths are ignored, even conflicting ones. Raises NotExactValueField (111) for an equality of a
+    path inside `_id`, NotSingleValueField (54) for two equalities of `_id`.
     """
     found: list[tuple[FieldPath, Value]] = []
     _collect(expression, "_id", found, DisjointPaths())
@@ -33,7 +33,7 @@ def id_equality_of(expression: MatchExpression) -> Value:
 def _collect(
     expression: MatchExpression, root: str, found: list[tuple[FieldPath, Value]], paths: DisjointPaths
 ) -> None:
-    """root: the root field to whose paths the search is limited, "" for all."""
+    """root: collect only paths of this root field; "" for all."""
     if isinstance(expression, AndExpression):
         for child in expression.children:
             _collect(child, root, found, paths)

@@ -10,15 +10,15 @@ from mongottl.query.match.text import check_text_parts
 from mongottl.query.match.tree import MatchExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, TEXT_SCORE, MetadataUse
 
-# Levels of a filter's tree that mongod accepts.
+# Maximal depth of a filter's tree, as in mongod.
 MAX_TREE_DEPTH: Final = 100
 
 
 def parse_match(filter: bytes, ctx: ParseContext, near: bool = False) -> MatchExpression:
     """The tree of a filter, simplified. {} matches everything.
 
-    near: whether `$near` may give the documents their order; 5626500 for it where it may not.
-    Raises CommandError: BadValue (2) for unknown operators and malformed operands, other codes as the operators say.
+    near: whether `$near`, which also sorts the documents, is allowed; 5626500 if it is not.
+    Raises CommandError: BadValue (2) for unknown operators and malformed operands, and the codes of the operators.
     """
     tree = parse_document(filter, ctx)
     if tree.depth() > MAX_TREE_DEPTH:
@@ -34,9 +34,9 @@ def parse_match(filter: bytes, ctx: ParseContext, near: bool = False) -> MatchEx
 
 
 def parse_condition(filter: bytes, ctx: ParseContext) -> MatchExpression:
-    """The tree of a filter that documents must pass one by one, with no collection to search in.
+    """The tree of a filter that is tested on single documents, without a collection.
 
-    BadValue (2) for what only an index can answer, besides the errors of `parse_match`.
+    BadValue (2) for operators that need an index, besides the errors of `parse_match`.
     """
     outer = ctx.metadata
     ctx.metadata = MetadataUse()

@@ -1,7 +1,7 @@
 """`$geoWithin` (and `$within`, its old name) and `$geoIntersects`.
 
-A geometry matches, not a path's values one by one: an array at the path's end is a pair of numbers, or one of several
-geometries. Values that are no geometry do not match. Source: MongoDB's "Geospatial Query Operators" pages.
+Geometries are matched, not the single values of a path: an array at the end of the path is a pair of numbers or an
+array of geometries. Values that are not geometries do not match. Source: MongoDB's "Geospatial Query Operators" pages.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ INTERSECTS: Final = "$geoIntersects"
 
 
 class GeoExpression(PathExpression):
-    """Both operators. operand: as it was written. region: what it asks about."""
+    """`$geoWithin` and `$geoIntersects`. operand: the original operand. region: its condition."""
 
     def __init__(self, path: FieldPath, name: str, operand: Value, region: GeoRegion) -> None:
         super().__init__(path)
@@ -51,19 +51,19 @@ class GeoExpression(PathExpression):
             geometry = stored_geometry(decode_value(buf, type_code, pos))
         except GeometryError:
             return False
-        # MongoDB asks about polygons with strict winding, but never finds one.
+        # In MongoDB queries may use polygons with strict winding, but stored ones never match.
         return not geometry.strict_winding and self.region.matches(geometry)
 
     def describe_operand(self) -> dict[str, Value]:
         return {self.operator: self.operand}
 
     def intervals(self) -> list[Interval] | None:
-        """Nothing in the order of values; see `exec.plan.index_access` for the kinds of index that can tell places."""
+        """None: no range of values. `exec.plan.index_access` plans the use of geospatial indexes."""
         return None
 
 
 def only_operand(operators: bytes) -> Value:
-    """What stands behind a geospatial operator, which must be alone. BadValue (2) if it is not."""
+    """The operand of a geospatial operator, which must be the only one. BadValue (2) otherwise."""
     pairs = fields(operators)
     if len(pairs) > 1:
         other, value = pairs[1] if pairs[0][0].startswith("$geo") or pairs[0][0] == "$within" else pairs[0]
@@ -76,7 +76,7 @@ def only_operand(operators: bytes) -> Value:
 def parse_geo_within(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$geoWithin: {$geometry: polygon}}}`, or one of `$box $center $centerSphere $polygon`.
 
-    operators: the whole document behind the field. BadValue (2) for everything else.
+    operators: the field's whole operator document. BadValue (2) for other shapes.
     """
     assert isinstance(operators, bytes)
     operand = only_operand(operators)
@@ -103,7 +103,7 @@ def parse_geo_within(path: FieldPath, operators: Value, ctx: ParseContext) -> Ma
 
 @match_operator("$geoIntersects")
 def parse_geo_intersects(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$geoIntersects: {$geometry: geometry}}}`. BadValue (2) for everything else."""
+    """`{field: {$geoIntersects: {$geometry: geometry}}}`. BadValue (2) for other shapes."""
     assert isinstance(operators, bytes)
     operand = only_operand(operators)
     shapes = _shapes(operand, INTERSECTS)
@@ -140,7 +140,7 @@ def _intersects_geometry(geometry: Geometry) -> GeoRegion:
 
 
 def _parts(value: Value, name: str) -> list[Value]:
-    """The elements of a shape: an array, or the values of a document."""
+    """The elements of a shape, given as an array or as a document's values."""
     if isinstance(value, list):
         return value
     if isinstance(value, bytes):

@@ -1,13 +1,13 @@
-"""Ranges of values, as filters tell them to the planner.
+"""Ranges of values, by which filters describe themselves to the planner.
 
-A leaf of a filter says outside which ranges of its path's value it can never match. The planner turns them into ranges
-of index keys. Comparison in MongoDB stays within a type's bracket, so an end is either a value or one end of a bracket:
+A leaf of a filter gives ranges of the value at its path outside which it can never match. The planner converts them
+into ranges of index keys. Comparisons match within a type bracket, so an end is either a value or an end of a bracket:
 
     {$gt: 5}     (5, BracketEnd(numbers)]          {$lt: "m"}    [BracketStart(strings), "m")
     {$ne: 5}     [MinKey, 5) and (5, MaxKey]       {$exists: true}   [MinKey, MaxKey]
 
-An index holds one key per array element, so the promise is: if a document matches, at least one of its keys is within
-the ranges. `exact` promises the other direction too, but only for an index that is not multikey on this path.
+An index has one key per array element, so the contract is: if a document matches, at least one of its keys is within
+the ranges. `exact` ranges guarantee the converse too, but only for an index that is not multikey on this path.
 """
 
 from functools import cmp_to_key
@@ -33,7 +33,7 @@ class BracketStart:
 
 
 class BracketEnd:
-    """Just behind the last value of a type bracket."""
+    """Just after the last value of a type bracket."""
 
     def __init__(self, bracket: int) -> None:
         self.bracket = bracket
@@ -51,8 +51,8 @@ class BracketEnd:
 class Interval:
     """One range of values in MongoDB's order.
 
-    low, high: a value, or a BracketStart or BracketEnd (whose inclusiveness means nothing). MISSING does not occur: an
-    absent field has the key null.
+    low, high: a value, or a BracketStart or BracketEnd (whose inclusiveness is ignored). MISSING does not occur: a
+    missing field has the key null.
     exact: every key in the range, in an index that is not multikey on the path, belongs to a matching value.
     """
 
@@ -65,7 +65,7 @@ class Interval:
 
     @property
     def is_point(self) -> bool:
-        """Whether the range holds one value only."""
+        """Whether the range contains exactly one value."""
         return (
             self.low_inclusive
             and self.high_inclusive
@@ -104,8 +104,9 @@ def everything(exact: bool = True) -> Interval:
     return Interval(MinKey(), True, MaxKey(), True, exact)
 
 
-def _place(end: Value) -> tuple[int, int, Value]:
-    """Where an end cuts the order of values: (bracket, -1/0/1 for before, within or behind it, the value within it)."""
+def _end_position(end: Value) -> tuple[int, int, Value]:
+    """The position of an end in the order of values: (bracket, -1, 0 or 1 for before, within or after it, the
+    value)."""
     if isinstance(end, BracketStart):
         return end.bracket, -1, None
     if isinstance(end, BracketEnd):
@@ -113,10 +114,10 @@ def _place(end: Value) -> tuple[int, int, Value]:
     return int(bracket_of(end)), 0, end
 
 
-def _compare_cuts(a: Value, a_behind: bool, b: Value, b_behind: bool) -> int:
-    """The order of two cuts; a cut lies just before its value, or just behind it."""
-    a_bracket, a_part, a_value = _place(a)
-    b_bracket, b_part, b_value = _place(b)
+def _compare_ends(a: Value, a_after: bool, b: Value, b_after: bool) -> int:
+    """The order of two ends, each of which lies just before or just after its value: -1, 0 or 1."""
+    a_bracket, a_part, a_value = _end_position(a)
+    b_bracket, b_part, b_value = _end_position(b)
     if a_bracket != b_bracket:
         return -1 if a_bracket < b_bracket else 1
     if a_part != b_part:
@@ -126,34 +127,34 @@ def _compare_cuts(a: Value, a_behind: bool, b: Value, b_behind: bool) -> int:
     order = int(compare_values(a_value, b_value))
     if order != 0:
         return order
-    return int(a_behind) - int(b_behind)
+    return int(a_after) - int(b_after)
 
 
 def compare_lows(a: Interval, b: Interval) -> int:
     """-1, 0 or 1: which interval starts first."""
-    return _compare_cuts(a.low, not a.low_inclusive, b.low, not b.low_inclusive)
+    return _compare_ends(a.low, not a.low_inclusive, b.low, not b.low_inclusive)
 
 
 def compare_highs(a: Interval, b: Interval) -> int:
     """-1, 0 or 1: which interval ends first."""
-    return _compare_cuts(a.high, a.high_inclusive, b.high, b.high_inclusive)
+    return _compare_ends(a.high, a.high_inclusive, b.high, b.high_inclusive)
 
 
-def is_void(interval: Interval) -> bool:
-    """Whether no value can be in the range."""
-    return _compare_cuts(interval.low, not interval.low_inclusive, interval.high, interval.high_inclusive) >= 0
+def is_empty_interval(interval: Interval) -> bool:
+    """Whether the range contains no value."""
+    return _compare_ends(interval.low, not interval.low_inclusive, interval.high, interval.high_inclusive) >= 0
 
 
 def union(intervals: list[Interval]) -> list[Interval]:
-    """The same values as ascending, disjoint ranges. Ranges that overlap become one, exact if both were."""
-    ordered = [interval for interval in intervals if not is_void(interval)]
+    """The union as ascending, disjoint ranges. Overlapping ranges are merged; the result is exact if both were."""
+    ordered = [interval for interval in intervals if not is_empty_interval(interval)]
     if len(ordered) > 1:
         ordered.sort(key=cmp_to_key(compare_lows))
     merged: list[Interval] = []
     for interval in ordered:
         if merged:
             last = merged[-1]
-            touching = _compare_cuts(interval.low, not interval.low_inclusive, last.high, last.high_inclusive) <= 0
+            touching = _compare_ends(interval.low, not interval.low_inclusive, last.high, last.high_inclusive) <= 0
             if touching:
                 exact = last.exact and interval.exact
                 if compare_highs(last, interval) < 0:
@@ -166,7 +167,7 @@ def union(intervals: list[Interval]) -> list[Interval]:
 
 
 def intersection(a: list[Interval], b: list[Interval]) -> list[Interval]:
-    """The values in both lists; both must be ascending and disjoint, as `union` makes them."""
+    """The intersection of two lists, each ascending and disjoint, as `union` returns them."""
     found: list[Interval] = []
     i = 0
     j = 0
@@ -176,7 +177,7 @@ def intersection(a: list[Interval], b: list[Interval]) -> list[Interval]:
         lower = x if compare_lows(x, y) >= 0 else y
         upper = x if compare_highs(x, y) <= 0 else y
         both = Interval(lower.low, lower.low_inclusive, upper.high, upper.high_inclusive, x.exact and y.exact)
-        if not is_void(both):
+        if not is_empty_interval(both):
             found.append(both)
         if upper is x:
             i += 1
@@ -186,7 +187,7 @@ def intersection(a: list[Interval], b: list[Interval]) -> list[Interval]:
 
 
 def intersection_of_all(lists: list[list[Interval]]) -> list[Interval]:
-    """The values in all of the lists: neighbours are intersected first, so that long lists are walked few times."""
+    """The intersection of all lists, computed pairwise, so that long lists are walked few times."""
     while len(lists) > 1:
         halved: list[list[Interval]] = []
         for i in range(0, len(lists) - 1, 2):
@@ -198,19 +199,20 @@ def intersection_of_all(lists: list[list[Interval]]) -> list[Interval]:
 
 
 def complement(intervals: list[Interval]) -> list[Interval] | None:
-    """All values outside the ranges (ascending, disjoint), or None if they are inexact: then nothing is known."""
-    rest: list[Interval] = []
+    """All values outside the ranges (ascending, disjoint), or None if they are inexact, so that the complement is
+    unknown."""
+    gaps: list[Interval] = []
     low: Value = MinKey()
     low_inclusive = True
     for interval in intervals:
         if not interval.exact:
             return None
         gap = Interval(low, low_inclusive, interval.low, not interval.low_inclusive)
-        if not is_void(gap):
-            rest.append(gap)
+        if not is_empty_interval(gap):
+            gaps.append(gap)
         low = interval.high
         low_inclusive = not interval.high_inclusive
     last = Interval(low, low_inclusive, MaxKey(), True)
-    if not is_void(last):
-        rest.append(last)
-    return rest
+    if not is_empty_interval(last):
+        gaps.append(last)
+    return gaps

@@ -31,25 +31,25 @@ def _clauses(operand: Value, name: str, ctx: ParseContext) -> list[MatchExpressi
 
 @root_operator("$and")
 def parse_and(operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{$and: [filter, …]}`. BadValue unless it is a non-empty array of documents; so for `$or` and `$nor`."""
+    """`{$and: [filter, …]}`. BadValue unless it is a non-empty array of documents."""
     return AndExpression(_clauses(operand, "$and", ctx))
 
 
 @root_operator("$or")
 def parse_or(operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{$or: [filter, …]}`."""
+    """`{$or: [filter, …]}`. BadValue unless it is a non-empty array of documents."""
     return OrExpression(_clauses(operand, "$or", ctx))
 
 
 @root_operator("$nor")
 def parse_nor(operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{$nor: [filter, …]}`."""
+    """`{$nor: [filter, …]}`. BadValue unless it is a non-empty array of documents."""
     return NorExpression(_clauses(operand, "$nor", ctx))
 
 
 @match_operator("$not")
 def parse_not(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$not: /regex/ or {operator: …}}}`. BadValue for anything else, and for an empty document."""
+    """`{field: {$not: /regex/ or {operator: …}}}`. BadValue for other operands, and for an empty document."""
     if isinstance(operand, Regex):
         return NotExpression(make_regex(path, operand.pattern, operand.options))
     if not isinstance(operand, bytes):

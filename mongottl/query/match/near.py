@@ -1,11 +1,11 @@
-"""`$near $nearSphere` and `$geoNear` as an operator: an order by distance, which only a geospatial index gives.
+"""`$near $nearSphere` and `$geoNear` as an operator: an order by distance, which needs a geospatial index.
 
     {$near: {$geometry: point, $maxDistance: 500}}     metres on the sphere; a 2dsphere index
     {$near: [x, y], $maxDistance: 5}                   on the plane, in the coordinates' unit; a 2d index
     {$nearSphere: [lng, lat], $maxDistance: 0.01}      radians on the sphere; either index
 
-Every document that an index finds near matches; so as a test this is always true. What a filter with such a part may
-not be, `check_near` refuses. Source: MongoDB's pages on the operators.
+The index returns only documents that match, so as a test this is always true. `check_near` refuses filters in which it
+is not allowed. Source: MongoDB's pages on the operators.
 """
 
 import math
@@ -33,21 +33,21 @@ from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import AndExpression, ListExpression, MatchExpression, NotExpression, PathExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
 
-# Codes of distances beside a legacy point; within a document with $geometry the same is BadValue.
+# Codes for bad distances next to a legacy point; within a document with $geometry the code is BadValue.
 MIN_DISTANCE_TYPE: Final = 16893
 MIN_DISTANCE_RANGE: Final = 16894
 MAX_DISTANCE_TYPE: Final = 16895
 MAX_DISTANCE_RANGE: Final = 16896
 NEAR_NOT_ALLOWED: Final = 5626500
 
-# What distances are measured in.
+# Units of distances.
 PLANE: Final = 0
 RADIANS: Final = 1
 METRES: Final = 2
 
 
 class NearExpression(PathExpression):
-    """center: where to measure from. unit: PLANE, RADIANS or METRES; min_distance and max_distance are in it."""
+    """center: the point from which distances are measured. unit: of distances: PLANE, RADIANS or METRES."""
 
     def __init__(self, path: FieldPath, operators: Value, center: Position, unit: int) -> None:
         super().__init__(path)
@@ -79,20 +79,21 @@ class NearExpression(PathExpression):
 @match_operator("$near")
 @match_operator("$geoNear")
 def parse_near(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$near: …}}`, see above. BadValue (2), and 16893 to 16896 for distances beside a legacy point."""
+    """`{field: {$near: …}}` in the forms above. BadValue (2), and 16893 to 16896 for distances next to a legacy
+    point."""
     return _parse(path, operators, False, ctx)
 
 
 @match_operator("$nearSphere")
 def parse_near_sphere(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
-    """`{field: {$nearSphere: …}}`: the same, on the sphere in any case."""
+    """`{field: {$nearSphere: …}}`, with the syntax and errors of `$near`; always on the sphere."""
     return _parse(path, operators, True, ctx)
 
 
 @match_operator("$maxDistance")
 @match_operator("$minDistance")
 def parse_distance_alone(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    """Only beside a legacy point, or within a document with `$geometry`: BadValue (2) anywhere else."""
+    """`$minDistance` and `$maxDistance` without an operator that uses them: BadValue (2)."""
     raise bad_value("$minDistance and $maxDistance must stand behind $near or $nearSphere")
 
 
@@ -146,7 +147,7 @@ def _near_geometry(path: FieldPath, operators: bytes, operand: bytes) -> NearExp
 
 
 def near_point(document: bytes) -> Position:
-    """The position of a GeoJSON point that distances are measured from. GeometryError if it is none."""
+    """The position of a GeoJSON point from which distances are measured. GeometryError if it is not a point."""
     return geojson_point(document).points[0]
 
 
@@ -162,7 +163,7 @@ def _near_legacy(path: FieldPath, operators: bytes, operand: Value, spherical: b
 
 
 def legacy_center(value: Value) -> tuple[Position, float]:
-    """A pair of numbers, and the largest distance: a third number, or infinity."""
+    """A legacy point, and the maximal distance: a third number, or infinity if there is none."""
     parts = (
         value if isinstance(value, list) else [part for _, part in fields(value)] if isinstance(value, bytes) else []
     )
@@ -195,9 +196,9 @@ def _legacy_distance(value: Value, name: str, type_fault: int, range_fault: int)
 
 
 def check_near(match: MatchExpression, allowed: bool) -> None:
-    """Refuses filters that have a `$near` elsewhere than at the top, or two: BadValue (2).
+    """BadValue (2) for a `$near` below the top level of a filter, and for two of them.
 
-    allowed: whether documents have an order of their own at all; 5626500 if not.
+    allowed: whether the filter may sort the documents; otherwise `$near` is refused with 5626500.
     """
     if not allowed and has_near(match):
         raise CommandError(NEAR_NOT_ALLOWED, "$geoNear, $near, and $nearSphere are not allowed in this context")

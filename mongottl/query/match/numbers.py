@@ -1,11 +1,11 @@
-"""Numbers as operands of query operators: why one is refused, and how elements are quoted."""
+"""Error texts about numeric operands of query operators."""
 
 from mongottl.document.numbers import truncated, whole
 from mongottl.document.types import Value, is_number
 
 
 def whole_number_fault(value: Value) -> str:
-    """Why a value is no whole number that is 0 or more, in mongod's words; "" if it is one."""
+    """Why a value is not a whole number that is 0 or more, in mongod's words; "" if it is one."""
     if not is_number(value):
         return "Expected a number in"
     number = whole(value)
@@ -18,8 +18,8 @@ def whole_number_fault(value: Value) -> str:
     return "" if number >= 0 else "Expected a non-negative number in"
 
 
-def shown(name: str, value: Value) -> str:
-    """An element as error messages quote it."""
+def element_text(name: str, value: Value) -> str:
+    """A field with its value as error messages show it: `name: value`."""
     if isinstance(value, str):
         return f'{name}: "{value}"'
     if isinstance(value, bool):

@@ -1,11 +1,11 @@
-"""Filters into trees: `parse_match`, and the tables of operators that the sibling modules fill.
+"""Parses filters and operator documents into trees.
 
     {a: 5, b: {$gt: 1, $lt: 9}, $or: […]}
      │     └ a document that starts with an operator: each operator's parser gets (path, operand, context)
      └ anything else is equality; a regex is a match
 
-Field operators register with `@match_operator("$size")`, those in a field's place with `@root_operator("$and")`.
-Errors are mongod's: BadValue (2) unless another code is named at the operator.
+Field operators are registered with `@match_operator("$size")`, operators at the top level with
+`@root_operator("$and")`. Errors are mongod's: BadValue (2) unless an operator documents another code.
 """
 
 from typing import Final
@@ -28,13 +28,13 @@ from mongottl.query.match.registry import bad_value, match_operators, root_opera
 from mongottl.query.match.tree import AndExpression, MatchExpression
 
 _DBREF_FIELDS: Final = ("$ref", "$id", "$db")
-# Their parsers get all that stands behind the field, {$near: [0, 0], $maxDistance: 5}: what else is there is an
-# argument of theirs, or wrong.
+# Their parsers get the whole operator document, {$near: [0, 0], $maxDistance: 5}: its other fields are arguments, or
+# errors.
 _GEOSPATIAL: Final = ("$geoWithin", "$within", "$geoIntersects", "$near", "$nearSphere", "$geoNear")
 
 
 def parse_document(filter: bytes, ctx: ParseContext) -> MatchExpression:
-    """The tree of a filter or of a filter within one ($and, $elemMatch), as written."""
+    """The tree of a filter or nested filter ($and, $elemMatch), not simplified."""
     children: list[MatchExpression] = []
     for name, value in fields(filter):
         if name.startswith("$") and name not in _DBREF_FIELDS:
@@ -74,7 +74,7 @@ def _parse_field(name: str, path: FieldPath, operand: Value, ctx: ParseContext) 
 
 
 def is_operator_document(doc: bytes, incomplete_dbref: bool = False) -> bool:
-    """Whether a document's first field is an operator, and it is no DBRef.
+    """Whether a document's first field is an operator, and it is not a DBRef.
 
     incomplete_dbref: whether any one of $ref, $id and $db makes it a DBRef, or only $ref and $id together.
     """
@@ -87,9 +87,9 @@ def is_operator_document(doc: bytes, incomplete_dbref: bool = False) -> bool:
 
 
 def parse_operators(path: FieldPath, operators: bytes, into: list[MatchExpression], ctx: ParseContext) -> None:
-    """Appends the expressions of an operator document, as it stands behind a path: {$gt: 1, $lt: 5}.
+    """Appends the expressions of a field's operator document: {$gt: 1, $lt: 5}.
 
-    `$regex` and `$options` are one operator in two fields, in either order; a geospatial operator takes up all fields.
+    `$regex` and `$options` are one operator in two fields, in either order; a geospatial operator consumes all fields.
     """
     pairs = fields(operators)
     for name, operand in pairs:
@@ -119,12 +119,12 @@ def _parse_regex_pair(
             pattern_seen = True
     if options is MISSING:
         return _parse_field("$regex", path, pattern, ctx)
-    # The registry's parsers take one operand: the pair travels as a list.
+    # Registered parsers take one operand, so the pair is passed as a list.
     return _parse_field("$options", path, [pattern, options, options_first], ctx)
 
 
 def parse_value_operators(operators: bytes, ctx: ParseContext) -> MatchExpression:
-    """The condition on a value that an operator document states, for `matches_value` and `matches_single`.
+    """The condition of an operator document on a value, for `matches_value` and `matches_single`.
 
     For `$pull: {a: {$gte: 3}}` and the value form of `$elemMatch`.
     """
@@ -136,7 +136,7 @@ def parse_value_operators(operators: bytes, ctx: ParseContext) -> MatchExpressio
 def simple_id_filter(filter: bytes) -> tuple[i64, i64]:
     """(type code, offset) of the value if a filter is exactly {_id: v} or {_id: {$eq: v}}; (0, -1) if it is not.
 
-    For point lookups: builds no tree, allocates nothing. Not simple: arrays, regexes, undefined, operator documents.
+    For point lookups; does not allocate. Arrays, regexes, undefined and operator documents are not simple.
     """
     type_code: i64 = filter[4]
     if type_code == 0 or len(filter) < 10:

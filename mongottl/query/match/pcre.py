@@ -1,9 +1,9 @@
-"""Regular expressions by PCRE2 itself, the library that mongod uses, through the binding that PyPI has as `pcre2`.
+"""Regular expressions by PCRE2, the library that mongod uses, through the binding `pcre2` from PyPI.
 
-Patterns and subjects are UTF-8 bytes, as they lie in BSON. Patterns that are plain text, with or without a leading `^`,
-are answered without the library. It is imported when the first pattern needs it, so that start-up does not pay.
+Patterns and subjects are UTF-8 bytes, as in BSON. Patterns that are plain text, with or without a leading `^`, are
+matched without the library, which is imported when the first pattern needs it, to keep start-up fast.
 
-What differs from mongod: the binding always sets PCRE2_ALT_BSUX (`\\uhhhh` is a code point, where mongod refuses
+Differences from mongod: the binding always sets PCRE2_ALT_BSUX (`\\uhhhh` is a code point, where mongod refuses
 `\\u`) and PCRE2_NEVER_BACKSLASH_C (`\\C`, one byte of a character, is refused). A search that exceeds PCRE2's own
 limits finds nothing, as in mongod.
 """
@@ -15,11 +15,11 @@ from mongottl.errors import CommandError
 # mongod's codes: the pattern does not compile; an option letter is unknown.
 REGEX_COMPILE_ERROR: Final = 51091
 REGEX_OPTION_ERROR: Final = 51108
-# mongod refuses longer patterns unread.
+# mongod refuses longer patterns without parsing them.
 MAX_PATTERN_BYTES: Final = 16 * 1024
 OPTIONS: Final = "imsux"
 
-# PCRE2_NO_UTF_CHECK of pcre2.h, for which the binding has no name.
+# PCRE2_NO_UTF_CHECK of pcre2.h, which the binding does not export.
 _NO_UTF_CHECK: Final = 0x40000000
 
 _SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")
@@ -31,7 +31,7 @@ class _Library:
     def __init__(self) -> None:
         import pcre2
 
-        # The wrapper's Pattern.search costs seven times what the library's own match does, so that is called directly.
+        # The wrapper's Pattern.search takes seven times as long as the library's match, so that is called directly.
         self.match: Any = pcre2._cy.match
         self.compile: Any = pcre2.compile
         self.pattern_error: Any = pcre2.PatternError
@@ -59,7 +59,7 @@ def _library() -> _Library:
 
 
 class CompiledRegex:
-    """One pattern with its options, ready to search. CommandError 51091 or 51108 if there is no such pattern or option.
+    """A compiled pattern with its options. CommandError 51091 for an invalid pattern, 51108 for an unknown option.
 
     pattern: UTF-8. options: letters of `imsux`, repeats allowed.
     """
@@ -115,10 +115,11 @@ class CompiledRegex:
             return False
 
     def spans(self, subject: bytes, start: int = 0) -> list[tuple[int, int]] | None:
-        """Byte ranges of the first match at or behind `start` and of its groups ((-1, -1): unset); None: no match.
+        """Byte ranges of the first match from `start` on and of its groups ((-1, -1) if unset); None if there is no
+        match.
 
-        start: 0, or behind a match found before: only a search from 0 looks whether all of the subject is UTF-8. Else
-        as many searches as a long text has matches would each read what is left of it.
+        start: 0, or the end of an earlier match: only a search from 0 validates the UTF-8 of the subject, since
+        otherwise each of many searches in a long text would validate the rest of it.
         """
         if self._compiled is None:
             self._compile()

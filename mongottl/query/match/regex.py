@@ -19,7 +19,7 @@ from mongottl.query.match.tree import MatchExpression, PathExpression
 
 
 class RegexExpression(PathExpression):
-    """pattern, options: as written."""
+    """pattern, options: the original ones."""
 
     def __init__(self, path: FieldPath, pattern: str, options: str) -> None:
         super().__init__(path)
@@ -45,18 +45,18 @@ class RegexExpression(PathExpression):
         itself = point(Regex(self.pattern, self.options), exact=False)
         if prefix == "":
             return union([bracket_interval(BRACKET_STRING, exact=False), itself])
-        end = _behind(prefix)
+        end = _end_of_prefix(prefix)
         if end is None:
             return union([bracket_interval(BRACKET_STRING, exact=False), itself])
         return union([Interval(prefix, True, end, False, exact=False), itself])
 
 
-def _behind(prefix: str) -> str | None:
-    """The least string greater than all that start with the prefix, or None if there is none."""
+def _end_of_prefix(prefix: str) -> str | None:
+    """The smallest string greater than all strings with the prefix; None if there is none."""
     while prefix:
         code = ord(prefix[-1]) + 1
         if code == 0xD800:
-            code = 0xE000  # surrogates are no characters
+            code = 0xE000  # surrogates are not characters
         if code <= 0x10FFFF:
             return prefix[:-1] + chr(code)
         prefix = prefix[:-1]
@@ -64,7 +64,7 @@ def _behind(prefix: str) -> str | None:
 
 
 def literal_prefix(pattern: str, options: str) -> str:
-    """The text with which every match must begin: "abc" for `^abc.*`; "" if nothing is known."""
+    """The text with which every match begins: "abc" for `^abc.*`; "" if it is unknown."""
     if options.strip("su"):
         return ""
     if pattern.startswith("^"):
@@ -80,7 +80,7 @@ def literal_prefix(pattern: str, options: str) -> str:
     while i < len(rest):
         character = rest[i]
         if character in "*?{":
-            # The last character may be absent.
+            # The last character is optional.
             return "".join(prefix[:-1])
         if character == "\\":
             i += 1
@@ -115,7 +115,7 @@ def parse_regex(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpr
 def parse_regex_with_options(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`$regex` beside `$options`: the operand is [pattern, options, whether $options came first].
 
-    Options in both are refused: 51075, or 51074 if `$options` came first.
+    Options in both are refused with 51075, or with 51074 if `$options` came first.
     """
     if not isinstance(operand, list):
         raise bad_value("$options needs a $regex")

@@ -1,4 +1,4 @@
-"""The registries of query operators: where each family enters its own."""
+"""The registries of query operators, filled by the modules of this package."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias

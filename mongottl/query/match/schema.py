@@ -1,8 +1,8 @@
-"""The tests that a JSON schema is made of, on values in place. `schema_parser` makes them out of `$jsonSchema`.
+"""The tests of a JSON schema on raw values. `schema_parser` creates them from `$jsonSchema`.
 
-A keyword speaks about values of one kind and lets all others pass: `minimum` about numbers, `minLength` about strings,
-`items` about arrays, `required` about documents. Arrays are taken whole, nothing is traversed implicitly. Equality (for
-`enum` and `uniqueItems`) disregards the order of fields, and collations.
+Most keywords apply to values of one type, and values of other types pass: `minimum` applies to numbers, `minLength` to
+strings, `items` to arrays, `required` to documents. Arrays are not traversed implicitly. Equality (for `enum` and
+`uniqueItems`) ignores the order of fields, and collations.
 """
 
 from decimal import Decimal
@@ -29,22 +29,22 @@ from mongottl.document.walk import (
 from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.tree import MatchExpression, WholeDocumentExpression
 
-# Enough for the modulus of any two decimals.
+# Precision that suffices for the modulus of any two decimals.
 _MODULUS_DIGITS: Final = 12400
-# Up to so many names are looked for in a document one after the other; for more the document is walked once.
+# Up to this many names are looked up in a document one by one; for more the document is walked once.
 FEW_NAMES: Final = 8
 
 
 class SchemaTest:
-    """One keyword's demand on a value, or several under `AllTests`."""
+    """The test of one keyword on a value, or of several in `AllTests`."""
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        """Whether the value at `pos` meets the demand. Only called for values that exist."""
+        """Whether the value at `pos` passes. Only called for values that exist."""
         raise NotImplementedError
 
 
 class AllTests(SchemaTest):
-    """A whole schema: all keywords. {} lets everything pass. Also `allOf`."""
+    """All keywords of a schema, or `allOf`: passes if all tests pass."""
 
     def __init__(self, tests: list[SchemaTest]) -> None:
         self.tests = tests
@@ -112,7 +112,7 @@ class NumberTest(SchemaTest):
 
 
 class MultipleTest(SchemaTest):
-    """`multipleOf`: computed in decimal, in which a double counts with 15 digits."""
+    """`multipleOf`, computed in decimal, for which doubles are converted with 15 digits."""
 
     def __init__(self, divisor: Value) -> None:
         self.divisor = as_decimal(divisor)
@@ -138,7 +138,7 @@ def as_decimal(value: Value) -> Decimal:
 
 
 class LengthTest(SchemaTest):
-    """`minLength` and `maxLength`, in code points. limit: the number; at_least: which of the two."""
+    """`minLength` and `maxLength`, in code points. limit: the operand; at_least: whether it is the minimum."""
 
     def __init__(self, limit: int, at_least: bool) -> None:
         self.limit = limit
@@ -195,7 +195,7 @@ class UniqueTest(SchemaTest):
 class ItemsTest(SchemaTest):
     """`items` and `additionalItems`.
 
-    first: schemas for the first elements, one each. rest: for all behind them, or None if anything may follow.
+    first: schemas for the first elements, one each. rest: schema for the others, or None if anything may follow.
     """
 
     def __init__(self, first: list[SchemaTest], rest: SchemaTest | None) -> None:
@@ -224,8 +224,8 @@ class ItemsTest(SchemaTest):
             index += 1
 
 
-class Impossible(SchemaTest):
-    """What `additionalProperties: false` and `additionalItems: false` say of a value."""
+class NeverPasses(SchemaTest):
+    """A test that no value passes: `additionalProperties: false` and `additionalItems: false`."""
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         return False
@@ -252,7 +252,7 @@ class RequiredTest(SchemaTest):
 
 
 class PropertiesTest(SchemaTest):
-    """`properties`: a schema for each of some fields, if they are there."""
+    """`properties`: schemas for fields, tested if the fields exist."""
 
     def __init__(self, names: list[str], tests: list[SchemaTest]) -> None:
         self.names: list[bytes] = [name.encode("utf-8") for name in names]
@@ -274,7 +274,7 @@ class PropertiesTest(SchemaTest):
         return True
 
     def _pass_in_order(self, buf: bytes, pos: i64) -> bool:
-        """Whether all tests are passed, in one walk over the document; of fields with one name the first counts."""
+        """Whether all tests pass, in one walk over the document; of duplicate fields the first counts."""
         left = dict(self._by_name)
         cursor = ElementCursor(buf, pos)
         while cursor.next():
@@ -287,8 +287,8 @@ class PropertiesTest(SchemaTest):
 class OtherPropertiesTest(SchemaTest):
     """`patternProperties` and `additionalProperties`.
 
-    named: the fields under `properties`. patterns, tests: a schema for each field whose name matches. rest: for fields
-    neither named nor matched; None if they may be anything.
+    named: the fields under `properties`. patterns, tests: a schema for each field whose name matches. rest: schema for
+    the other fields; None if they may be anything.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class DependencyTest(SchemaTest):
 
 
 class JsonSchemaExpression(WholeDocumentExpression):
-    """`{$jsonSchema: schema}`. schema: as written, raw."""
+    """`{$jsonSchema: schema}`. schema: the raw document."""
 
     def __init__(self, schema: bytes, test: SchemaTest) -> None:
         self.schema = schema
@@ -346,17 +346,18 @@ class JsonSchemaExpression(WholeDocumentExpression):
 
 
 def all_different(values: list[Value]) -> bool:
-    """Whether no two of the values are equal, whatever the order of fields in them."""
+    """Whether no two of the values are equal, ignoring the order of fields in them."""
     return len({unordered_key(value) for value in values}) == len(values)
 
 
 def unordered_key(value: Value) -> bytes:
-    """Equal bytes for equal values. Documents that differ in the order of fields are equal, at any depth."""
+    """A key of the value: equal for equal values, where documents with another order of fields, at any depth, are
+    equal."""
     return encode_value(_in_order(value))
 
 
 def _in_order(value: Value) -> Value:
-    """The value with the fields of all documents in it ordered by name."""
+    """The value with the fields of all documents in it sorted by name."""
     if isinstance(value, bytes):
         return encode_fields([(name, _in_order(member)) for name, member in sorted(fields(value), key=_name_of)])
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""`$jsonSchema`: draft 4 of JSON Schema as MongoDB has it, parsed into the tests of `schema`.
+"""`$jsonSchema`: draft 4 of JSON Schema with MongoDB's extensions, parsed into the tests of `schema`.
 
 Errors: TypeMismatch (14) for a keyword's operand of another type, FailedToParse (9) for unknown and unsupported
 keywords, for empty or duplicate lists and for numbers out of range, BadValue (2) for unknown types and for an empty
@@ -15,7 +15,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.comparison import GT, GTE, LT, LTE, ComparisonExpression
 from mongottl.query.match.elements import parse_type_set
-from mongottl.query.match.numbers import shown, whole_number_fault
+from mongottl.query.match.numbers import element_text, whole_number_fault
 from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.registry import bad_value, root_operator
 from mongottl.query.match.schema import (
@@ -24,11 +24,11 @@ from mongottl.query.match.schema import (
     CountTest,
     DependencyTest,
     EnumTest,
-    Impossible,
     ItemsTest,
     JsonSchemaExpression,
     LengthTest,
     MultipleTest,
+    NeverPasses,
     NotTest,
     NumberTest,
     OtherPropertiesTest,
@@ -43,7 +43,7 @@ from mongottl.query.match.schema import (
 )
 from mongottl.query.match.tree import MatchExpression
 
-# JSON Schema's own type names, as `type` takes them, and MongoDB's aliases for them.
+# JSON Schema's type names, for the keyword `type`, and the corresponding aliases of MongoDB.
 _JSON_TYPES: Final[dict[str, str]] = {
     "object": "object",
     "array": "array",
@@ -85,7 +85,7 @@ _KEYWORDS: Final = frozenset(
         "uniqueItems",
     ]
 )
-# Known to JSON Schema or to mongod, and refused: the first six by mongod too.
+# Keywords of JSON Schema or mongod that are refused, the first six also by mongod.
 _UNSUPPORTED: Final = frozenset(
     ["$ref", "$schema", "default", "definitions", "format", "id", "encrypt", "encryptMetadata"]
 )
@@ -102,14 +102,14 @@ def _failed_to_parse(message: str) -> CommandError:
 
 @root_operator("$jsonSchema")
 def parse_json_schema(operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{$jsonSchema: schema}`: the document as a whole is valid."""
+    """`{$jsonSchema: schema}`: the root document satisfies the schema."""
     if not isinstance(operand, bytes):
         raise _type_mismatch("$jsonSchema must be an object")
     return JsonSchemaExpression(operand, parse_schema(operand))
 
 
 def parse_schema(schema: bytes) -> SchemaTest:
-    """The test that a schema document states."""
+    """The test of a schema document."""
     keywords: dict[str, Value] = {}
     for name, operand in fields(schema):
         if name in _UNSUPPORTED:
@@ -215,14 +215,16 @@ def _bound(
 
 
 def _limit(keywords: dict[str, Value], name: str) -> int | None:
-    """A keyword's whole number that is 0 or more; None if the keyword is absent."""
+    """The operand of a keyword that takes a whole number from 0 on; None if the keyword is absent."""
     operand = keywords.get(name, MISSING)
     if isinstance(operand, Missing):
         return None
     fault = whole_number_fault(operand)
     number = whole(operand)
     if fault or number is None:
-        raise _failed_to_parse(f"$jsonSchema keyword '{name}' must be a non-negative integer: {shown(name, operand)}")
+        raise _failed_to_parse(
+            f"$jsonSchema keyword '{name}' must be a non-negative integer: {element_text(name, operand)}"
+        )
     return number
 
 
@@ -271,12 +273,12 @@ def _arrays(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
 
 
 def _additional(keywords: dict[str, Value], name: str) -> SchemaTest | None:
-    """The schema of what the other keywords do not mention; None if that may be anything."""
+    """The schema of `additionalItems` or `additionalProperties`; None if other values may be anything."""
     operand = keywords.get(name, MISSING)
     if isinstance(operand, Missing) or operand is True:
         return None
     if operand is False:
-        return Impossible()
+        return NeverPasses()
     if not isinstance(operand, bytes):
         raise _type_mismatch(f"$jsonSchema keyword '{name}' must be either an object or a boolean")
     return parse_schema(operand)

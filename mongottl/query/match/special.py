@@ -1,7 +1,4 @@
-"""Tests of the whole document, and what only looks like one: `$expr $comment $sampleRate $alwaysTrue $alwaysFalse`.
-
-Also the names that MongoDB has and mongottl does not support.
-"""
+"""Operators at the top level: `$expr $comment $sampleRate $alwaysTrue $alwaysFalse`, and names of unsupported ones."""
 
 import random
 
@@ -24,14 +21,14 @@ from mongottl.query.match.tree import (
 
 
 class ExprExpression(WholeDocumentExpression):
-    """`{$expr: expression}`: the expression's value for the document is true in mongod's sense.
+    """`{$expr: expression}`: matches if the value of the expression is true (`document.numbers.is_true`).
 
-    expression: for the planner's rewriting.
+    expression: used by the planner for rewriting.
     """
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
-        # Used again for each document; an expression never evaluates the filter it stands in.
+        # Reused for each document, which is safe since an expression never evaluates the filter that contains it.
         self._evaluation = EvaluationContext()
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
@@ -45,7 +42,7 @@ class ExprExpression(WholeDocumentExpression):
 
 
 class SampleRateExpression(WholeDocumentExpression):
-    """`{$sampleRate: rate}`: a share of the documents, at random."""
+    """`{$sampleRate: rate}`: matches a random sample; rate: the expected fraction of the documents."""
 
     def __init__(self, rate: float, seed: int) -> None:
         self.rate = rate
@@ -68,9 +65,9 @@ def parse_expr(operand: Value, ctx: ParseContext) -> MatchExpression:
 
 
 def _uncollated(operand: Value, ctx: ParseContext) -> list[MatchExpression]:
-    """What must hold besides, without a collation: `{$in: ["$path", [constants]]}` at the top or under `$and`.
+    """Additional conditions, compared without collation: `{$in: ["$path", [constants]]}` at the top or under `$and`.
 
-    mongod makes a filter `{path: {$in: …}}` of it, for indexes, and that one compares simply.
+    mongod rewrites these as filters `{path: {$in: …}}`, for indexes, without the collation.
     """
     if not isinstance(operand, bytes):
         return []
@@ -93,20 +90,20 @@ def _uncollated(operand: Value, ctx: ParseContext) -> list[MatchExpression]:
 
 @root_operator("$comment")
 def parse_comment(operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{$comment: anything}`: no condition."""
+    """`{$comment: anything}`: always matches."""
     return AndExpression([])
 
 
 @root_operator("$alwaysTrue")
 def parse_always_true(operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{$alwaysTrue: 1}`. FailedToParse (9) for another operand, as for `$alwaysFalse`."""
+    """`{$alwaysTrue: 1}`. FailedToParse (9) for another operand."""
     _must_be_one(operand, "$alwaysTrue")
     return AlwaysTrue()
 
 
 @root_operator("$alwaysFalse")
 def parse_always_false(operand: Value, ctx: ParseContext) -> MatchExpression:
-    """`{$alwaysFalse: 1}`."""
+    """`{$alwaysFalse: 1}`. FailedToParse (9) for another operand."""
     _must_be_one(operand, "$alwaysFalse")
     return AlwaysFalse()
 
@@ -120,7 +117,7 @@ def _must_be_one(operand: Value, name: str) -> None:
 def parse_sample_rate(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$sampleRate: rate}`, rate from 0 to 1. BadValue for anything else.
 
-    The choice is random in the operation's instant: a stopped clock gives the same documents again.
+    The random seed is the operation's time: with a stopped clock the same documents are chosen again.
     """
     if isinstance(operand, bool) or not is_number(operand):
         raise bad_value("argument to $sampleRate must be a numeric type")

@@ -23,8 +23,8 @@ from mongottl.query.metadata import TEXT_SCORE
 class TextExpression(WholeDocumentExpression):
     """`{$text: {$search, $language, $caseSensitive, $diacriticSensitive}}`.
 
-    language: as written, "" for the index's own. search: what it asks for, once the planner has found the index and
-    called `search_in`; before that it matches nothing and must not be asked.
+    language: the operand, "" for the index's default. search: set by `search_in` when the planner has found the index;
+    before that the expression must not be evaluated.
     """
 
     def __init__(self, text: str, language: str, case_sensitive: bool, diacritic_sensitive: bool) -> None:
@@ -35,7 +35,7 @@ class TextExpression(WholeDocumentExpression):
         self.search: TextSearch | None = None
 
     def search_in(self, text_fields: TextFields) -> TextSearch:
-        """Makes it a search in the fields of an index. BadValue (2) for an unknown language."""
+        """Sets the search for the fields of a text index. BadValue (2) for an unknown language."""
         language = text_fields.default_language if self.language == "" else language_named(self.language)
         if language is None:
             raise bad_value(f'unsupported language: "{self.language}" for text index version {text_fields.version}')
@@ -65,28 +65,31 @@ class TextExpression(WholeDocumentExpression):
 
 @root_operator("$text")
 def parse_text(operand: Value, ctx: ParseContext) -> MatchExpression:
-    """BadValue (2) where no index can be asked, and for unknown fields; NoSuchKey (4) without `$search`; TypeMismatch
-    (14) for fields of a wrong type."""
+    """`{$text: {$search, $language, $caseSensitive, $diacriticSensitive}}`.
+
+    BadValue (2) where no text index can be used, and for unknown fields; NoSuchKey (4) without `$search`; TypeMismatch
+    (14) for fields of a wrong type.
+    """
     if not isinstance(operand, bytes):
         raise bad_value("$text expects an object")
-    written = dict(fields(operand))
-    search = _string(written, "$search")
+    options = dict(fields(operand))
+    search = _string(options, "$search")
     if search is None:
         raise CommandError(ErrorCode.NoSuchKey, 'Missing expected field "$search"')
-    language = _string(written, "$language")
-    case_sensitive = _flag(written, "$caseSensitive")
-    diacritic_sensitive = _flag(written, "$diacriticSensitive")
-    for name in written:
+    language = _string(options, "$language")
+    case_sensitive = _flag(options, "$caseSensitive")
+    diacritic_sensitive = _flag(options, "$diacriticSensitive")
+    for name in options:
         if name not in ("$search", "$language", "$caseSensitive", "$diacriticSensitive"):
             raise bad_value("extra fields in $text")
     ctx.metadata.provided.add(TEXT_SCORE)
     return TextExpression(search, language or "", case_sensitive, diacritic_sensitive)
 
 
-def _string(written: dict[str, Value], name: str) -> str | None:
-    if name not in written:
+def _string(options: dict[str, Value], name: str) -> str | None:
+    if name not in options:
         return None
-    value = written[name]
+    value = options[name]
     if not isinstance(value, str):
         raise CommandError(
             ErrorCode.TypeMismatch,
@@ -95,10 +98,10 @@ def _string(written: dict[str, Value], name: str) -> str | None:
     return value
 
 
-def _flag(written: dict[str, Value], name: str) -> bool:
-    if name not in written:
+def _flag(options: dict[str, Value], name: str) -> bool:
+    if name not in options:
         return False
-    value = written[name]
+    value = options[name]
     if not isinstance(value, bool):
         raise CommandError(
             ErrorCode.TypeMismatch,
@@ -108,7 +111,7 @@ def _flag(written: dict[str, Value], name: str) -> bool:
 
 
 def text_parts(match: MatchExpression) -> list[TextExpression]:
-    """The searches in a filter."""
+    """The `$text` expressions in a filter."""
     if isinstance(match, TextExpression):
         return [match]
     found: list[TextExpression] = []
@@ -119,7 +122,7 @@ def text_parts(match: MatchExpression) -> list[TextExpression]:
 
 
 def check_text_parts(match: MatchExpression) -> None:
-    """BadValue (2) for two searches in one filter, and for a negated one."""
+    """BadValue (2) for two `$text` expressions in one filter, and for a negated one."""
     if len(text_parts(match)) > 1:
         raise bad_value("Too many text expressions")
     _check_not_negated(match, False)

@@ -1,8 +1,9 @@
-"""In which order of texts a filter states its ranges, so that the planner knows what indexes they mean anything in.
+"""The collations on which the ranges of a filter depend: the planner may use them only on indexes of the same
+collation.
 
-A comparison with a text, or with a document or array, which may hold some, goes by the operation's collation, and its
-`intervals` are of sort keys then. A regular expression goes by the bytes of the text. Nothing else asks how texts are
-ordered: a range of numbers is the same in every index.
+A comparison with a string, or with a document or array, which may contain strings, uses the operation's collation, and
+its `intervals` are ranges of sort keys. A regular expression uses the bytes of strings. Other ranges, of numbers for
+example, do not depend on collations.
 """
 
 from mongottl.document.collation import Collation, may_hold_text, same_collation
@@ -13,14 +14,15 @@ from mongottl.query.match.tree import ListExpression, MatchExpression, NotExpres
 
 
 def text_orders(expression: MatchExpression) -> list[Collation | None]:
-    """The orders that an expression's ranges depend on; none if any index will do."""
+    """The collations on which the ranges of an expression depend; None is the order of bytes; [] if any index can be
+    used."""
     orders: list[Collation | None] = []
     _collect(expression, orders)
     return orders
 
 
-def agree(orders: list[Collation | None], collation: Collation | None) -> bool:
-    """Whether ranges of these orders can be used where texts have this collation. Mixed ones cannot anywhere."""
+def all_orders_equal(orders: list[Collation | None], collation: Collation | None) -> bool:
+    """Whether all of these collations equal the given one, that of an index."""
     return all(same_collation(order, collation) for order in orders)
 
 

@@ -1,11 +1,13 @@
-"""The tree of a parsed filter: nodes that match raw documents, state their ranges and describe themselves.
+"""The tree of a parsed filter: nodes that match raw documents, give their ranges of values and describe themselves for
+explain.
 
     MatchExpression
     ├── AndExpression, OrExpression, NorExpression   `children`
     ├── NotExpression                                `child`
     ├── AlwaysTrue, AlwaysFalse
-    ├── PathExpression                               a leaf on a `path`; its families are in the sibling modules
-    └── WholeDocumentExpression                      $expr, $jsonSchema, $sampleRate: no path, no ranges
+    ├── PathExpression                               a leaf on a `path`; the subclasses are in the other modules of this
+    package
+    └── WholeDocumentExpression                      $expr, $jsonSchema, $sampleRate: without path and ranges
 
 How a path reaches values (MongoDB's "implicit array traversal"), for the filter {"a.b": …}:
 
@@ -13,11 +15,11 @@ How a path reaches values (MongoDB's "implicit array traversal"), for the filter
     {a: 5}, {}             missing                 {a: [1, [{b: 1}]]}           nothing: no second array level
     {a: [{}, {b: 1}]}      missing, 1              {a: []}                      nothing at all
 
-A numeric component is a field name in documents and an index in arrays; an array element whose name is both the last
-component and an index is taken whole. A leaf matches if any value that its path reaches does. Missing is one of them.
+A numeric component is a field name in documents and an index in arrays; an array that is reached as an element by index
+at the end of the path is not traversed. A leaf matches if any of the path's values matches, missing included.
 
-Positions follow `document.walk`: a value is (buf, type code, offset), a document (buf, start). Nodes hold no state of
-an evaluation, so that a tree may be kept and used again.
+Positions follow `document.walk`: a value is (buf, type code, offset), a document (buf, start). Nodes have no state of
+an evaluation, so a tree can be reused.
 """
 
 from typing import Final
@@ -30,16 +32,16 @@ from mongottl.document.types import ARRAY, DOCUMENT, Value
 from mongottl.document.walk import cstring_end, find_field_at, skip_value
 from mongottl.query.match.interval import Interval, complement, everything
 
-# Answers of the position-recording walk besides an array index.
+# Results of the walk that records positions, besides an array index.
 _NO_MATCH: Final = -2
 _NO_INDEX: Final = -1
 
-# Children of an `$and` from which on it pays to test equalities on one path together.
+# From this number of children of an `$and` on, equalities on one path are tested together.
 MANY_CHILDREN: Final = 16
 
 
 class MatchDetails:
-    """What a match recorded besides its truth.
+    """Details of a match.
 
     array_index: for the positional `$`: the index of the element that matched, in the outermost array that the path
     traversed implicitly; -1 if no array was. Of several leaves under an `$and` the last one that has an index counts,
@@ -51,7 +53,7 @@ class MatchDetails:
 
 
 class MatchExpression:
-    """A node of a filter. The abstract methods here are the contract; see each."""
+    """A node of a filter's tree; subclasses implement the abstract methods."""
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
         """Whether the document (or array, taken as a document) at `start` matches."""
@@ -62,23 +64,23 @@ class MatchExpression:
         return self.matches_at(doc, 0)
 
     def matches_positional_at(self, buf: bytes, start: i64, details: MatchDetails) -> bool:
-        """The same, and records the array index that the positional `$` stands for."""
+        """Whether the document at `start` matches; sets `details.array_index` for the positional `$`."""
         return self.matches_at(buf, start)
 
     def matches_positional(self, doc: bytes, details: MatchDetails) -> bool:
-        """Whether a root document matches; `details` then holds the index for the positional `$`."""
+        """Whether a root document matches; sets `details.array_index` for the positional `$`."""
         details.array_index = -1
         return self.matches_positional_at(doc, 0, details)
 
     def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        """Whether a value matches where the first component of every path stands for that value itself.
+        """Whether a value matches, where the first component of every path denotes the value itself.
 
         For `$pull: {a: {$gt: 3}}` (parsed from {"": {$gt: 3}}) and array filters ({"x.b": 1}: x is the element).
         """
         raise NotImplementedError
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        """Whether one value matches, without regard to paths and without looking into an array: within $elemMatch."""
+        """Whether a single value matches, ignoring paths and without traversing arrays; used within $elemMatch."""
         raise NotImplementedError
 
     def describe(self) -> Value:
@@ -86,26 +88,26 @@ class MatchExpression:
         raise NotImplementedError
 
     def index_kinds(self) -> tuple[str, ...]:
-        """The kinds of index of which one must answer this part of a filter, because it cannot be told from a document
-        alone (a search for text, an order by distance); () for none."""
+        """The kinds of index, one of which is needed to evaluate this part of a filter (text search, order by
+        distance); () if it can be tested on a document alone."""
         return ()
 
     def equality_key(self) -> bytes:
-        """The KeyString of the one value that a leaf asks for, where values are equal as their KeyStrings are; else
+        """For an equality: the KeyString of its operand, if a value matches exactly if its KeyString is equal; else
         empty."""
         return b""
 
     def simplify(self) -> "MatchExpression":
-        """An equal tree without needless nodes; may change this one."""
+        """An equivalent tree without redundant nodes; may change this one."""
         return self
 
     def depth(self) -> int:
-        """Levels of the tree; a leaf has one."""
+        """The number of levels of the tree; 1 for a leaf."""
         return 1
 
 
 def describe_operand(expression: MatchExpression) -> dict[str, Value]:
-    """What stands behind the path of a leaf, or of leaves on one path: {"$gt": 1, "$lt": 5}."""
+    """The operator document of a leaf, or of leaves on one path: {"$gt": 1, "$lt": 5}."""
     if isinstance(expression, PathExpression):
         return expression.describe_operand()
     if isinstance(expression, NotExpression):
@@ -118,7 +120,7 @@ def describe_operand(expression: MatchExpression) -> dict[str, Value]:
 
 
 def path_of(expression: MatchExpression) -> FieldPath | None:
-    """The one path that all leaves of an expression written behind a path share; None if there is none."""
+    """The path that all leaves of an expression share; None if they have different paths or none."""
     if isinstance(expression, PathExpression):
         return expression.path
     if isinstance(expression, NotExpression):
@@ -133,27 +135,27 @@ def path_of(expression: MatchExpression) -> FieldPath | None:
     return None
 
 
-# MongoDB's order of the leaves beneath an `$and`; leaves of one kind follow each other by their paths.
-_KINDS: Final = (
+# MongoDB's order of the leaves beneath an `$and`; leaves with the same operator are sorted by path.
+_OPERATOR_ORDER: Final = (
     *("$elemMatch", "$size", "$eq", "$lte", "$lt", "$gt", "$gte", "$regex", "$mod", "$exists", "$in"),
     *("$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear", "$type"),
 )
 
 
-def place_among_siblings(expression: MatchExpression) -> tuple[int, str]:
-    """Where MongoDB puts a child of an `$and` among the others: the place of its kind, then its path.
+def sort_position(expression: MatchExpression) -> tuple[int, str]:
+    """The sort key of a child of an `$and` in MongoDB's order: position of its operator, then its path.
 
-    Only leaves behind a path are told apart, because the others record no array index.
+    Other nodes than leaves on paths all sort first; they record no array index, so their order does not matter.
     """
     if not isinstance(expression, PathExpression):
         return -1, ""
     for name in expression.describe_operand():
-        return _KINDS.index(name) if name in _KINDS else len(_KINDS), expression.path.dotted
-    return len(_KINDS), expression.path.dotted
+        return _OPERATOR_ORDER.index(name) if name in _OPERATOR_ORDER else len(_OPERATOR_ORDER), expression.path.dotted
+    return len(_OPERATOR_ORDER), expression.path.dotted
 
 
 class ListExpression(MatchExpression):
-    """Common to `$and`, `$or` and `$nor`."""
+    """Base of `$and`, `$or` and `$nor`."""
 
     def __init__(self, children: list[MatchExpression]) -> None:
         self.children = children
@@ -182,20 +184,20 @@ class ListExpression(MatchExpression):
 class AndExpression(ListExpression):
     """All children match. Without children it is true: the empty filter.
 
-    Of many children (`$all`) the equalities on one path are tested together: what the path reaches is walked once for
-    all of them, not once for each.
+    With many children (`$all`) the equalities on one path are tested together: the path is walked once for all of them.
 
-    written: whether it stands there as `$and`, or for a filter's several fields; the latter is no level of its own.
+    explicit: whether the filter contains it as `$and`. Otherwise it combines the fields of a filter, and does not count
+    as a level in `depth`.
     """
 
-    def __init__(self, children: list[MatchExpression], written: bool = True) -> None:
+    def __init__(self, children: list[MatchExpression], explicit: bool = True) -> None:
         super().__init__(children)
-        self.written = written
+        self.explicit = explicit
         self._sorted: list[MatchExpression] | None = None
         self._parts: AndParts | None = None
 
     def depth(self) -> int:
-        return super().depth() if self.written else super().depth() - 1
+        return super().depth() if self.explicit else super().depth() - 1
 
     def name(self) -> str:
         return "$and"
@@ -213,11 +215,11 @@ class AndExpression(ListExpression):
         return parts
 
     def _in_sorted_order(self) -> list[MatchExpression]:
-        """The children in MongoDB's order, so that the order in which a filter was written does not decide which array
-        `$` stands for."""
+        """The children in MongoDB's order, so that the array to which `$` applies does not depend on the order in the
+        filter."""
         ordered = self._sorted
         if ordered is None or len(ordered) != len(self.children):
-            ordered = sorted(self.children, key=place_among_siblings)
+            ordered = sorted(self.children, key=sort_position)
             self._sorted = ordered
         return ordered
 
@@ -229,10 +231,10 @@ class AndExpression(ListExpression):
                 return False
             before = details.array_index
             details.array_index = -1
-            place = len(ordered) - 1
-            while place >= 0 and details.array_index < 0:
-                ordered[place].matches_positional_at(buf, start, details)
-                place -= 1
+            position = len(ordered) - 1
+            while position >= 0 and details.array_index < 0:
+                ordered[position].matches_positional_at(buf, start, details)
+                position -= 1
             if details.array_index < 0:
                 details.array_index = before
             return True
@@ -369,7 +371,7 @@ class NotExpression(MatchExpression):
         return 1 + self.child.depth()
 
     def intervals(self) -> list[Interval] | None:
-        """The ranges outside which this cannot match, for the path that `path_of` gives; None if nothing is known."""
+        """The ranges outside which this cannot match, for the path that `path_of` returns; None if unknown."""
         child = self.child
         if isinstance(child, NotExpression):
             return None
@@ -380,7 +382,7 @@ class NotExpression(MatchExpression):
 
 
 class AlwaysTrue(MatchExpression):
-    """`{$alwaysTrue: 1}`, and what simplifies to it."""
+    """`{$alwaysTrue: 1}`, and expressions that simplify to it."""
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
         return True
@@ -396,7 +398,7 @@ class AlwaysTrue(MatchExpression):
 
 
 class AlwaysFalse(MatchExpression):
-    """`{$alwaysFalse: 1}`, and what simplifies to it, such as `{a: {$in: []}}`."""
+    """`{$alwaysFalse: 1}`, and expressions that simplify to it, such as `{a: {$in: []}}`."""
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
         return False
@@ -417,7 +419,7 @@ def always_true(expression: MatchExpression) -> bool:
 
 
 class WholeDocumentExpression(MatchExpression):
-    """A test of the document as a whole; a single value that is no document fails it."""
+    """A test of the whole document; single values that are not documents do not match."""
 
     def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         return type_code == DOCUMENT and self.matches_at(buf, pos)
@@ -427,10 +429,10 @@ class WholeDocumentExpression(MatchExpression):
 
 
 class PathExpression(MatchExpression):
-    """A leaf: a test of the values that a path reaches.
+    """A leaf: a test of the values at a path.
 
-    traverse_leaf: whether an array at the end of the path is entered (and then tried as a whole); `$size` and
-    `$elemMatch` take it whole.
+    traverse_leaf: whether the elements of an array at the end of the path are tested, and then the array itself;
+    `$size` and `$elemMatch` test only the array.
     """
 
     def __init__(self, path: FieldPath, traverse_leaf: bool = True) -> None:
@@ -442,11 +444,11 @@ class PathExpression(MatchExpression):
         self._indexes: list[int] = path.indexes
 
     def intervals(self) -> list[Interval] | None:
-        """Ascending, disjoint ranges outside which this leaf cannot match, see `interval`. None: nothing is known."""
+        """Ascending, disjoint ranges outside which this leaf cannot match, see `interval`. None if unknown."""
         return [everything(exact=False)]
 
     def describe_operand(self) -> dict[str, Value]:
-        """What stands behind the path: {"$eq": 1}."""
+        """The operator document of this leaf: {"$eq": 1}."""
         raise NotImplementedError
 
     def describe(self) -> Value:
@@ -464,7 +466,7 @@ class PathExpression(MatchExpression):
         return self._from_value(buf, type_code, pos, 1)
 
     def _any_element(self, buf: bytes, start: i64) -> bool:
-        """Whether an element of the array at the path's end, or the array itself, passes."""
+        """Whether an element of the array at the end of the path, or the array itself, matches."""
         pos: i64 = start + 4
         while True:
             type_code: i64 = buf[pos]
@@ -485,7 +487,7 @@ class PathExpression(MatchExpression):
             start = pos
 
     def _from_value(self, buf: bytes, type_code: i64, pos: i64, part: i64) -> bool:
-        """Matches the components from `part` on; the value is what those before it led to."""
+        """Matches the components from `part` on, starting from the value at the components before it."""
         if part == self._depth:
             if type_code == ARRAY and self.traverse_leaf:
                 return self._any_element(buf, pos)
@@ -520,7 +522,7 @@ class PathExpression(MatchExpression):
             pos = skip_value(buf, type_code, pos)
             index += 1
 
-    # The same walk once more, which also tells the array index; kept apart so that the plain one stays fast.
+    # The walk that also returns the array index; separate from the plain one, which is faster.
 
     def matches_positional_at(self, buf: bytes, start: i64, details: MatchDetails) -> bool:
         index = self._index_walk(buf, start, 0)
@@ -531,7 +533,7 @@ class PathExpression(MatchExpression):
         return True
 
     def single_index(self, buf: bytes, type_code: i64, pos: i64) -> i64:
-        """-2 if a value does not pass, else -1 or the index that the test itself found ($elemMatch)."""
+        """-2 if the value does not match, else the array index found by the test itself ($elemMatch), or -1."""
         return _NO_INDEX if self.matches_single(buf, type_code, pos) else _NO_MATCH
 
     def _index_walk(self, buf: bytes, start: i64, part: i64) -> i64:
@@ -573,7 +575,8 @@ class PathExpression(MatchExpression):
             if type_code == DOCUMENT and self._index_walk(buf, pos, part) != _NO_MATCH:
                 return index
             if index == wanted:
-                # A component that names the index explicitly is no implicit traversal: what lies below decides.
+                # A component that is an index is not an implicit traversal: the array index comes from the levels
+                # below.
                 below: i64 = _NO_MATCH
                 if last:
                     below = self.single_index(buf, type_code, pos)
@@ -588,7 +591,7 @@ class PathExpression(MatchExpression):
 
 
 class ReachedKeys(PathExpression):
-    """Made for one evaluation: which of the wanted KeyStrings a path reaches; matches when it has come to all."""
+    """Collects during one evaluation which of the wanted KeyStrings occur at a path; matches when all do."""
 
     def __init__(self, path: FieldPath, wanted: set[bytes]) -> None:
         super().__init__(path)
@@ -604,9 +607,9 @@ class ReachedKeys(PathExpression):
 
 
 class AndParts:
-    """The children of an `$and`: many equalities on one path as their KeyStrings, and the others.
+    """The children of an `$and`, divided into sets of many equalities on one path, as KeyStrings, and the others.
 
-    firsts: of each path one of its equalities, which most documents fail.
+    firsts: one of the equalities of each path, tested first, since most documents fail it.
     """
 
     def __init__(self, children: list[MatchExpression]) -> None:

@@ -27,7 +27,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.elements import ExistsExpression
 from mongottl.query.match.interval import Interval, bracket_interval, intersection, point
-from mongottl.query.match.text_order import agree
+from mongottl.query.match.text_order import all_orders_equal
 from mongottl.query.match.tree import AlwaysTrue, AndExpression, NotExpression, OrExpression
 from mongottl.query.sort import SortPattern
 
@@ -86,7 +86,7 @@ class WildcardAccess(IndexAccess):
             values = [
                 predicate
                 for predicate in filter.by_path.get(path, [])
-                if _asks_for_values(predicate) and agree(predicate.orders, index.descriptor.collation)
+                if _asks_for_values(predicate) and all_orders_equal(predicate.orders, index.descriptor.collation)
             ]
             if values and keys.held.holds_values(path):
                 paths = [point(path)]
