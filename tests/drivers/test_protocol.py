@@ -238,7 +238,7 @@ def test_document_over_16_mib_is_refused(bystander: Raw, raw: Raw, database: Dat
     assert raw.run({"insert": "large", "$db": database.name}, documents=[largest])["n"] == 1
     larger = {**largest, "_id": 2, "y": None}
     reply = raw.run({"insert": "large", "$db": database.name}, documents=[larger])
-    assert reply["writeErrors"][0]["code"] == 2
+    assert reply["writeErrors"][0]["code"] == 10334
     reply = raw.run({"insert": "large", "documents": [{"_id": 3, "x": "x" * 17 * 1024 * 1024}], "$db": database.name})
     assert reply["code"] == 10334
     assert database.large.find_one() == largest

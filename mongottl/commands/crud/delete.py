@@ -134,8 +134,9 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
     errors = WriteErrors()
     deleted = 0
     for place, statement in enumerate(statements):
-        op.check_interrupt()
-        yield None
+        if place:
+            op.check_interrupt()
+            yield None
         try:
             deleted += yield from run_delete(op, request.collection, statement, request.let)
             op.statements_done += 1

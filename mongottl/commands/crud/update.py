@@ -158,8 +158,9 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
     upserted: list[Value] = []
     matched = modified = 0
     for place, statement in enumerate(statements):
-        op.check_interrupt()
-        yield None
+        if place:
+            op.check_interrupt()
+            yield None
         try:
             result = yield from run_update(op, request.collection, statement, request.let)
             op.statements_done += 1

@@ -24,15 +24,15 @@ MB = 1 << 20
 NOW_MS = 1_700_000_000_000
 
 
-class CountedSource(ListSource):
+class CountedSource(DocumentSource):
     """Documents of another collection, and how many bytes of them were read."""
 
     def __init__(self, run: "OtherCollections", documents: list[bytes]) -> None:
-        super().__init__(documents, 16)
+        self._documents = ListSource(documents, 16)
         self._run = run
 
     def next_batch(self) -> list[bytes] | None:
-        batch = super().next_batch()
+        batch = self._documents.next_batch()
         for document in batch or []:
             self._run.read_bytes += len(document)
         return batch
