@@ -38,7 +38,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use: a pytest run that only has the plugin installed should not pay for a server.
+    # Imported on first use, so that a pytest run that does not use the fixtures does not import the server.
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'mongottl' has no attribute {name!r}")

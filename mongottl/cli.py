@@ -1,7 +1,7 @@
 """The command line: `mongottl [serve] [options]`.
 
 The first line on standard output, printed once connections are accepted, ends with the URI to paste; the log goes to
-standard error. SIGINT and SIGTERM let requests under way finish; the exit status is then 0.
+standard error. After SIGINT or SIGTERM running requests are answered, and the exit status is 0.
 """
 
 import gc
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from mongottl.server.log import Log
 
 _COMMANDS: Final = ("serve",)
-# How long the last lines of the log may take.
+# How long to wait for the last lines of the log to be written.
 LOG_WAIT_S: Final = 0.1
 _FORMS: Final = {"number": "N", "text": "TEXT", "address": "HOST:PORT"}
 _USAGE_ERROR: Final = 2
-# Objects made, and collections of the younger generation, between two looks of the garbage collector.
+# Thresholds of the garbage collector: objects allocated, and collections of the younger generation, before a
+# collection.
 _GC_THRESHOLDS: Final = (5_000, 200, 100)
 _FAILURE: Final = 1
 
@@ -48,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse_arguments(arguments: list[str]) -> dict[str, str]:
-    """The settings that the arguments name, as texts by field. ValueError for what is no option."""
+    """The settings that the arguments name, as texts by field. ValueError for an unknown option."""
     by_option = {setting.option: setting for setting in SETTINGS}
     texts: dict[str, str] = {}
     place = 0

@@ -1,15 +1,15 @@
-"""The one place that reads time.
+"""The only module that reads time.
 
-Two kinds of time, never mixed: wall time (`now_ms`) is what documents, ObjectIds and expiry are dated by; it may jump
-either way. Elapsed time (`monotonic_s`) measures slices, time limits and latency; it only moves forward, at real speed,
-whatever is done to the wall clock.
+There are two kinds of time. Wall time (`now_ms`) dates documents, ObjectIds and expiry; it may jump in both directions.
+Elapsed time (`monotonic_s`) measures slices, time limits and latency; it only moves forward, at real speed, whatever
+happens to the wall clock.
 
-    wall       ──────►─────┐advance(+30 days)       ┌──────►   runs again, from where it stood
+    wall       ──────►─────┐advance(+30 days)       ┌──────►   continues from where it stopped
                            └·····►────┤freeze(True) │freeze(False)
     elapsed    ──────►───────────►────────────►─────────────►
 
-An operation reads `now_ms` once and hands that value on, so few modules need this one; it knows no other part of the
-package.
+An operation reads `now_ms` once and passes that value on, so few modules need this one. It depends on no other part of
+the package.
 """
 
 import math
@@ -24,7 +24,7 @@ MAX_WALL_MS: Final = 253_402_300_799_999
 
 
 class Clock(ABC):
-    """What the rest of the package knows about time."""
+    """A source of wall time and elapsed time."""
 
     @abstractmethod
     def now_ms(self) -> int:
@@ -56,8 +56,8 @@ class SystemClock(Clock):
 class VirtualClock(Clock):
     """A clock over another one (the machine's by default) whose wall time tests may move, set and stop.
 
-    Unless frozen it keeps running, at an offset. Elapsed time is the other clock's own. Whoever sleeps until a wall
-    time must be woken after a change; that is the business of the sleeper's owner. Any thread may call any method.
+    Unless frozen it runs at an offset to the other clock. Elapsed time is that of the other clock. The caller of a
+    method that changes wall time must wake the tasks that sleep until a wall time. Any thread may call any method.
     """
 
     def __init__(self, base: Clock | None = None) -> None:
@@ -119,11 +119,12 @@ class VirtualClock(Clock):
         frozen_at_ms = self._frozen_at_ms
         if frozen_at_ms is not None:
             return frozen_at_ms
-        # A running clock that was set to its very end stays there.
+        # A running clock that reaches the end of its range stays there.
         return min(max(base_ms + self._offset_ms, MIN_WALL_MS), MAX_WALL_MS)
 
     def _place(self, now_ms: int, base_ms: int) -> int:
-        """Only one attribute changes, so a reader without the lock sees either the old time or the new one."""
+        """Sets wall time by changing one attribute, so that a reader without the lock sees the old time or the new
+        one."""
         if not MIN_WALL_MS <= now_ms <= MAX_WALL_MS:
             raise ValueError(f"wall time {now_ms} ms is not between the years 1970 and 9999")
         if self._frozen_at_ms is None:

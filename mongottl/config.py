@@ -1,7 +1,7 @@
-"""Every setting of the server, in one table: command line, environment, `getParameter` and the README read it here.
+"""Every setting of the server, in one table that the command line, the environment, `getParameter` and the README use.
 
-A setting is a field of `ServerConfig` plus one row of `SETTINGS`; a test holds the two together. Nothing is parsed
-twice: the command line and the environment both go through `Setting.parse`.
+A setting is a field of `ServerConfig` and a row of `SETTINGS`; a test checks that they agree. The command line and the
+environment are both parsed by `Setting.parse`.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 VERSION: Final = "0.1.0"
-# What `buildInfo` and explain call the source's revision.
+# The source revision that `buildInfo` and explain report.
 GIT_VERSION: Final = f"mongottl-{VERSION}"
 
 DIALECTS: Final = ("mongodb", "cosmos")
 LOG_FORMATS: Final = ("text", "json")
 STORAGE_ENGINES: Final = ("auto", "memory", "sqlite")
-# What a client may believe to talk to: MongoDB's version and its maxWireVersion.
+# The MongoDB versions that the server can announce, with the maxWireVersion of each.
 WIRE_VERSIONS: Final = {"4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25, "8.2": 27}
 DEFAULT_VERSIONS: Final = {"mongodb": "8.2", "cosmos": "7.0"}
 
@@ -153,7 +153,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
 
 @dataclass
 class LogSettings:
-    """What is logged: with `quiet` warnings and errors alone; commands too from verbosity 1 on (mongod's logLevel)."""
+    """What is logged: with `quiet` only warnings and errors; from verbosity 1 on (mongod's logLevel) commands as
+    well."""
 
     quiet: bool = False
     verbosity: int = 0

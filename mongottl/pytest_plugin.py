@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def mongottl_server() -> Iterator["RunningServer"]:
-    """A fresh server in memory, with a clock that can be moved; it starts in some milliseconds."""
+    """A new server in memory, with a clock that can be moved; it starts in some milliseconds."""
     import mongottl
 
     with mongottl.start_server() as server:

@@ -1,6 +1,9 @@
-"""Dialects: whose rules apply beyond TTL. Data, not scattered conditions.
+"""Dialects: whether the server behaves like MongoDB or like Azure Cosmos DB for MongoDB, apart from TTL.
 
-The default dialect is MongoDB's. `cosmos` refuses what Azure Cosmos DB for MongoDB refuses, with its codes and texts.
+    dialect  what a dialect consists of, and the two that exist
+    cosmos   the tables of `cosmos`, which refuses what Cosmos DB refuses, with its codes and texts
+
+A dialect is data; code that depends on it asks a `Dialect`. The default dialect is `mongodb`.
 """
 
 from mongottl.dialect.dialect import Dialect, dialect_named

@@ -5,8 +5,8 @@ Source: Microsoft's feature-support articles for server versions 3.6 to 7.0.
 
 from typing import Final
 
-# `startSession` and its like are documented as absent; `endSessions`, which drivers send unasked at close, is accepted.
-# getLog, getParameter and getCmdLineOpts are probed by shells, which take the refusal calmly.
+# `startSession` and the like are documented as not supported; `endSessions`, which drivers send when they close, is
+# accepted. Shells try getLog, getParameter and getCmdLineOpts, and work without them.
 REFUSED_COMMANDS: Final = frozenset(
     """
     bulkWrite cloneCollectionAsCapped collMod connPoolStats connectionStatus convertToCapped dataSize dbHash
@@ -23,12 +23,12 @@ REPLY_TYPES: Final = {
     "isMaster": "IsMasterResponse",
 }
 
-# A new account does not take retryable writes; with the capability switched on it would.
+# A new account refuses retryable writes; one with that capability accepts them.
 RETRYABLE_WRITES_REFUSAL: Final = (
     "Retryable writes are not supported. Please disable retryable writes by specifying"
     ' "retrywrites=false" in the connection string or an equivalent driver specific config.'
 )
-# The text is from reports of users; the code with it, 85, is MongoDB's.
+# The text is from users' reports; its code, 85, is that of MongoDB.
 INDEX_CONFLICT: Final = "Index with name {name} already exists with different options."
 URI_OPTIONS: Final = "retryWrites=false"
 

@@ -1,4 +1,4 @@
-"""What a dialect is, and the two there are."""
+"""What a dialect consists of, and the two dialects."""
 
 from mongottl.dialect import cosmos
 from mongottl.document.types import Value
@@ -6,15 +6,16 @@ from mongottl.errors import CommandError, ErrorCode
 
 
 class Dialect:
-    """The refusals and habits of one kind of server.
+    """What one kind of server refuses, and how its replies differ.
 
     refused_commands: commands that exist but are refused with CommandNotSupported (115).
     reply_types: command to the `_t` that its replies begin with.
     date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
     retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
-    index_conflict: the text for an index that differs in its options from one of the same name or key; `{name}` stands
-        for that one. Empty for MongoDB's.
-    uri_options: what a connection string needs for drivers to get along with this kind of server.
+    index_conflict: the text for an index whose options differ from those of an index with the same name or key;
+    `{name}`
+        is replaced by the name of the existing one. Empty for MongoDB's text.
+    uri_options: the options that a connection string needs for this kind of server.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class Dialect:
         if self.retryable_writes_refusal is not None:
             raise CommandError(ErrorCode.BadValue, self.retryable_writes_refusal)
 
-    def dress_reply(self, command: str, reply: dict[str, Value]) -> dict[str, Value]:
-        """The reply as this kind of server gives it."""
+    def with_reply_type(self, command: str, reply: dict[str, Value]) -> dict[str, Value]:
+        """The reply with the `_t` that this kind of server puts before it, if any."""
         reply_type = self.reply_types.get(command)
         if reply_type is None:
             return reply

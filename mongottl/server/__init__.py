@@ -1,8 +1,12 @@
 """The trio shell: sockets, tasks and signals around the synchronous core.
 
 server      one server: its listener, its tasks, how it starts and stops
-connection  one connection: bytes in, replies out; shell: what it needs of its server
-dispatch    from a message to a command and to its reply; errors become replies here and nowhere else
-reaper      deletes expired documents when the timing wheel says so
-log         lines on standard error
+thread      a server in a thread of its own, for programs that do not use trio
+connection  one connection: reads requests, sends replies
+shell       the parts of a server that a connection uses
+dispatch    from a message to a command and to its reply; only here errors become replies
+reaper      deletes expired documents when the timing wheel says that some are due
+durability  flushes commits to disk, and maintains the engine's log
+limits      the operating system's limit of open files
+log         log lines on standard error
 """

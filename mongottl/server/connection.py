@@ -1,15 +1,15 @@
-"""One client's connection: bytes in, replies out, one request after the other.
+"""One client's connection: reads requests and sends replies, one request after the other.
 
 Plain TCP is read and written without trio's stream classes: `recv` and `send` are tried at once and trio only waits
 where they would block (measured: 25 µs of CPU per message instead of 36 to 44).
 
-A request is answered once, not at all (`moreToCome`), or again and again (`exhaustAllowed`):
+A request has one reply, none (`moreToCome`), or several (`exhaustAllowed`):
 
     client   hello/getMore, exhaustAllowed ──►
-    server   ◄── reply, moreToCome   ◄── reply, moreToCome   ◄── …   ◄── reply      the last one says that it is
+    server   ◄── reply, moreToCome   ◄── reply, moreToCome   ◄── …   ◄── reply      the last one has no moreToCome
 
-Such a stream ends when there is nothing more to tell, when the client says anything else, when it leaves, or when the
-server stops.
+Such a stream of replies ends when there are no further ones, when the client sends another request, when it
+disconnects, or when the server stops.
 """
 
 import socket
@@ -30,7 +30,7 @@ from mongottl.wire.messages import CHECKSUM_PRESENT, MORE_TO_COME, NOT_COMPRESSE
 RECEIVE_SIZE: Final = 64 * 1024
 # A task that has run this long lets others run before it goes on.
 SLICE_S: Final = 0.002
-# Messages answered or chunks received in a row, without having to wait for the client, before others get their turn.
+# Messages answered or chunks received without waiting for the client, before other connections run.
 BURST: Final = 4
 
 # A reply of this length is compressed in another thread: zlib takes a millisecond for every 40 KB.
@@ -43,11 +43,11 @@ _GONE: Final = 2
 
 
 class ClientLeftError(ConnectionError):
-    """The client has closed its side while nobody but itself could want the outcome."""
+    """The client has disconnected during a command whose result only the client needs."""
 
 
 class Connection:
-    """The task of one connection."""
+    """One connection, and the task that serves it."""
 
     def __init__(self, server: Shell, sock: socket.socket, client: ClientInfo) -> None:
         self._server = server
@@ -65,7 +65,7 @@ class Connection:
         except ProtocolError as error:
             log.warning("network", "Protocol error", self._name, remote=self._client.remote, error=str(error))
         except OSError:
-            pass  # the client is gone
+            pass  # the client has disconnected
         except Exception as error:
             log.exception("network", "Connection failed", error, self._name, remote=self._client.remote)
 
@@ -74,7 +74,8 @@ class Connection:
         return f"conn{self._client.connection_id}"
 
     def stop_reading(self) -> None:
-        """Lets a request under way finish and then ends the connection: the client's side reads as closed."""
+        """Ends the connection when the present request is answered: from now on reads see the client's side as
+        closed."""
         with suppress(OSError):  # closed already
             self._socket.shutdown(socket.SHUT_RD)
 
@@ -131,7 +132,7 @@ class Connection:
         await self._send(data)
 
     async def _stream(self, message: OpMsg, body: bytes) -> None:
-        """Answers a request again and again; all replies but the last say that another follows."""
+        """Sends all replies to a request that allows several; each but the last has the flag `moreToCome`."""
         dispatcher = self._server.dispatcher
         response_to = message.request_id
         checksum = message.flags & CHECKSUM_PRESENT
@@ -161,9 +162,9 @@ class Connection:
             raise
 
     async def _drive(self, steps: Steps[bytes], may_abandon: bool) -> bytes:
-        """Runs a command that is long or has to wait; other tasks get their turn every SLICE_S.
+        """Runs the steps of a command; other tasks run every SLICE_S.
 
-        may_abandon: end it when the client leaves. ClientLeftError if that has happened.
+        may_abandon: whether to end it with ClientLeftError when the client disconnects.
         """
         monotonic_s = self._clock.monotonic_s
         slice_end = monotonic_s() + SLICE_S
@@ -190,13 +191,14 @@ class Connection:
                     try:
                         await self._server.durability.flush()
                     except EngineUnavailable as failure:
-                        error = failure  # the command's to answer
+                        error = failure  # thrown into the command, which answers with it
                 slice_end = monotonic_s() + SLICE_S
         finally:
             steps.close()
 
     async def _wait(self, step: Wait, may_abandon: bool) -> None:
-        """Lets time pass; ends early on the step's signal, when the server stops, when the client talks or leaves."""
+        """Waits as long as the step says, or until its signal, until the server stops, or until the client sends
+        something or disconnects."""
         stopping = self._server.stopping
         signal = step.signal
         with trio.move_on_after(step.seconds) as scope:
@@ -216,7 +218,7 @@ class Connection:
                     signal.wake = None
 
     def _peek_client_state(self) -> int:
-        """What the client is doing, without waiting and without taking what it sent."""
+        """Whether the client has sent something, nothing, or has disconnected; does not wait, and consumes no bytes."""
         try:
             return _TALKING if self._socket.recv(1, socket.MSG_PEEK) else self._closed()
         except BlockingIOError:
@@ -225,7 +227,7 @@ class Connection:
             return _GONE
 
     def _closed(self) -> int:
-        # When the server stops it is we who closed the client's side, see `stop_reading`.
+        # When the server stops, `stop_reading` has closed the client's side, not the client.
         return _SILENT if self._server.stopping.is_set() else _GONE
 
     async def _send(self, data: bytes) -> None:

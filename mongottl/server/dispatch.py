@@ -1,8 +1,8 @@
-"""From a message to a command, and from its outcome to the reply. The one place where errors become replies.
+"""From a message to a command, and from its result to the reply. The only module that makes replies of errors.
 
-A command's function answers at once, or returns a generator of steps; so does `Dispatcher.handle`: the reply's bytes,
-or steps that end with them. Whatever goes wrong in between becomes an error reply: a `CommandError` with its own code,
-any other exception as InternalError (1), logged with its trace.
+A command's function returns its reply at once, or a generator of steps that ends with it; so does `Dispatcher.handle`.
+Any exception becomes an error reply: a `CommandError` has its own code, every other exception is InternalError (1) and
+is logged with its trace.
 """
 
 from collections.abc import Generator
@@ -43,11 +43,11 @@ from mongottl.storage.interface import EngineUnavailable, WriteConflict
 from mongottl.wire.messages import OpMsg, OpQuery
 
 _OK: Final = 1.0
-# How often a retried write looks whether the first attempt, which is still under way, has come to its end.
+# How often a retried write checks whether its first attempt, which is still running, has ended.
 _RETRY_POLL_S: Final = 0.002
 # From this length on, a message is validated in steps.
 LONG_MESSAGE_BYTES: Final = 256 * 1024
-# How often a write looks whether the copy of its collection has ended.
+# How often a write checks whether the copy of its collection has ended.
 _COPY_POLL_S: Final = 0.005
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = MAX_DOCUMENT_BYTES + 16 * 1024
@@ -62,9 +62,9 @@ class Dispatcher:
         self.log = log
 
     def handle(self, message: OpMsg | OpQuery, client: ClientInfo) -> bytes | Steps[bytes]:
-        """The reply document to a request, or the steps that lead to it.
+        """The reply document to a request, or steps that end with it.
 
-        Raises nothing but ProtocolError, and that only where a fail point wants the connection closed.
+        Raises only ProtocolError, if a fail point is to close the connection.
         """
         self.service.metrics.requests += 1
         if isinstance(message, OpMsg) and message.size_bytes > LONG_MESSAGE_BYTES:
@@ -78,7 +78,7 @@ class Dispatcher:
         return self._handle_valid(message, body, client, False)
 
     def _handle_long(self, message: OpMsg, client: ClientInfo) -> Steps[bytes]:
-        """A message whose validation takes long: others run in between."""
+        """Validates a long message in steps, so that other operations can run in between, and then handles it."""
         try:
             _check_size(message.body)
             yield from _validated(message.body, MAX_MESSAGE_DEPTH)
@@ -103,7 +103,7 @@ class Dispatcher:
     ) -> bytes | Steps[bytes]:
         """The reply to a request whose body is valid.
 
-        sequences_valid: whether the documents beside it are known to be.
+        sequences_valid: whether the documents of its document sequences have been validated.
         """
         name = ""
         op: OperationContext | None = None
@@ -131,9 +131,10 @@ class Dispatcher:
             return self._failed(name, error, op)
 
     def has_more(self, message: OpMsg, reply: bytes) -> bool:
-        """Whether a request that allows several replies gets another after `reply`.
+        """Whether a request that allows several replies gets another one after `reply`.
 
-        A `hello` that waits for changes does for ever, a `getMore` until its cursor is exhausted; errors end both.
+        A `hello` that waits for topology changes always does, a `getMore` until its cursor is exhausted; an error is
+        the last reply of both.
         """
         if _is_error(reply):
             return False
@@ -147,7 +148,7 @@ class Dispatcher:
         )
 
     def may_abandon(self, message: OpMsg | OpQuery) -> bool:
-        """Whether the command changes nothing, so that it need not go on for a client that has left."""
+        """Whether the command changes nothing, so that it can be ended when its client has disconnected."""
         if not isinstance(message, OpMsg):
             return False
         spec = COMMANDS.get(first_field_name(message.body))
@@ -161,7 +162,7 @@ class Dispatcher:
         return spec is not None and spec.is_write(message.body)
 
     def abandon(self, message: OpMsg) -> None:
-        """The client left in the middle of a stream of replies: its cursor is of no use to anybody."""
+        """Closes the cursor of a `getMore` whose client disconnected during its stream of replies."""
         if first_field_name(message.body) == "getMore":
             type_code, pos = find_field_at(message.body, 0, b"getMore")
             if type_code == INT64:
@@ -237,9 +238,9 @@ class Dispatcher:
         concern: WriteConcern | None,
         body: bytes,
     ) -> Steps[bytes]:
-        """A command under a fail point, of which its session knows nothing: a retry is a command of its own."""
+        """Runs a command for which a fail point is set. Its session does not record it, so a retry runs again."""
         if fail_point.labels is not None:
-            op.retryable = False  # its labels are those that the fail point names, and no others
+            op.retryable = False  # only the labels that the fail point names are set
         try:
             if fail_point.block_s > 0:
                 running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
@@ -292,7 +293,8 @@ class Dispatcher:
         return self._reply(spec, op, outcome)
 
     def _under_way(self, spec: CommandSpec, op: OperationContext, body: bytes, steps: Steps[bytes]) -> Steps[bytes]:
-        """The same steps; while they last, others see the operation, and a session that it is busy with this write."""
+        """Runs the steps of a command; meanwhile the operation is registered for currentOp and killOp, and its session
+        as in use."""
         if op.txn_number is not None and op.session_key is not None:
             steps = self._keep_busy(op.session_key, op.txn_number, steps)
         running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
@@ -301,7 +303,7 @@ class Dispatcher:
         error: Exception | None = None
         try:
             while True:
-                # Long work over one document asks as well; for as long as this operation has its turn.
+                # Long evaluations of one document check for interrupts, too, while a step of this operation runs.
                 set_check(op.check_interrupt)
                 try:
                     step = next(steps) if error is None else steps.throw(error)
@@ -312,7 +314,7 @@ class Dispatcher:
                 error = None
                 try:
                     yield step
-                except Exception as thrown:  # a step that came to nothing, the command's to answer
+                except Exception as thrown:  # the step failed; the command answers with the error
                     error = thrown
         finally:
             steps.close()
@@ -332,7 +334,7 @@ class Dispatcher:
                 session.busy_with = -1
 
     def _is_under_way(self, generic: GenericArguments) -> bool:
-        """Whether the same write of the same session has begun and not ended: the client lost patience with it."""
+        """Whether an earlier attempt of this retryable write, whose reply the client did not wait for, still runs."""
         if generic.txn_number is None or generic.lsid is None:
             return False
         session = self.service.sessions.find(session_key(generic.lsid))
@@ -365,7 +367,7 @@ class Dispatcher:
         concern: WriteConcern | None,
         body: bytes,
     ) -> Steps[bytes]:
-        """A command that writes to a collection that is being copied: it waits for the copy to end."""
+        """Runs a command that writes to a collection that is being copied, after the copy has ended."""
         running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
         try:
             while op.used_namespace in self.service.exclusive:
@@ -383,7 +385,7 @@ class Dispatcher:
             return self._failed(spec.name, error, op)
 
     def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> bytes | None:
-        """Notes the session; the earlier reply if this is a retry of a write that was already carried out."""
+        """Registers the use of the session; the stored reply if this is a retry of a write that was carried out."""
         assert generic.lsid is not None
         key = session_key(generic.lsid)
         op.session_key = key
@@ -403,7 +405,7 @@ class Dispatcher:
     def _with_concern(
         self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...], concern: WriteConcern
     ) -> Steps[bytes]:
-        """A command with a write concern that has a say in when and what is replied."""
+        """Runs a command whose write concern delays its reply (`j: true`) or changes it (`w: 0`, one that fails)."""
         name = spec.name
         try:
             outcome = spec.function(op, request)
@@ -419,7 +421,7 @@ class Dispatcher:
             failed = self._failed(name, error, op)
             if concern.error is None:
                 return failed
-            # What made it fail may not be replicated either: mongod waits before it says no as well.
+            # mongod waits for the write concern of a command that failed, too, and reports both errors.
             return encode_fields([*fields(failed), ("writeConcernError", concern.error)])
 
     def _finish_steps(self, spec: CommandSpec, op: OperationContext, steps: Steps[Reply]) -> Steps[bytes]:
@@ -435,7 +437,7 @@ class Dispatcher:
             self._log_command(spec, op)
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)
-            reply = encode(self.dialect.dress_reply(spec.name, reply))
+            reply = encode(self.dialect.with_reply_type(spec.name, reply))
         _check_size(reply)
         if op.txn_number is not None and op.session_key is not None:
             session = self.service.sessions.find(op.session_key)
@@ -473,7 +475,7 @@ class Dispatcher:
 
 
 def _validated(document: bytes, max_depth: int) -> Steps[None]:
-    """Errors as those of `validate_document`."""
+    """The document if it is valid BSON; the errors are those of `validate_document`."""
     check = SlicedValidation(document, max_depth)
     while not check.advance():
         yield None
@@ -504,9 +506,9 @@ def _check_size(body: bytes) -> None:
 
 
 def _is_retryable(op: OperationContext, code: int) -> bool:
-    """Whether a driver may send a write that ended so once more.
+    """Whether a driver may retry a write that ended with this error.
 
-    Statements of a batch are not remembered one by one: a batch of which some have succeeded must not be sent again.
+    The statements of a batch are not remembered one by one, so a batch must not be sent again if some have succeeded.
     """
     return op.retryable and op.statements_done == 0 and code in RETRYABLE_WRITE_CODES
 
@@ -522,7 +524,7 @@ def _is_error(reply: bytes) -> bool:
 
 
 def _open_cursor(reply: bytes) -> int:
-    """The id of the cursor that a reply leaves open, 0 for none."""
+    """The cursor id in a reply, 0 if it has none or its cursor is exhausted."""
     type_code, pos = find_field_at(reply, 0, b"cursor")
     if type_code != DOCUMENT:
         return 0

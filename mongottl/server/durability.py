@@ -1,14 +1,14 @@
-"""Commits to disk: the flush every 100 ms, those that `j: true` waits for, and the upkeep of the engine's log.
+"""Flushes commits to disk, every 100 ms and for `j: true`, and maintains the engine's log.
 
     commits    1   2   3   4   5   6              numbered by the engine
     flush              └── 1 to 3 ──┘└─ 4 to 6 ─┘ a flush serves all commits that were made before it began
 
-Who waits for a commit waits for the flush under way, and for one more if that has begun before the commit. So however
-many wait, the disk is waited for at most twice.
+An operation that waits for its commit waits for the present flush, and for one more if the present one began before the
+commit: at most two, however many operations wait.
 
-Maintenance runs in a worker thread beside everything else. When the engine's log has grown long under steady writing,
-the last part of it needs that no unit of work begins: commands that write, and the reaper, then wait between two steps,
-while all that reads goes on. A unit that begins all the same is not held up and does no harm: the log ends later.
+Maintenance runs in a worker thread, beside everything else. When the engine's log has grown long under steady writing,
+the last part of maintenance requires that no unit of work begins: the commands that write, and the reaper, then wait
+between two steps, while reads continue. A unit that begins nevertheless does not wait; the log is then ended later.
 """
 
 from typing import Final
@@ -21,12 +21,15 @@ from mongottl.storage.interface import EngineUnavailable, StorageEngine
 
 FLUSH_INTERVAL_S: Final = 0.1
 FLUSH_RETRY_S: Final = 1.0
-# Rows of dropped collections whose space is given back between two turns of others.
+# Rows of dropped collections whose space is freed before other tasks run.
 DROP_BATCH: Final = 1000
 
 
 class Durability:
-    """holds_writers: whether commands that write are to call `wait_until_writers_may_go` before they go on."""
+    """Flushes and maintenance of one engine.
+
+    holds_writers: whether commands that write must call `wait_until_writers_may_go` before their next step.
+    """
 
     def __init__(self, engine: StorageEngine, clock: Clock, log: Log) -> None:
         self._engine = engine
@@ -38,17 +41,17 @@ class Durability:
         self._writers_may_go = trio.Event()
 
     def note_commit(self) -> None:
-        """Has the next flush made within FLUSH_INTERVAL_S: a unit of work was committed."""
+        """To be called after each commit: the next flush then begins within FLUSH_INTERVAL_S."""
         self._written.set()
 
     async def flush(self) -> None:
-        """Waits until all that was committed so far is on disk. EngineUnavailable if that cannot be had."""
+        """Waits until all commits so far are on disk. EngineUnavailable if the flush fails."""
         engine = self._engine
         wanted = engine.committed_number
         if engine.durable_number >= wanted:
             return
         async with self._flush_lock:
-            # The flush that was waited for may have begun after the commit.
+            # The flush for which this one waited may have begun after the commit.
             if engine.durable_number < wanted:
                 await trio.to_thread.run_sync(engine.flush)
 
@@ -68,28 +71,28 @@ class Durability:
             await trio.sleep(FLUSH_INTERVAL_S)
             self._written = trio.Event()
             try:
-                await self._tidy()
+                await self._flush_and_maintain()
             except EngineUnavailable as error:
                 if self._engine.failed:
                     self._log.error("storage", "Nothing is written any more; restart the server", error=str(error))
                     return
-                # A full disk, for example: commands say so too, and go on to be answered.
+                # A full disk, for example; commands that write answer with the error, too.
                 self._log.error("storage", "Cannot write to disk; it will be tried again", error=str(error))
                 self._written.set()
                 await trio.sleep(FLUSH_RETRY_S)
 
-    async def _tidy(self) -> None:
+    async def _flush_and_maintain(self) -> None:
         until_s = self._clock.monotonic_s() + FLUSH_INTERVAL_S
         while self._engine.drop_some(DROP_BATCH):
             await trio.lowlevel.checkpoint()
             if self._clock.monotonic_s() >= until_s:
-                self._written.set()  # the rest in the next round: a large collection takes many
+                self._written.set()  # the rest in the next round; a large collection takes many rounds
                 break
         await self.flush()
         await self.maintain()
 
     async def maintain(self) -> None:
-        """Does what maintenance is due; makes writers wait for the last part if the engine asks for it."""
+        """Runs the engine's maintenance, if it is due, and makes writers wait for its last part if the engine asks."""
         engine = self._engine
         if not engine.maintenance_due:
             return

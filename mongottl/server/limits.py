@@ -1,7 +1,7 @@
-"""What the operating system allows a server's process.
+"""The operating system's limit of open files.
 
-Each connection takes a file descriptor. Many systems give a process 256 or 1,024 of them and let it have more for the
-asking, so the command line asks; a server in a thread leaves its host process alone.
+Each connection takes a file descriptor. On many systems a process begins with a limit of 256 or 1,024 of them, which it
+may raise. The command line does so; a server in a thread does not change the process that it runs in.
 """
 
 from typing import Final
@@ -11,9 +11,9 @@ _OTHER_FILES: Final = 64
 
 
 def raise_file_limit(connections: int) -> str | None:
-    """Lets this process open as many files as so many connections take, or as many as it may.
+    """Raises the limit of open files as far as `connections` need it, or as far as it may be raised.
 
-    Gives what to warn of, or None.
+    The text of a warning if that is not enough for them, else None.
     """
     try:
         import resource

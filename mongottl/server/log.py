@@ -3,10 +3,10 @@
     2026-05-04T12:00:00.123Z I NETWORK   [conn1] Connection accepted  {"remote": "127.0.0.1:50123"}
     {"t":{"$date":"2026-05-04T12:00:00.123+00:00"},"s":"I","c":"NETWORK","id":22943,"ctx":"conn1","msg":"Connection…",…}
 
-Log lines are dated by the machine's own clock, not by one that tests move: they tell when something really happened.
+Log lines have the time of the machine's clock, not of a clock that tests move.
 
-A pipe that nobody reads does not hold up the server: lines wait in a bounded buffer, and what finds no room there is
-dropped and counted, of which a line tells as soon as there is room again.
+A pipe that is not read does not block the server: lines wait in a bounded buffer. Lines for which it has no room are
+dropped and counted, and a line reports their number as soon as there is room again.
 
 Source: the field names are those of MongoDB's manual, "Log Messages".
 """
@@ -60,7 +60,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
 class Log:
     """Writes log lines, and keeps the latest ones for `getLog`.
 
-    ctx: who it is about: `conn7`, or `main` for the server itself.
+    ctx: the connection that a line is about, as `conn7`, or `main` for the server itself.
     """
 
     def __init__(self, form: str = "text", quiet: bool = False, stream: TextIO | None = None) -> None:
@@ -87,13 +87,13 @@ class Log:
     def exception(
         self, component: str, message: str, error: BaseException, ctx: str = "main", **attributes: object
     ) -> None:
-        """An unexpected exception, with its trace: always a mistake of ours."""
+        """Logs an unexpected exception with its trace; it is always a defect of mongottl."""
         self.internal_errors += 1
         attributes["trace"] = "".join(traceback.format_exception(error))
         self._write(_ERROR, component, message, ctx, attributes)
 
     def startup_warning(self, component: str, message: str, **attributes: object) -> None:
-        """A warning that shells show to whoever connects."""
+        """Logs a warning that shells show when they connect."""
         self._startup_warnings.append(self._write(_WARNING, component, message, "main", attributes))
 
     def lines(self, name: str) -> list[str] | None:
@@ -141,7 +141,7 @@ class Log:
         self.drain()
 
     def drain(self, wait_s: float = 0.0) -> bool:
-        """Writes what waits as far as the log takes it now, or within so many seconds; whether nothing is left."""
+        """Writes the waiting lines that can be written now, or within `wait_s` seconds; whether none is left."""
         stream = sys.stderr if self._stream is None else self._stream
         waiting = self._waiting
         try:

@@ -1,10 +1,10 @@
 """The reaper: deletes expired documents when the timing wheel says that something is due.
 
-    wheel says nothing is due  ──►  sleep until the next due second, or until something earlier is armed
-    wheel says (second, collection) is due  ──►  purge that collection in bounded batches, others run in between
+    nothing is due in the wheel            ──►  sleep until the next due second, or until an earlier one is armed
+    (second, collection) is due            ──►  purge that collection in bounded batches; other tasks run in between
 
-The wheel is a cache of the expiry indexes. It is refilled from them at start, in steps; until that is done, whatever is
-due is still invisible, since readers ask the policy and not the wheel.
+The wheel is a cache of the expiry indexes, and is filled from them at start, in steps. Expired documents are invisible
+before that is done, since readers ask the policy and not the wheel.
 """
 
 import math
@@ -22,14 +22,15 @@ from mongottl.storage.interface import EngineUnavailable, WriteConflict
 T = TypeVar("T")
 
 SLICE_S: Final = 0.002
-# The machine's wall clock may be set, or run on while the machine is suspended, and nobody tells us. So while anything
-# waits, no sleep is longer than this: what falls due by a jump goes as soon as anything else.
+# The machine's wall clock may be set, or go on while the machine is suspended, without notice. So while any document
+# waits for its expiry, no sleep is longer than this, and documents that a jump of the clock makes due are deleted as
+# soon as others.
 MAX_SLEEP_S: Final = 1.0
 RETRY_S: Final = 1.0
 
 
 class Reaper:
-    """The task that purges. `wake` must be called when something earlier was armed or the clock was moved."""
+    """The task that purges. `wake` must be called when an earlier second was armed or the clock was moved."""
 
     def __init__(self, service: ServiceContext, durability: Durability, log: Log) -> None:
         self._service = service
@@ -43,7 +44,7 @@ class Reaper:
         self._wake.set()
 
     def refill(self) -> None:
-        """Lets `run` begin by filling the wheel from the expiry indexes."""
+        """Makes `run` begin by filling the wheel from the expiry indexes."""
         self._refill = refill_wheel(self._service)
 
     async def run(self) -> None:
@@ -79,11 +80,11 @@ class Reaper:
         if due_s is None or not service.ttl_monitor_enabled:
             return math.inf
         wait_s = service.clock.wait_s(due_s * 1000)
-        # A clock that stands still is moved through the server, which wakes us.
+        # A frozen clock can be moved only by a command, which wakes the reaper.
         return wait_s if wait_s == math.inf else min(wait_s, MAX_SLEEP_S)
 
     async def drive(self, steps: Steps[T]) -> T:
-        """Runs steps, giving way to others whenever the slice is used up."""
+        """Runs steps to their end; other tasks run every SLICE_S."""
         clock = self._service.clock
         slice_end = clock.monotonic_s() + SLICE_S
         while True:

@@ -34,7 +34,7 @@ from mongottl.storage.interface import StorageEngine, open_storage_engine
 
 GRACE_S: Final = 1.0
 ACCEPT_RETRY_S: Final = 0.1
-# Connections accepted in a row before others get their turn.
+# Connections accepted in a row before other tasks run.
 ACCEPT_BURST: Final = 64
 JANITOR_INTERVAL_S: Final = 60.0
 LISTEN_BACKLOG: Final = 1024
@@ -60,7 +60,7 @@ class Server:
         self.port = 0
         self._listeners: list[socket.socket] = []
         self._connections: set[Connection] = set()
-        # Connections that have been accepted, those included whose task has not begun yet.
+        # How many accepted connections are open, including those whose task has not begun yet.
         self._accepted = 0
         self._last_connection_id = 0
         engine.set_commit_listener(self.durability.note_commit)
@@ -119,7 +119,7 @@ class Server:
             nursery.start_soon(self._accept, listener, nursery)
 
     async def stop(self) -> None:
-        """Stops accepting, lets requests under way finish, and gives up on the rest after the grace period."""
+        """Stops accepting, waits until running requests are answered, and cancels the rest after the grace period."""
         self.stopping.set()
         self._close_listeners()
         for connection in list(self._connections):
@@ -170,7 +170,7 @@ class Server:
                     return
                 continue
             except ConnectionError:
-                continue  # it was gone before it was here
+                continue  # the client has disconnected before the connection was accepted
             except OSError as error:
                 if self.stopping.is_set():
                     return
@@ -234,7 +234,7 @@ def _host_port(address: tuple[str, int]) -> str:
 async def open_server(
     config: ServerConfig | None = None, *, clock: Clock | None = None, log: Log | None = None
 ) -> AsyncIterator[Server]:
-    """Starts a server, gives it while the block runs, and stops it.
+    """Starts a server, yields it, and stops it at the end of the block.
 
     clock: by default the machine's, or a VirtualClock where test commands are enabled.
     Raises OSError if the address is taken, DataDirectoryError if the data directory cannot be used.

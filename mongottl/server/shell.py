@@ -1,4 +1,4 @@
-"""What a connection needs of the server that has accepted it."""
+"""The parts of a server that its connections use."""
 
 import trio
 
@@ -9,7 +9,7 @@ from mongottl.server.log import Log
 
 
 class Shell:
-    """The parts of a running server. stopping: set when it stops accepting and is to end."""
+    """The parts of a running server. stopping: set when the server begins to stop."""
 
     def __init__(self, service: ServiceContext, dispatcher: Dispatcher, durability: Durability, log: Log) -> None:
         self.service = service

@@ -24,7 +24,7 @@ _START_TIMEOUT_S: Final = 30.0
 
 
 class ServerClock:
-    """The clock of a running server, moved from any thread. Each call returns when everything due is purged."""
+    """The clock of a running server, for use on any thread."""
 
     def __init__(self, server: Server, clock: VirtualClock, token: trio.lowlevel.TrioToken) -> None:
         self._server = server
@@ -32,15 +32,16 @@ class ServerClock:
         self._token = token
 
     def now(self) -> datetime:
-        """What the server takes the time to be."""
+        """The server's time."""
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
 
     def advance(self, seconds: float) -> int:
-        """Moves the server's time by seconds (backwards if negative); how many expired documents were purged."""
+        """Moves the server's time by seconds (backwards if negative), and waits until all expired documents are
+        deleted; how many were deleted."""
         return trio.from_thread.run(self._advance, seconds, trio_token=self._token)
 
     def freeze(self, frozen: bool = True) -> None:
-        """Stops the server's time, or lets it run again."""
+        """Stops the server's time, or lets it continue."""
         trio.from_thread.run_sync(self._freeze, frozen, trio_token=self._token)
 
     async def _advance(self, seconds: float) -> int:
@@ -65,7 +66,7 @@ class RunningServer:
 
 
 class _Thread:
-    """The thread and what it reports back."""
+    """The thread of a server, with what it passes to the thread that started it."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
@@ -87,7 +88,7 @@ class _Thread:
 
     def stop(self) -> None:
         if self._token is not None and self._stop is not None:
-            with suppress(trio.RunFinishedError):  # it has ended by itself; join tells why
+            with suppress(trio.RunFinishedError):  # it has ended by itself; its error is raised below
                 self._token.run_sync_soon(self._stop.set)
         self._thread.join()
         if self._error is not None:
@@ -114,7 +115,7 @@ class _Thread:
 
 @contextmanager
 def start_server(config: ServerConfig | None = None, **settings: object) -> Iterator[RunningServer]:
-    """Starts a server in a thread, gives it while the block runs, and stops it.
+    """Starts a server in a thread, yields it, and stops it at the end of the block.
 
     By default it listens on a free port of 127.0.0.1, keeps its data in memory, and takes test commands.
     settings: fields of `ServerConfig` by name: `start_server(data_dir=path, dialect="cosmos")`.
