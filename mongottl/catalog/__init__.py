@@ -1,15 +1,18 @@
-"""What exists: databases, collections and indexes, and how index keys are made from documents.
+"""The catalog: databases, collections, views and indexes, and how index keys are made from documents.
 
-    namespace   names and their rules
-    keys        a document's keys in one index
-    index_kinds what kinds of index there are: options, checks, keys
-    array_paths where documents have arrays on the paths of an index
-    index       index descriptors, and how two of them compare
-    index_spec  what createIndexes accepts (partial_filter, engine_options: two of its options)
-    collection  one collection: its records, its indexes, its TTL default
-    catalog     all of them, loaded from and written to the storage engine
-    describe    collections and views as listCollections shows them
-    rekeying    keys of collated indexes made anew where ICU is another
+    namespace       the rules for names of databases and collections
+    catalog         all databases and collections, loaded from and written to the storage engine
+    collection      one collection: its records, its indexes, its TTL default
+    options         the options of a collection; validator, time_series, engine_options: some of them
+    view            views
+    describe        collections and views as listCollections shows them
+    index           index descriptors, and how two of them are compared
+    index_spec      what createIndexes accepts; partial_filter: one of its options
+    index_kinds     the kinds of index: their options, checks and keys
+    keys            a document's keys in one index
+    array_paths     the multikey paths of an index
+    rekeying        rebuilds the keys of collated indexes when the version of ICU has changed
+    plan_memory     the cached plans and index filters of a collection
 
-Nothing here runs a query or knows a connection; of time it only notes when an index was made.
+Nothing here runs a query or depends on connections. The clock is read only to date the creation of an index.
 """

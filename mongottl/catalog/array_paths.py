@@ -1,7 +1,7 @@
-"""Where documents have had arrays on the paths of an index: what MongoDB calls its multikey paths.
+"""The multikey paths of an index: the paths at which documents have or had arrays.
 
-An index is multikey if there is such a path; a document may then have several keys in it. Knowing the paths keeps the
-bounds of the others tight.
+An index with such a path is multikey: a document may have several keys in it. Because the paths are known, the bounds
+of the other paths need not be widened.
 
     index {"a.b": 1, c: 1}     {a: [{b: 1}], c: 2}      ->   "a"
                                {a: {b: [1]}, c: 2}      ->   "a.b"
@@ -9,14 +9,15 @@ bounds of the others tight.
 
 from typing import Final
 
-# In place of a path: an array somewhere, it is not known where.
+# Used instead of a path when there was an array, but its path is not known.
 SOMEWHERE: Final = ""
-# Paths kept of one index. A wildcard index has as many as its documents; beyond this all are taken for arrays.
+# The largest number of multikey paths that are recorded for an index; beyond it, all paths count as multikey. A
+# wildcard index may have as many as its documents have paths.
 MAX_PATHS: Final = 512
 
 
 class ArrayPaths:
-    """The paths, dotted, at which there was an array. It does not change, so `is` tells whether anything was added."""
+    """The dotted paths at which there was an array. Immutable, so `is` tells whether paths were added."""
 
     def __init__(self, paths: frozenset[str]) -> None:
         self.paths = frozenset([SOMEWHERE]) if SOMEWHERE in paths or len(paths) > MAX_PATHS else paths
@@ -24,11 +25,11 @@ class ArrayPaths:
         self._somewhere = SOMEWHERE in self.paths
 
     def holds(self, paths: set[str]) -> bool:
-        """Whether all of these are known already."""
+        """Whether all of these paths are recorded."""
         return self._somewhere or self.paths >= paths
 
     def deepest(self, path: str) -> str:
-        """The longest beginning of `path`, itself included, at which there may be an array; "" for none."""
+        """The longest prefix of `path`, including `path` itself, at which there may be an array; "" for none."""
         if not self.found:
             return ""
         if self._somewhere:
@@ -38,11 +39,12 @@ class ArrayPaths:
         return path
 
     def along(self, path: str) -> bool:
-        """Whether there may be an array on the way to the value at `path`, or as the value."""
+        """Whether there may be an array at `path` or at a prefix of it."""
         return self.deepest(path) != ""
 
     def on(self, path: str) -> list[str]:
-        """The beginnings of `path`, itself included, at which there was an array, the shortest first; for explain."""
+        """The prefixes of `path`, including `path` itself, at which there was an array, the shortest first; for
+        explain."""
         parts = path.split(".")
         prefixes = [".".join(parts[: depth + 1]) for depth in range(len(parts))]
         return [prefix for prefix in prefixes if self._somewhere or prefix in self.paths]

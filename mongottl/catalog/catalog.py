@@ -1,9 +1,9 @@
-"""The catalogue: every database and collection, kept in memory and in the storage engine.
+"""The catalog: every database and collection, in memory and in the storage engine.
 
-A database exists while it has a collection. Each change is one unit of work of the engine, and memory follows only when
-that has been committed, so the two never disagree. An index that was still being built when the server stopped is not
-in the stored catalogue; its half-filled data is dropped at the next start. Keys of collated indexes that another ICU
-has made are made anew then (`rekeying`).
+A database exists while it has a collection. Each change is one unit of work of the engine, and is made in memory only
+after the commit, so both always agree. An index that was still being built when the server stopped is not in the stored
+catalog; its data is dropped at the next start. Keys of collated indexes that were made by another version of ICU are
+rebuilt then (`rekeying`).
 """
 
 import os
@@ -43,15 +43,15 @@ def new_uuid() -> bytes:
 
 
 def _stored_arrays(index: dict[str, Value]) -> ArrayPaths:
-    """The arrays on an index's paths, as a catalogue entry has them; the oldest entries do not tell where they are."""
+    """The multikey paths of an index in its catalog entry; entries of the oldest versions do not have the paths."""
     paths = index.get("multikeyPaths")
     if isinstance(paths, list):
         return ArrayPaths(frozenset([str(path) for path in paths]))
     return ARRAYS_SOMEWHERE if index["multikey"] else ArrayPaths(frozenset())
 
 
-def _stored_kinds(index: dict[str, Value]) -> int:
-    """What an index's keys stem from; catalogue entries of older versions do not tell."""
+def _stored_type_bits(index: dict[str, Value]) -> int:
+    """The type bits of an index in its catalog entry; -1 in entries of older versions, which do not have them."""
     type_bits = index.get("kinds")
     return type_bits if isinstance(type_bits, int) else -1
 
@@ -80,7 +80,7 @@ class Catalog:
             known.add(record_store_ident(collection.number))
             for index in collection.indexes:
                 known.add(index.ident)
-                self._count_ident(index.ident)  # a TTL setting has an ident, but no data under it
+                self._count_ident(index.ident)  # a TTL setting has an ident, but no sorted data
         abandoned: list[str] = []
         for ident in self.engine.idents():
             self._count_ident(ident)
@@ -100,9 +100,9 @@ class Catalog:
                 work.commit()
 
     def _loaded(self, entry: bytes, outdated: list[tuple[Collection, IndexEntry]]) -> Collection:
-        """The collection of an entry of the catalogue; adds indexes whose keys have to be made anew to `outdated`.
+        """The collection of a stored catalog entry; appends indexes whose keys must be rebuilt to `outdated`.
 
-        DataDirectoryError for a collation without the library that makes it.
+        DataDirectoryError for a collation when ICU is not installed.
         """
         try:
             return self._read_entry(entry, outdated)
@@ -134,7 +134,7 @@ class Catalog:
             data: SortedDataInterface | None = None
             if not descriptor.is_ttl_setting:
                 data = self.engine.sorted_data(ident, descriptor.unique or descriptor.is_id)
-            loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index), _stored_kinds(index)))
+            loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index), _stored_type_bits(index)))
             if descriptor.collation is not None and data is not None and index.get("icu") != icu_version():
                 outdated.append((collection, loaded[-1]))
         collection.set_indexes(loaded)
@@ -158,7 +158,7 @@ class Catalog:
             del self._databases[collection.database]
 
     def _now_ms(self) -> int:
-        """When it is; 0 without a clock."""
+        """Wall time in ms; 0 without a clock."""
         return 0 if self._clock is None else self._clock.now_ms()
 
     def _next_number(self) -> int:
@@ -168,7 +168,7 @@ class Catalog:
     def lookup(self, database: str, name: str, time_series: bool = False) -> Collection | None:
         """The collection, or None if there is none of that name. CommandNotSupportedOnView (166) for a view.
 
-        time_series: whether it may also be one of these, which mongod shows as views on their buckets.
+        time_series: whether it may be a time series collection, which in mongod is a view over its buckets.
         """
         found = self.find(database, name)
         if isinstance(found, Collection) and found.time_series is not None and not time_series:
@@ -182,7 +182,7 @@ class Catalog:
         return found
 
     def find(self, database: str, name: str) -> Collection | View | None:
-        """The collection or view of that name: for commands that work on views too."""
+        """The collection or view of that name, or None; for commands that accept views."""
         collections = self._databases.get(database)
         if collections is None:
             return None
@@ -190,7 +190,7 @@ class Catalog:
         return self.view(database, name) if found is None else found
 
     def view(self, database: str, name: str) -> View | None:
-        """The view of that name. InvalidViewDefinition (182) for one that makes no sense."""
+        """The view of that name, or None. InvalidViewDefinition (182) if its stored definition is not valid."""
         record = self.view_record(database, name)
         return None if record is None else view_of(database, record[1])
 
@@ -206,7 +206,7 @@ class Catalog:
         return index.data.fetch_exact(definitions.store, encode_value(f"{database}.{name}"))
 
     def views(self, database: str) -> list[View]:
-        """The database's views by name. InvalidViewDefinition (182) if one makes no sense."""
+        """The database's views by name. InvalidViewDefinition (182) if a stored definition is not valid."""
         definitions = self._databases.get(database, {}).get(SYSTEM_VIEWS)
         found: list[View] = []
         if definitions is None:
@@ -279,7 +279,8 @@ class Catalog:
         return collection
 
     def _make_time_series_indexes(self, collection: Collection, ident: str) -> None:
-        """The index on meta field and time, and that of the expiry, where there are such. Inside a unit of work."""
+        """Makes the index on meta field and time, and the one for expiry, if the options ask for them. Inside a unit of
+        work."""
         series = collection.time_series
         assert series is not None
         made: list[IndexEntry] = []
@@ -294,7 +295,7 @@ class Catalog:
         collection.set_indexes(made)
 
     def drop_collection(self, collection: Collection) -> None:
-        """Takes a collection away with its records and indexes, those that are being built included."""
+        """Drops a collection with its records and its indexes, including those that are being built."""
         with self.engine.unit_of_work() as work:
             self._delete_stored(collection)
             work.commit()
@@ -303,7 +304,7 @@ class Catalog:
     def rename_collection(self, collection: Collection, database: str, name: str, replaced: Collection | None) -> None:
         """Gives a collection another name, dropping the one that had it (`dropTarget`) in the same unit of work.
 
-        One that was temporary is to stay then.
+        A temporary collection is no longer temporary under its new name.
         """
         options = collection.options
         if options.temporary:
@@ -323,7 +324,7 @@ class Catalog:
         self._remember(collection)
 
     def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
-        """Adds an index that is still to be built; it is stored in the catalogue only by `finish_indexes`."""
+        """Adds an index that is to be built; only `finish_indexes` stores it in the catalog."""
         ident = index_ident(self._next_number())
         data: SortedDataInterface | None = None
         if not descriptor.is_ttl_setting:
@@ -339,9 +340,9 @@ class Catalog:
     def finish_indexes(
         self, collection: Collection, built: list[IndexEntry], replaced: IndexEntry | None = None
     ) -> None:
-        """Stores indexes that have been built, all or none; from now on they serve reads.
+        """Stores indexes that have been built, all or none; from now on plans use them.
 
-        replaced: an index with data whose place the only one that was built takes.
+        replaced: an existing index which the one index that was built replaces, or None.
         """
         indexes = collection.indexes
         if replaced is not None:
@@ -358,7 +359,7 @@ class Catalog:
         collection.set_indexes(indexes)
 
     def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
-        """Takes indexes away, built or not."""
+        """Drops indexes, including those that are being built."""
         kept = [index for index in collection.indexes if index not in removed]
         with self.engine.unit_of_work() as work:
             self._put(collection, collection.entry_document(indexes=[index for index in kept if index.ready]))
@@ -369,11 +370,13 @@ class Catalog:
         collection.set_indexes(kept)
 
     def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
-        """Forgets indexes that are not ready; their data, which the engine could not drop, goes at the next start."""
+        """Removes unfinished indexes from memory; their data, which the engine failed to drop, is dropped at the next
+        start."""
         collection.set_indexes([index for index in collection.indexes if index not in unfinished])
 
     def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
-        """Changes an index's options, as `collMod` does. Its keys stay, unless it becomes the TTL setting."""
+        """Changes an index's options, as `collMod` does. Its keys are kept, unless it becomes the TTL setting on
+        `_ts`."""
         changed = IndexEntry(descriptor, index.ident, index.data, index.ready, index.arrays, index.type_bits)
         if descriptor.is_ttl_setting:
             changed.data = None
@@ -384,13 +387,14 @@ class Catalog:
                 self.engine.drop_ident(index.ident)
             work.commit()
         if changed.data is index.data:
-            # The same object, so that scans of the index that are under way go on.
+            # The same object, so that running scans of the index continue.
             index.descriptor = descriptor
             indexes = collection.indexes
         collection.set_indexes(indexes)
 
     def set_options(self, collection: Collection, options: CollectionOptions) -> None:
-        """Gives a collection other options, as `collMod` does. The expiry of a clustered one is that of its index."""
+        """Changes the options of a collection, as `collMod` does. A clustered collection's `expireAfterSeconds` is also
+        that of its index."""
         clustering = collection.clustering
         if clustering is None:
             self._save(collection, collection.entry_document(options=options))
@@ -417,7 +421,7 @@ class Catalog:
         index.type_bits |= index.keys.type_bits
         collection.generation += 1
         if not index.ready:
-            return  # stored when the build is finished
+            return  # `finish_indexes` stores it
         work.on_rollback(partial(index.restore, before, type_bits))
         self._put(collection, collection.entry_document())
 

@@ -1,4 +1,4 @@
-"""One collection as the server holds it: its records, its indexes, its TTL default."""
+"""One collection in memory: its record store, its indexes, its options, its TTL default."""
 
 from typing import Final
 
@@ -27,12 +27,12 @@ MAX_KEYS: Final = 100_000
 class IndexEntry:
     """An index of a collection, with its data.
 
-    data: its keys; None for the TTL setting on `_ts`, which has none.
+    data: its entries; None for the TTL setting on `_ts`, which has none.
     arrays: where documents have or had arrays on the index's paths, so that one document may have several keys.
     type_bits: the BSON types of the indexed values, where keys do not tell them (`document.key_reader`); -1: not known.
-    ready: False while it is being built. Until then it serves no reads, and writes maintain it only for records that
-    the build is done with, those up to `built_through`, or will not visit, those above `build_end`. Record ids ascend,
-    so the latter are newer than the build, which therefore ends however fast they come.
+    ready: False while it is being built. Plans do not use it then, and writes maintain it only for records that the
+    build has read, up to `built_through`, and for those that it will not read, above `build_end`. Record ids ascend, so
+    the latter were inserted after the build began; the build ends, however many are inserted.
     """
 
     def __init__(
@@ -50,13 +50,14 @@ class IndexEntry:
         self.arrays = arrays
         self.type_bits = type_bits
         self.ready = ready
-        # Names the build, where there is one.
+        # The id of the index build.
         self.build_uuid: Value = None
         self.built_through: int = 0
         self.build_end: int = MAX_RECORD_ID
         self.keys: KeyGenerator = descriptor.key_generator()
         self.accesses: int = 0
-        # When it was made, hidden or shown again: when the count of accesses began. 0: before the server was started.
+        # When the index was created, hidden or unhidden, which resets the count of accesses; 0: before the server
+        # started.
         self.since_ms: int = 0
 
     @property
@@ -70,7 +71,7 @@ class IndexEntry:
 
     @property
     def has_keys(self) -> bool:
-        """Whether there are entries at all: not for the TTL setting on `_ts`."""
+        """Whether the index has entries; the TTL setting on `_ts` has none."""
         return self.data is not None
 
     @property
@@ -94,8 +95,8 @@ class IndexEntry:
         return self.ready or rid <= self.built_through or rid > self.build_end
 
     def has_same_keys(self, before: bytes, after: bytes) -> bool:
-        """Whether two documents have the same keys because they have the same bytes in all fields that make them. False
-        may be wrong: then keys must be made and compared."""
+        """True if two documents have the same bytes in all indexed fields, and so the same keys. After False, the keys
+        may still be equal, and must be made and compared."""
         roots = self.keys.roots
         if not roots or self.descriptor.partial_match is not None:
             return False
@@ -141,7 +142,7 @@ class Collection:
     """A collection of documents.
 
     number: unique among the collections of this server since it was created; names it in the timing wheel.
-    options: those of `create`, as `collMod` has changed them. collation: of operations that name none; never changed.
+    options: those of `create`, with the changes of `collMod`. collation: the default of operations; never changed.
     default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
     validator: what documents must match to be written, or None. time_series: None for any other collection.
     writable_indexes: those with keys, ready or being built; a write maintains them all.
@@ -177,17 +178,17 @@ class Collection:
         self.plan_memory = PlanMemory()
         self.evicted_through: int = 0
         self.writes: int = 0
-        # Those of them that did nothing but delete what had expired.
+        # How many of these writes only deleted expired documents.
         self.purges: int = 0
 
     def set_indexes(self, indexes: list[IndexEntry]) -> None:
-        """Takes a new list of indexes and everything that follows from it."""
+        """Sets the list of indexes, and all attributes that are computed from it."""
         self.indexes = indexes
         self.writable_indexes = [index for index in indexes if index.data is not None]
         self.date_ttl_indexes = [
             index
             for index in indexes
-            # MongoDB takes other kinds too, and never deletes by them: they have no dates in order.
+            # MongoDB accepts the option on other kinds of index, but does not delete by them.
             if index.descriptor.expire_after_s is not None and index.descriptor.kind is BTREE
         ]
         self.default_ttl_s = NO_TTL
@@ -203,7 +204,7 @@ class Collection:
                     self.clustering = index
 
     def set_options(self, options: CollectionOptions) -> None:
-        """Takes other options and everything that follows from them."""
+        """Sets the options, and all attributes that are computed from them."""
         self.validator = validator_of(options, self.collation)
         self.time_series = None if options.time_series is None else TimeSeries(options.time_series)
         self.options = options
@@ -211,7 +212,7 @@ class Collection:
 
     @property
     def counted_indexes(self) -> list[IndexEntry]:
-        """The indexes that replies count: those that clients see, but for that by which the collection is ordered."""
+        """The indexes that replies count: those that clients see, without the clustered index."""
         return [index for index in self.listed_indexes if not index.descriptor.clustered]
 
     @property
@@ -238,7 +239,7 @@ class Collection:
         indexes: list[IndexEntry] | None = None,
         options: CollectionOptions | None = None,
     ) -> bytes:
-        """What the catalogue stores of this collection, or will store when it has this namespace, indexes, options."""
+        """The stored catalog entry of this collection, or of one with this namespace, these indexes and options."""
         if indexes is None:
             indexes = [index for index in self.indexes if index.ready]
         return encode(

@@ -5,7 +5,7 @@ from mongottl.errors import CommandError, ErrorCode
 
 
 def checked_storage_engine(option: str, value: bytes) -> bytes | None:
-    """Settings of mongod's storage engines: nothing here depends on them, but they are kept and shown.
+    """`storageEngine`: settings of mongod's storage engines, which are stored and shown, but have no effect.
 
     BadValue (2) for an engine without a document, InvalidOptions (72) for another engine than MongoDB's own.
     """

@@ -1,6 +1,6 @@
 """Index descriptors: what an index is, as `listIndexes` shows it, and how two of them compare.
 
-What `createIndexes` accepts is the business of `index_spec`; here every specification has been checked.
+`index_spec` checks what `createIndexes` accepts; the specifications here have been checked.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ MAX_INDEXES: Final = 64
 DIFFERENT: Final = 0
 EQUIVALENT: Final = 1
 IDENTICAL: Final = 2
-# Options that do not count as other ones: they are compared for themselves, or not at all.
+# Options that `_other_options` leaves out: they are compared separately, or not at all.
 _NOT_OTHER: Final = frozenset(
     """v key name ns unique sparse partialFilterExpression wildcardProjection collation hidden background
     textIndexVersion 2dsphereIndexVersion""".split()
@@ -40,9 +40,9 @@ _NOT_OTHER: Final = frozenset(
 class IndexDescriptor:
     """One index of a collection, as specified.
 
-    prepare_unique: duplicates may be there, but no write adds another. internal: clients do not see it.
+    prepare_unique: duplicates may exist, but no write may add one. internal: clients do not see the index.
     key: the pattern as raw BSON. paths, directions, descending: its components. kind: what the pattern asks for.
-    collation: how the strings in its keys are ordered, and compared by its partial filter; None for the simple way.
+    collation: of the strings in its keys and of its partial filter; None for the simple collation.
     expire_after_s: `expireAfterSeconds` of an index on a date field, or None; on `_ts` it is the collection's default
     TTL instead (`default_ttl_s`, NO_TTL elsewhere), and the index holds no keys, because `_ts` is not a field of the
     documents.
@@ -134,7 +134,7 @@ class IndexDescriptor:
         return IDENTICAL if self._other_options() == other._other_options() else EQUIVALENT
 
     def _other_options(self) -> dict[str, bytes]:
-        """The options that do not tell indexes apart, and that two of them may yet have differently."""
+        """The options by which two equivalent indexes may still differ."""
         return {name: encode_value(value) for name, value in fields(self.spec) if name not in _NOT_OTHER}
 
     def option(self, name: str) -> Value:
@@ -149,7 +149,7 @@ def _same_filter(a: bytes | None, b: bytes | None) -> bool:
 
 
 def _conjuncts(filter: bytes) -> list[bytes]:
-    """The parts of a filter that all must hold, as one document each and in an order of their own."""
+    """The conditions of a filter that must all match, each as a document, sorted, so that filters can be compared."""
     parts: list[bytes] = []
     for name, value in fields(filter):
         if name == "$and" and isinstance(value, list):

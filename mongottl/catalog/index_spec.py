@@ -27,26 +27,26 @@ MAX_EXPIRE_AFTER_SECONDS: Final = 2147483647
 TOO_MANY_COMPOUND_KEYS: Final = 13103
 
 _BOOLEAN_OPTIONS: Final = ("unique", "sparse", "background", "hidden", "prepareUnique")
-# Options that we know and do not have: the type each must have, and what it belongs to.
+# Options of MongoDB that are not supported: the type that each must have, and the feature it belongs to.
 _REFUSED_OPTIONS: Final = {
     "bucketSize": ("number", "haystack indexes"),
     "clustered": ("", "clustered indexes but that of create"),
     "columnstoreProjection": ("object", "column store indexes"),
 }
-# Left over from old versions; MongoDB takes and drops them too.
+# Options of old versions, which MongoDB accepts and ignores, too.
 _IGNORED_OPTIONS: Final = ("ns", "dropDups")
-# What an `_id` index may have said of it.
+# The options that the specification of an `_id` index may have.
 _ID_INDEX_OPTIONS: Final = ("key", "name", "v", "ns", "collation")
 
 
 def parse_index_spec(spec: bytes, ignore_unknown: bool = False, inherited: Collation | None = None) -> IndexDescriptor:
-    """An element of createIndexes' `indexes`.
+    """Checks and normalises an element of createIndexes' `indexes`.
 
-    ignore_unknown: drop options that do not exist (`ignoreUnknownIndexOptions`). inherited: the collection's collation,
-    for an index that names none; the simple one is named in order not to have it.
-    FailedToParse (9) for missing `key` or `name`; CannotCreateIndex (67) for a pattern that cannot be an index, and for
-    a TTL that is none; TypeMismatch (14) for an option of the wrong type; InvalidIndexSpecificationOption (197) for an
-    unknown one; BadValue (2) for a TTL out of range on `_ts`, as Cosmos; CommandNotSupported (115) for what we lack.
+    ignore_unknown: drop unknown options (`ignoreUnknownIndexOptions`). inherited: the collection's collation, for an
+    index that names none; an index that names the simple collation has none.
+    FailedToParse (9) for missing `key` or `name`; CannotCreateIndex (67) for an invalid key pattern and an invalid TTL;
+    TypeMismatch (14) for an option of the wrong type; InvalidIndexSpecificationOption (197) for an unknown option;
+    BadValue (2) for a TTL out of range on `_ts`, as in Cosmos DB; CommandNotSupported (115) for an unsupported option.
     """
     try:
         return _parse(spec, ignore_unknown, inherited)
@@ -59,8 +59,8 @@ def parse_index_spec(spec: bytes, ignore_unknown: bool = False, inherited: Colla
 
 
 def check_id_index_spec(spec: bytes, collation: Collation | None) -> None:
-    """`idIndex` of `create`: it can only be what the `_id` index is anyhow. The errors of `parse_index_spec`, and
-    BadValue (2) for another key.
+    """Checks `idIndex` of `create`, which may only describe the `_id` index as it is. The errors of `parse_index_spec`,
+    and BadValue (2) for another key.
 
     collation: the collection's.
     """
@@ -166,7 +166,7 @@ def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> In
 
 
 def _owner_of(option: str) -> IndexKind | None:
-    """The kind of index that alone takes an option."""
+    """The kind of index to which an option belongs."""
     for kind in INDEX_KINDS:
         if option in kind.options:
             return kind
@@ -257,7 +257,7 @@ def _wrong_type(option: str, value: Value, expected: str) -> CommandError:
 
 
 def _is_id_key(key: bytes) -> bool:
-    """Whether this is the pattern of the `_id` index. BadValue (2) for the same upside down."""
+    """Whether this is the pattern of the `_id` index. BadValue (2) for a descending one, {_id: -1}."""
     pattern = fields(key)
     if len(pattern) != 1 or pattern[0][0] != "_id":
         return False
@@ -301,7 +301,7 @@ def _check_key(key: bytes, version: int, has_ttl: bool) -> None:
                 ErrorCode.CannotCreateIndex, f"An index on '{TS_FIELD}' with TTL cannot be of type '{direction}'"
             )
     kind = kind_of(pattern)
-    if version < kind.least_version:
+    if version < kind.min_version:
         raise CommandError(
             ErrorCode.CannotCreateIndex,
             f"'{kind.name}' index plugin is not allowed with index version v:{version}",
@@ -322,7 +322,7 @@ def _check_direction(path: str, direction: Value, version: int) -> None:
             raise CommandError(7246202, "The index type 'wildcard' is for internal use: name the path '$**' instead")
         return
     if version < 2 and not isinstance(direction, (bytes, list)):
-        return  # as the old versions had it; what is no number is ascending
+        return  # old versions accepted any value; those that are not numbers mean ascending
     if not is_number(direction):
         raise CommandError(
             ErrorCode.CannotCreateIndex,
@@ -342,7 +342,7 @@ def _check_path(path: str) -> None:
             raise CommandError(ErrorCode.CannotCreateIndex, "Index keys cannot contain an empty field.")
         if part == "$**" and place == len(parts) - 1:
             return
-        # The parts of a DBRef begin with `$` too.
+        # The fields of a DBRef begin with `$`, too.
         if part.startswith("$") and (place == 0 or part not in ("$id", "$ref", "$db")):
             raise _illegal_name()
 

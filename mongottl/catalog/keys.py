@@ -7,8 +7,9 @@ undefined, an array within an array as a whole.
 
     pattern {"a.b": 1, c: -1}, document {a: [{b: 1}, {b: 2}], c: 9}    ->    keys (1, 9) and (2, 9)
 
-A numeric component names an element of an array where there is one with that number, and else a field of the elements,
-as any other name does. It may not be both (16746). An array that is named in this way is keyed as a whole:
+A numeric component of a path names the array element with that number, if there is one, else a field of the elements,
+as any other name does. If it could be both, the document is refused (16746). An array that is named in this way is
+keyed as a whole:
 
     pattern {"a.0": 1}     {a: [5, 6]} -> 5     {a: [[5, 6], 7]} -> [5, 6]     {a: [{b: 1}]} -> {b: 1}
 
@@ -31,17 +32,17 @@ from mongottl.errors import CommandError, ErrorCode
 
 AMBIGUOUS_FIELD_NAME: Final = 16746
 
-# A component's depth once its part of the key is known.
+# The depth of a component whose value is known.
 _SETTLED: Final = -1
-# The document that a component goes on in, where an array's element is none.
+# Instead of the offset of a document: the array element is not a document.
 _NO_DOCUMENT: Final = -1
 
 
 class _Components:
-    """How far each component of a key has come; one of these for each branch, that is for each array element.
+    """The state of the walk along the path of each component; one such object for each array element.
 
-    depths: how many parts of its path are walked, or _SETTLED. types, places: the value reached, type 0 for none.
-    A component that waits at an array has its type, place and depth.
+    depths: how many parts of the path are walked, or _SETTLED. types, places: type and offset of the value that was
+    reached, type 0 for none. For a component that has reached an array, all three are of the array.
     """
 
     def __init__(self, depths: list[int], types: list[int], places: list[int]) -> None:
@@ -54,9 +55,9 @@ class _Components:
 
 
 class _Positions:
-    """Where numeric components lead within an array; one of these for each array. depths: 0 for those that do not.
+    """The array elements that numeric components name; one such object for each array.
 
-    within_array: whether the element that is named is an array itself.
+    depths: 0 for components that name none. within_array: whether the named element is an array itself.
     """
 
     def __init__(self, width: int) -> None:
@@ -67,11 +68,11 @@ class _Positions:
 
 
 class KeyGenerator(ABC):
-    """Makes the keys of one index; each kind of index has its own.
+    """Makes the keys of one index; each kind of index has its own subclass.
 
-    After `keys_of`: saw_array: whether an array was on the way, so that a document may have several keys. array_paths:
-    where (see `array_paths.ArrayPaths`). roots: the root fields that alone make the keys; empty where there is no such
-    list.
+    saw_array, array_paths: after `keys_of`, whether the document has an array on an indexed path, and at which paths
+    (see `array_paths.ArrayPaths`). roots: the root fields on which the keys depend; empty if they depend on others,
+    too.
     """
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ class KeyGenerator(ABC):
         self.roots: list[bytes] = []
 
     def begin(self) -> None:
-        """Forgets the arrays of the last document; what `keys_of` begins with."""
+        """Resets the arrays of the last document; `keys_of` must call it first."""
         if self.saw_array:
             self.saw_array = False
             self.array_paths.clear()
@@ -93,12 +94,12 @@ class KeyGenerator(ABC):
 
     @abstractmethod
     def keys_of(self, document: bytes) -> list[bytes]:
-        """The document's KeyStrings, without duplicates, in no particular order; none if the index leaves it out."""
+        """The document's KeyStrings, without duplicates, in no order; none if the document is not in the index."""
         raise NotImplementedError
 
     @abstractmethod
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
-        """The values behind one of the document's keys, one for each component, for messages; a missing one as null."""
+        """The values of one of the document's keys, one for each component, for messages; null for a missing value."""
         raise NotImplementedError
 
 
@@ -157,7 +158,7 @@ class BtreeKeyGenerator(KeyGenerator):
         return [builder.finish()]
 
     def _keys_of_elements(self, buf: bytes, array_at: i64) -> list[bytes]:
-        """The keys where the only path ends in an array: the plainest and by far the most frequent multikey index."""
+        """The keys of an index with one path that ends at an array, the simplest and most frequent multikey index."""
         self.note_array(self._prefixes[0][-1])
         descending = self._descending[0]
         found: dict[bytes, bool] = {}
@@ -182,9 +183,10 @@ class BtreeKeyGenerator(KeyGenerator):
     def _expand(
         self, buf: bytes, start: int, components: _Components, positions: _Positions, found: dict[bytes, bool]
     ) -> None:
-        """Walks the components on in the document at `start` (or _NO_DOCUMENT), each to its end or to an array.
+        """Continues the paths of the components in the document at `start` (or _NO_DOCUMENT), each to its end or to an
+        array.
 
-        positions: where those that are numbers lead in the array that the document is an element of.
+        positions: the elements that numeric components name in the array of which the document is an element.
         """
         array_at = -1  # the one array that components wait at
         array_name = ""
@@ -212,7 +214,7 @@ class BtreeKeyGenerator(KeyGenerator):
                 within_array = within_array or positions.within_array[i]
             components.places[i] = int(pos)
             if type_code != ARRAY:
-                # A path that goes on below a scalar leads nowhere.
+                # A path that continues below a scalar has no value.
                 components.types[i] = int(type_code) if depth == path.depth else 0
                 components.depths[i] = _SETTLED
                 continue
@@ -234,7 +236,7 @@ class BtreeKeyGenerator(KeyGenerator):
     def _fan_out(
         self, buf: bytes, array_at: int, components: _Components, within_array: bool, found: dict[bytes, bool]
     ) -> None:
-        """Goes on with each element of the array that components wait at."""
+        """Continues in each element of the array that components have reached."""
         cursor = ElementCursor(buf, array_at)
         if not cursor.next():
             for i in range(len(components.depths)):

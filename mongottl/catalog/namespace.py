@@ -1,4 +1,4 @@
-"""Database and collection names, and what they may look like.
+"""The rules for names of databases and collections.
 
 Source: MongoDB's "Limits and Thresholds", naming restrictions.
 """
@@ -32,7 +32,7 @@ def check_collection_name(database: str, collection: str) -> None:
 
 
 def check_new_collection_name(database: str, collection: str) -> None:
-    """The stricter rules for a collection that is about to be created, by `create`, an insert or a rename."""
+    """InvalidNamespace (73) unless `collection` may name a new collection: stricter than for an existing one."""
     check_collection_name(database, collection)
     full = f"{database}.{collection}"
     if "$" in collection:

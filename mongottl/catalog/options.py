@@ -1,7 +1,7 @@
 """The options of a collection, as `create` and `collMod` set them and `listCollections` shows them.
 
-They are kept as one document in mongod's form and order, which the catalogue stores as it is, and are read once into
-the attributes that the rest of the server asks. An option that is not set is not in the document.
+They are stored in the catalog as one document in mongod's form and order, and are read once into attributes. An option
+that is not set is not in the document.
 
 Source: MongoDB's create, collMod and listCollections references.
 """
@@ -35,12 +35,12 @@ OPTION_ORDER: Final = (
 
 
 class CollectionOptions:
-    """The options of one collection; never changed, only replaced by another (`with_options`).
+    """The options of one collection. Immutable; `with_options` makes another object.
 
-    raw: the document. capped_size_bytes, capped_max_documents: 0 where there is no such limit.
+    raw: the document. capped_size_bytes, capped_max_documents: 0 if there is no such limit.
     validator: a filter that documents must match, or None. validation_level: `off`, `moderate` or `strict`.
     validation_action: `error`, `warn` or `errorAndLog`.
-    temporary: whether it is gone after a restart, and stays when it gets another name (`temp`).
+    temporary: whether it is dropped at a restart unless it was renamed (`temp`).
     collation, clustered_index, time_series: None where not given.
     expire_after_seconds: of a clustered or time series collection, or None.
     """
@@ -93,14 +93,14 @@ class CollectionOptions:
                     self.expire_after_seconds = int(value)
 
     def with_options(self, changes: dict[str, Value]) -> "CollectionOptions":
-        """These options with others set, or, where MISSING is given, taken away."""
+        """These options with changes; MISSING removes an option."""
         options = dict(fields(self.raw))
         options.update(changes)
         return CollectionOptions(options_document(options))
 
 
 def options_document(options: dict[str, Value]) -> bytes:
-    """The document of these options in mongod's order; those that are MISSING are left out."""
+    """The document of these options, in mongod's order, without those that are MISSING."""
     ordered: list[tuple[str, Value]] = []
     for name in OPTION_ORDER:
         value = options.get(name, MISSING)

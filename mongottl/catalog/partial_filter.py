@@ -1,4 +1,4 @@
-"""Filters by which an index may leave documents out: no negations, nothing that the planner could not compare."""
+"""The filters that a partial index may have: no negations, and only conditions that the planner can compare."""
 
 from typing import Final
 
@@ -13,13 +13,13 @@ _PARTIAL_OPERATORS: Final = (
     "$all", "$eq", "$gt", "$gte", "$lt", "$lte", "$in", "$type", "$exists", "$geoWithin", "$geoIntersects",
 )  # fmt: skip
 _PARTIAL_ROOTS: Final = ("$and", "$or")
-# What MongoDB keeps from filters that are part of the catalog, rather than finding it unfit for an index.
+# Operators for which MongoDB answers QueryFeatureNotAllowed (224) rather than CannotCreateIndex.
 _NOT_IN_PARTIAL: Final = ("$expr", "$jsonSchema")
 
 
 def check_partial_filter(filter: Value) -> None:
-    """CannotCreateIndex (67) for what an index cannot use, QueryFeatureNotAllowed (224) for what may be in no part of
-    the catalogue, else the errors of filters."""
+    """CannotCreateIndex (67) for operators that a partial index cannot have, QueryFeatureNotAllowed (224) for `$expr`
+    and `$jsonSchema`, else the errors of filters."""
     assert isinstance(filter, bytes)
     _check_allowed_in_catalog(filter)
     parse_condition(filter, ParseContext(runtime_constants=False))

@@ -1,7 +1,7 @@
-"""What is remembered of a collection's query plans: index filters that were set, and plans that won over others.
+"""The cached plans and the index filters of a collection.
 
-Both are in memory only, as in mongod: a restart forgets them, and so does dropping the collection. Which queries they
-concern is told by keys that the planner makes; nothing here looks into a query.
+Both are in memory only, as in mongod, and end with the server or with the collection. They are stored under keys that
+the planner makes of queries; nothing here reads a query.
 """
 
 from typing import Final
@@ -12,9 +12,9 @@ MAX_CACHED_PLANS: Final = 1000
 
 
 class IndexFilter:
-    """The indexes to which plans of one query shape are confined.
+    """The only indexes that plans of one query shape may use.
 
-    query, sort, projection, collation: the query that stood for the shape, raw. indexes: names, or raw key patterns.
+    query, sort, projection, collation: the query by which it was set, raw. indexes: names, or raw key patterns.
     """
 
     def __init__(self, query: bytes, sort: bytes, projection: bytes, collation: bytes, indexes: list[Value]) -> None:
@@ -26,12 +26,13 @@ class IndexFilter:
 
 
 class CachedPlan:
-    """A plan that won over others.
+    """A plan that was chosen by trial.
 
-    shape: the query's shape, as index filters have it. index: the winner's name. works: entries it had to examine.
-    active: whether it is followed; a plan is once it has won a second time at no higher price.
-    described: the winner in explain's words. losers: how many plans there were besides. filtered: whether an index
-    filter or query settings had a word.
+    shape: the query's shape, as index filters have it. index: the name of its index. works: the entries that it
+    examined in the trial. active: whether it is used without a trial, as it is once it was chosen a second time with no
+    more works.
+    described: the plan as explain shows it. losers: the number of rejected plans. filtered: whether an index filter or
+    query settings restricted the candidate indexes.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class CachedPlan:
 class PlanMemory:
     """The index filters and cached plans of one collection.
 
-    filters: by shape. plans: by the planner's own key, the oldest first; they hold for one state of the indexes.
+    filters: by shape. plans: by the planner's key, the oldest first; all are for the present indexes.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class PlanMemory:
         self._generation = -1
 
     def plan_of(self, key: str, generation: int) -> CachedPlan | None:
-        """The plan that is known for a key. generation: of the collection's indexes; a new one makes all plans old."""
+        """The cached plan of a key, or None. generation: of the collection's indexes; a new one clears the cache."""
         self._turn_to(generation)
         return self.plans.get(key)
 
@@ -90,5 +91,5 @@ class PlanMemory:
         self.plans[key] = plan
 
     def forget_plans(self, shape: str | None) -> None:
-        """Forgets the plans of one shape; None: all."""
+        """Removes the cached plans of one shape, or all if that is None."""
         self.plans = {} if shape is None else {key: plan for key, plan in self.plans.items() if plan.shape != shape}

@@ -1,7 +1,7 @@
-"""Index keys whose strings another version of ICU has ordered: they are made anew when the server starts.
+"""Rebuilds the keys of collated indexes when the server starts with another version of ICU.
 
-The keys of a collated index are ICU's, and those of two versions do not compare. So the catalogue keeps with such an
-index the version that made its keys. (mongod refuses to start in that case.)
+The keys of a collated index contain ICU's sort keys, and those of two versions cannot be compared. So the catalog
+stores with such an index the version of ICU that made its keys. (mongod refuses to start in that case.)
 """
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -12,10 +12,10 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 def rekey(engine: StorageEngine, collection: Collection, index: IndexEntry, ident: str) -> None:
-    """Fills new sorted data under this ident with the collection's keys, and gives it to the index. Inside a unit of
-    work; the old data is dropped.
+    """Fills new sorted data with the collection's keys, sets it as that of the index, and drops the old. Inside a unit
+    of work. ident: of the new data.
 
-    DataDirectoryError where two records have the same key in a unique index now.
+    DataDirectoryError if two records have the same key in a unique index under this version.
     """
     assert index.data is not None
     data = engine.create_sorted_data(ident, index.data.unique)

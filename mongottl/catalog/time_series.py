@@ -1,10 +1,10 @@
-"""Time series collections: measurements, each with a time and perhaps with data that tell where it comes from.
+"""Time series collections: measurements, each with a time, and optionally with metadata about its source.
 
     {timeField: "at", metaField: "sensor", granularity: "seconds", bucketMaxSpanSeconds: 3600}
 
-mongod packs measurements into buckets and shows the collection as a view on these. Here a measurement is an ordinary
-record, so what can be read is the same; buckets, and whatever tells of them, are not there. As in mongod there is no
-index on `_id`, which need not be unique, but one on the meta field and the time.
+mongod stores measurements in buckets, and the collection is a view over these. Here a measurement is an ordinary
+record: reads have the same results, but there are no buckets, nor anything that describes them. As in mongod there is
+an index on the meta field and the time, and none on `_id`, which need not be unique.
 
 Source: MongoDB's "Time Series" pages.
 """
@@ -19,12 +19,12 @@ from mongottl.errors import CommandError, ErrorCode, WriteError
 MAX_BUCKET_SECONDS: Final = 31_536_000
 # The span of a bucket by granularity, in seconds.
 BUCKET_SPANS: Final = {"seconds": 3600, "minutes": 86_400, "hours": 2_592_000}
-# The index that the expiry of a time series collection works by; clients do not see it.
+# The index for the expiry of a time series collection; clients do not see it.
 EXPIRY_INDEX: Final = "$expiry"
 
 
 class TimeSeries:
-    """The names of the fields of a time series collection. meta_field: "" if it has none."""
+    """The field names of a time series collection. meta_field: "" if it has none."""
 
     def __init__(self, options: bytes) -> None:
         self.time_field = str(get_value(options, "timeField"))
@@ -42,11 +42,11 @@ class TimeSeries:
             )
 
     def is_meta(self, path: str) -> bool:
-        """Whether a path is that of the meta field or leads into it."""
+        """Whether a path is the meta field or is below it."""
         return self.meta_field != "" and (path == self.meta_field or path.startswith(self.meta_field + "."))
 
     def meta_index_spec(self, collation: bytes | None) -> bytes | None:
-        """The index that a new collection has. collation: the collection's."""
+        """The specification of the index that a new time series collection has. collation: the collection's."""
         if self.meta_field == "":
             return None
         key = encode({self.meta_field: 1, self.time_field: 1})
@@ -95,8 +95,8 @@ def completed_options(
 
 
 def changed_options(options: bytes, granularity: str | None, rounding: int | None, span: int | None) -> bytes:
-    """The options after collMod: buckets may only grow. Errors as those of `completed_options`; InvalidOptions (72) for
-    lesser ones."""
+    """The options after collMod, which may only enlarge the span of buckets. The errors of `completed_options`, and
+    InvalidOptions (72) for a smaller span."""
     if granularity is None and rounding is None and span is None:
         return options
     time_field = str(get_value(options, "timeField"))

@@ -13,10 +13,10 @@ _TIMES = (b"$$NOW", b"$$CLUSTER_TIME")
 
 
 class Validator:
-    """The filter of `validator`, with what `validationLevel` and `validationAction` make of a document that fails it.
+    """The filter of `validator`, with `validationLevel` and `validationAction`.
 
-    collation: the collection's. moderate: documents that failed before an update may go on failing. refuses: the write
-    fails. logs: it is logged.
+    collation: the collection's. moderate: a document that did not match before an update need not match after it.
+    refuses: whether the write of a document that does not match fails. logs: whether it is logged.
     """
 
     def __init__(self, filter: bytes, level: str, action: str, collation: Collation | None) -> None:
@@ -30,7 +30,7 @@ class Validator:
         self.match: MatchExpression = parse_condition(filter, ParseContext(collation=collation))
 
     def accepts(self, document: bytes, now_ms: int) -> bool:
-        """Whether a document passes. now_ms: the operation's instant, for a validator that asks for `$$NOW`."""
+        """Whether a document matches. now_ms: the operation's instant, for a validator that uses `$$NOW`."""
         if self._asks_time and now_ms != self._now_ms:
             self._now_ms = now_ms
             self.match = parse_condition(self.filter, ParseContext(now_ms, collation=self.collation))
@@ -38,7 +38,7 @@ class Validator:
 
 
 def validator_of(options: CollectionOptions, collation: Collation | None) -> Validator | None:
-    """collation: the collection's. None where every document may be written."""
+    """The validator of these options, or None if there is none. collation: the collection's."""
     filter = options.validator
     if filter is None or is_empty(filter) or options.validation_level == "off":
         return None

@@ -1,7 +1,7 @@
-"""Views: collections that are not there, but are computed from another when they are read.
+"""Views: the result of a pipeline over another collection or view, computed when they are read.
 
-A database keeps its views as documents of its collection `system.views`, as mongod does, and nowhere else: whatever is
-written there counts at once, and dropping it drops them all.
+The views of a database are the documents of its collection `system.views`, as in mongod: a write there changes them at
+once, and dropping that collection drops them all.
 
     {_id: "<database>.<name>", viewOn: "<collection or view>", pipeline: [ … ], collation: { … }}
 """
@@ -20,8 +20,9 @@ SYSTEM_VIEWS: Final = "system.views"
 class View:
     """The definition of a view.
 
-    view_on: the name of a collection or view of the same database, there or not. pipeline: its stages, as written.
-    collation: None for the simple one.
+    view_on: the name of a collection or view of the same database, which need not exist. pipeline: its stages, as
+    given.
+    collation: None for the simple collation.
     """
 
     def __init__(self, database: str, name: str, view_on: str, pipeline: list[Value], collation: bytes | None) -> None:
@@ -33,11 +34,11 @@ class View:
         self.collation = collation
 
     def definition(self) -> bytes:
-        """The document that `system.views` has of it."""
+        """Its document in `system.views`."""
         return encode_fields([("_id", self.namespace), *self._options()])
 
     def options(self) -> bytes:
-        """What listCollections shows as its options."""
+        """Its options as listCollections shows them."""
         return encode_fields(self._options())
 
     def _options(self) -> list[tuple[str, Value]]:
@@ -47,7 +48,7 @@ class View:
         return options
 
     def is_same(self, other: "View") -> bool:
-        """Whether `create` would make the same view again."""
+        """Whether another view has the same definition."""
         return compare_values(self.definition(), other.definition()) == 0
 
 

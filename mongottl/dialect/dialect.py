@@ -12,9 +12,8 @@ class Dialect:
     reply_types: command to the `_t` that its replies begin with.
     date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
     retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
-    index_conflict: the text for an index whose options differ from those of an index with the same name or key;
-    `{name}`
-        is replaced by the name of the existing one. Empty for MongoDB's text.
+    index_conflict: the text for an index whose options differ from those of an existing one with the same name or key;
+        `{name}` in it stands for the name of that one. Empty for MongoDB's text.
     uri_options: the options that a connection string needs for this kind of server.
     """
 

@@ -240,7 +240,7 @@ class World:
     # What must hold at any time
 
     def check_everything(self) -> None:
-        """Indexes and records agree exactly; counters are exact; memory and the stored catalogue agree."""
+        """Indexes and records agree exactly; counters are exact; memory and the stored catalog agree."""
         armed = self.engine.armed
         self.engine.armed = False
         for collection in self.service.catalog.all_collections():

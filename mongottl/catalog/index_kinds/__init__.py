@@ -2,7 +2,7 @@
 
 To add one: a module here with an `IndexKind` (its options, its checks, its key generator) and a line in `INDEX_KINDS`
 below; in `exec.plan.index_access` a module with an `IndexAccess` (which filters and sorts it serves, and how) and a
-line in the table there. Nothing else knows the kinds by name.
+line in the table there. No other code depends on the kinds by name.
 """
 
 from typing import Final

@@ -3,8 +3,8 @@
     2dsphere    geometries on the sphere, at one path or several; keys are S2 cells (`geometry.coverings`)
     2d          pairs of numbers on the plane, at the first path; keys are geohashes (`geometry.geohash`)
 
-A document without a place is not in the index, whatever else it has (in a 2dsphere index of version 1 it is, as null).
-One with several has several keys. Source: MongoDB's pages on both.
+A document without a geometry is not in the index (in a 2dsphere index of version 1 it is, as null). A document with
+several geometries has several keys. Source: MongoDB's pages on both.
 """
 
 from typing import Final
@@ -94,7 +94,7 @@ class PlaneKind(IndexKind):
             raise CommandError(PLANE_NOT_FIRST, "2d has to be first in index")
 
     def normalised(self, key: bytes, options: dict[str, Value]) -> tuple[bytes, dict[str, Value]]:
-        geohash_of(encode(options))  # refuses what is wrong
+        geohash_of(encode(options))  # raises for invalid options
         return key, options
 
     def listed(self, spec: bytes) -> bytes:
@@ -115,7 +115,7 @@ class PlaneKind(IndexKind):
 
 
 def geohash_of(spec: bytes) -> Geohash:
-    """The squares of a 2d index, by its options. InvalidOptions (72) for options that are none."""
+    """The geohash grid of a 2d index, from its options. InvalidOptions (72) for invalid options."""
     options = dict(fields(spec))
     bits = options.get("bits", DEFAULT_BITS)
     depth = int(bits) if isinstance(bits, (int, float)) and 1 <= bits <= MAX_BITS else 0
@@ -145,16 +145,16 @@ def sphere_value(cell: int) -> Value:
 
 
 def plane_value(geohash: Geohash, key: int, last: bool = False) -> Value:
-    """A geohash as it stands in keys: eight bytes, filled up with zeros, or with ones for the end of a range."""
+    """A geohash as it is in keys: eight bytes, filled up with zero bits, or with one bits for the end of a range."""
     free = 64 - 2 * geohash.bits
     filled = key << free | ((1 << free) - 1 if last else 0)
     return BinData(filled.to_bytes(8, "big"), 128)
 
 
 class PlaceKeyGenerator(KeyGenerator):
-    """Common to both: the keys of the places, each with each of the keys of the other components.
+    """Makes the keys of both kinds of geospatial index: each geometry value with each key of the other components.
 
-    collation: of the others.
+    collation: of the other components.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class PlaceKeyGenerator(KeyGenerator):
         ]
 
     def place_values(self, document: bytes, path: FieldPath) -> list[Value]:
-        """What the index keeps of the places at a path; [] if there is none."""
+        """The values in keys for the geometries at a path; [] if there is none."""
         raise NotImplementedError
 
     def keys_of(self, document: bytes) -> list[bytes]:
@@ -213,7 +213,7 @@ class PlaceKeyGenerator(KeyGenerator):
 
 
 class SphereKeyGenerator(PlaceKeyGenerator):
-    """16755 for what is neither missing, null, an empty array nor a geometry."""
+    """Makes the keys of a 2dsphere index. 16755 for a value that is not missing, null, an empty array or a geometry."""
 
     def place_values(self, document: bytes, path: FieldPath) -> list[Value]:
         from mongottl.geometry.coverings import stored_cells
@@ -236,7 +236,8 @@ class SphereKeyGenerator(PlaceKeyGenerator):
 
 
 class PlaneKeyGenerator(PlaceKeyGenerator):
-    """13027 for a point outside of the index, and several codes for what is no point."""
+    """Makes the keys of a 2d index. 13027 for a point outside its bounds, other codes for values that are not
+    points."""
 
     def __init__(
         self, paths: list[FieldPath], descending: list[bool], directions: list[Value], geohash: Geohash
@@ -260,7 +261,7 @@ class PlaneKeyGenerator(PlaceKeyGenerator):
 
 
 def plane_positions(value: Value) -> list[Position]:
-    """The points that a value holds: one, or an array (or document) of several; none if it is no array or document."""
+    """The points of a value: one, or an array or document of several; none if it is neither array nor document."""
     if isinstance(value, list):
         parts = value
     elif isinstance(value, bytes):

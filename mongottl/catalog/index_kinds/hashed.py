@@ -1,6 +1,6 @@
-"""Hashed indexes: {a: "hashed"}, or compound with one hashed path. In place of the value stands its hash, an int64.
+"""Hashed indexes: {a: "hashed"}, or compound with one hashed path. A key has the hash of the value, an int64.
 
-They are never multikey and never unique, and serve equality only. Source: MongoDB's page "Hashed Indexes".
+They are never multikey and never unique, and are used for equality only. Source: MongoDB's page "Hashed Indexes".
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ SEVERAL_HASHED: Final = 31303
 
 
 class HashedKind(IndexKind):
-    """Refuses two hashed paths (31303) and `unique` (16764)."""
+    """The kind "hashed". Refuses two hashed paths (31303) and `unique` (16764)."""
 
     def __init__(self) -> None:
         super().__init__("hashed", HASHED, {})
@@ -49,7 +49,8 @@ class HashedKind(IndexKind):
 
 
 class HashedKeyGenerator(KeyGenerator):
-    """One key for each document; of strings the sort keys are hashed. 16766 where there is an array on the way."""
+    """Makes one key for each document, with the hash of a string's sort key under a collation. 16766 for an array on
+    the path."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class HashedKeyGenerator(KeyGenerator):
 
 
 def _find(document: bytes, path: FieldPath) -> tuple[i64, i64]:
-    """The value at a path, type code 0 for none. 16766 for an array, at its end or before."""
+    """The type code and offset of the value at a path; type code 0 for none. 16766 for an array on the path."""
     depth: i64 = 1
     type_code, pos = find_field_at(document, 0, path.part_bytes[0])
     while depth < path.depth and type_code == DOCUMENT:

@@ -1,6 +1,6 @@
-"""Text indexes: {a: "text", b: "text"}, {"$**": "text"}, with ordinary paths before and behind if wanted.
+"""Text indexes: {a: "text", b: "text"}, {"$**": "text"}, optionally with ordinary paths before and behind.
 
-    {x: 1, a: "text", b: "text", y: 1}    is kept as    {x: 1, _fts: "text", _ftsx: 1, y: 1}, weights {a: 1, b: 1}
+    {x: 1, a: "text", b: "text", y: 1}    is stored as    {x: 1, _fts: "text", _ftsx: 1, y: 1}, weights {a: 1, b: 1}
 
 One key for each term of a document: the values of the paths before, the term, its score (eight bytes of a double, so
 that it can be read out of the key), the values of the paths behind. Documents without terms have no keys.
@@ -36,17 +36,17 @@ from mongottl.query.fulltext.fields import WILDCARD, TextFields
 from mongottl.query.fulltext.languages import ENGLISH, language_named
 
 TEXT: Final = "text"
-# What stands for the text in the pattern that is kept.
+# The two fields that represent the text in the stored key pattern.
 TERM_FIELD: Final = "_fts"
 SCORE_FIELD: Final = "_ftsx"
-# A weight is less than this.
+# Weights are below this number.
 MAX_WEIGHT: Final = 100_000
 VERSIONS: Final = (1, 2, 3)
 SCORE_BYTES: Final = 8
 
 
 class TextKind(IndexKind):
-    """CannotCreateIndex (67) for patterns, weights, languages and versions that there are not."""
+    """The kind "text". CannotCreateIndex (67) for invalid patterns, weights, languages and versions."""
 
     def __init__(self) -> None:
         options = {"weights": "", "default_language": "string", "language_override": "string"}
@@ -117,7 +117,8 @@ def _refused(message: str) -> CommandError:
 
 
 def _checked_weights(value: Value) -> dict[str, int]:
-    """The weights by path. TypeMismatch (14) for another type than those that could mean something."""
+    """The weights by path. CannotCreateIndex (67) for invalid ones; TypeMismatch (14) for a value that is not a
+    document, an array or a string."""
     if value is MISSING:
         return {}
     if isinstance(value, (str, list)):
@@ -161,7 +162,7 @@ def _checked_version(value: Value) -> int:
 
 
 def _fields_of(spec: bytes) -> TextFields:
-    """What a normalised specification indexes."""
+    """The fields that a normalised specification indexes, with their weights."""
     options = dict(fields(spec))
     weights: dict[str, int] = {}
     written = options["weights"]
@@ -179,10 +180,10 @@ def _fields_of(spec: bytes) -> TextFields:
 
 
 class TextKeyGenerator(KeyGenerator):
-    """CannotBuildIndexKeys (201) for an array at one of the paths beside the text; 17261 and 17262 for a document's
-    language.
+    """Makes a key for each term of a document.
 
-    fields: what is indexed. before, behind: the paths in front of the term, and behind its score.
+    fields: the indexed fields. before, behind: the ordinary paths before the term, and behind its score.
+    CannotBuildIndexKeys (201) for an array at one of these; 17261 and 17262 for an invalid language in a document.
     """
 
     def __init__(self, paths: list[FieldPath], descending: list[bool], text_fields: TextFields) -> None:
@@ -206,14 +207,15 @@ class TextKeyGenerator(KeyGenerator):
         return [self.term_prefix(before, term) + struct.pack(">d", score) + behind for term, score in scores.items()]
 
     def term_prefix(self, before: bytes, term: str) -> bytes:
-        """How the keys of a term begin; its score follows. before: the encoded values of the paths in front of it."""
+        """The prefix of a term's keys, which its score follows. before: the encoded values of the paths before the
+        term."""
         builder = KeyStringBuilder()
         builder.append_component(before)
         builder.append(term)
         return builder.finish()
 
     def encoded_prefix(self, values: list[Value]) -> bytes:
-        """The encoded values of the paths in front of the term."""
+        """The encoded values of the paths before the term."""
         builder = KeyStringBuilder()
         for i in range(len(values)):
             builder.append(values[i], self._before_descending[i])
@@ -243,7 +245,8 @@ def _value_at(document: bytes, path: FieldPath) -> Value:
 
 
 def _find(document: bytes, path: FieldPath) -> tuple[i64, i64]:
-    """The value at a path, type code 0 for none. CannotBuildIndexKeys for an array, at its end or before."""
+    """The type code and offset of the value at a path; type code 0 for none. CannotBuildIndexKeys (201) for an array on
+    the path."""
     depth: i64 = 1
     type_code, pos = find_field_at(document, 0, path.part_bytes[0])
     while depth < path.depth and type_code == DOCUMENT:

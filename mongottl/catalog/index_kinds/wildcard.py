@@ -1,7 +1,7 @@
-"""Wildcard indexes: {"$**": 1}, {"a.$**": 1}, or compound, {b: 1, "a.$**": 1}. They hold every path below theirs.
+"""Wildcard indexes: {"$**": 1}, {"a.$**": 1}, or compound, {b: 1, "a.$**": 1}. They index every path below their own.
 
-In place of the wildcard component stand two: the path, as a string, and the value there. A document has a key for each
-of its values; documents and arrays are keyed by what is in them:
+The wildcard component becomes two components of a key: the path, as a string, and the value at that path. A document
+has a key for each of its values; documents and arrays have keys for the values in them:
 
     {"$**": 1}      {a: {b: 1, c: [2, 3]}, d: {}}   ->   ("a.b", 1), ("a.c", 2), ("a.c", 3), ("d", {})
                     {a: [{b: 1}, [4]], d: []}       ->   ("a.b", 1), ("a", [4]), ("d", undefined)
@@ -46,12 +46,14 @@ def is_wildcard(path: str) -> bool:
 
 
 class WildcardKind(IndexKind):
-    """7246201 for several wildcards, 7246209 for an exclusion that leaves in what other components hold,
-    CannotCreateIndex (67) for such components otherwise, `unique`, `sparse` and TTL; FailedToParse (9) for a
-    projection where the path is not "$**"; BadValue (2) for one in another index."""
+    """The kind of wildcard indexes.
+
+    7246201 for several wildcards; 7246209 for an exclusion that does not exclude the other components;
+    CannotCreateIndex (67) for other conflicts with these, `unique`, `sparse` and TTL; FailedToParse (9) for a
+    projection where the path is not "$**"; BadValue (2) for a projection in an index of another kind."""
 
     def __init__(self) -> None:
-        super().__init__("wildcard", "", {PROJECTION: ""}, least_version=2)
+        super().__init__("wildcard", "", {PROJECTION: ""}, min_version=2)
 
     def takes_everything(self, path: str) -> bool:
         return True
@@ -83,7 +85,7 @@ class WildcardKind(IndexKind):
                 )
         held = _held(pattern, projection)
         for path, _ in pattern:
-            if not is_wildcard(path) and held.touches(path):
+            if not is_wildcard(path) and held.holds_any(path):
                 message = f"The wildcard holds the field '{path}' as well; exclude it by {PROJECTION}"
                 raise CommandError(_NOT_EXCLUDED, message) if _excludes(projection) else _cannot_create(message)
         return key, options
@@ -101,7 +103,7 @@ def _cannot_create(message: str) -> CommandError:
 
 
 def _excludes(projection: Value) -> bool:
-    """Whether a projection names what is left out, besides `_id`."""
+    """Whether a projection excludes fields other than `_id`."""
     return isinstance(projection, bytes) and not any(
         is_true(value) for path, value in fields(projection) if path != "_id"
     )
@@ -117,7 +119,9 @@ def _held(pattern: Pattern, projection: Value) -> PathNode:
 
 
 class WildcardKeyGenerator(KeyGenerator):
-    """held: the paths that the index holds. place: the wildcard's among the components.
+    """Makes a key for each value of a document.
+
+    held: the paths that are indexed. place: the position of the wildcard among the components.
 
     7246301 where a document has an array on a regular component.
     """
@@ -132,7 +136,7 @@ class WildcardKeyGenerator(KeyGenerator):
         self.held: PathNode = _held(fields(pattern.key), get_value(pattern.spec, PROJECTION))
         self._descending = pattern.descending[self.place]
         collation = pattern.collation
-        self._collation = collation  # of values; paths have none
+        self._collation = collation  # of the values; paths are compared without one
         self._before = _regular(paths[: self.place], pattern.descending[: self.place], collation)
         self._after = _regular(paths[self.place + 1 :], pattern.descending[self.place + 1 :], collation)
         self._compound = len(paths) > 1
@@ -157,15 +161,16 @@ class WildcardKeyGenerator(KeyGenerator):
         return []  # these indexes are never unique
 
     def _walk(self, buf: bytes, start: i64, prefix: str, node: PathNode | None) -> None:
-        """Adds the keys of a document's fields. prefix: of their paths. node: what is held of them, None for all."""
+        """Adds the keys of a document's fields. prefix: of their paths. node: which of them are indexed, None for
+        all."""
         cursor = ElementCursor(buf, start)
         while cursor.next():
             name = cursor.name_bytes()
             if b"." in name:
-                continue  # no path leads there
+                continue  # such a field has no path
             child: PathNode | None = None
             if node is not None:
-                fate = node.fate(name)
+                fate = node.inclusion(name)
                 if fate == NOTHING:
                     continue
                 if fate != ALL:

@@ -1,4 +1,4 @@
-"""Which paths a wildcard index holds: those below its own path, as its `wildcardProjection` narrows them.
+"""The paths that a wildcard index includes: those below its own path, restricted by its `wildcardProjection`.
 
 {"$**": 1}                                all but _id
 {"a.b.$**": 1}                            a.b and what is below it
@@ -18,58 +18,61 @@ from mongottl.query.projection.parser import ProjectionParser
 
 COMPUTED_IN_WILDCARD_PROJECTION: Final = 51271
 
-# What becomes of a field: all of it is held, nothing, or what its `PathNode` says.
+# Whether an index includes all paths of a field, none, or those that its `PathNode` names.
 ALL: Final = 0
 NOTHING: Final = 1
 SOME: Final = 2
 
 
 class PathNode:
-    """What is held of the fields of one document. rest: ALL or NOTHING, of those that are not named."""
+    """Which fields of a document, and which paths below them, are included.
+
+    rest: ALL or NOTHING, for the fields that are not named.
+    """
 
     def __init__(self, rest: int) -> None:
         self.rest = rest
         self.named: dict[bytes, int] = {}
         self.nodes: dict[bytes, PathNode] = {}
 
-    def fate(self, name: bytes) -> int:
+    def inclusion(self, name: bytes) -> int:
         """ALL, NOTHING or SOME; for SOME `nodes` has the field's node."""
         return self.named.get(name, self.rest)
 
-    def put(self, name: bytes, fate: int) -> None:
-        self.named[name] = fate
+    def put(self, name: bytes, inclusion: int) -> None:
+        self.named[name] = inclusion
 
     def put_node(self, name: bytes, node: "PathNode") -> None:
         self.named[name] = SOME
         self.nodes[name] = node
 
     def holds(self, path: str) -> bool:
-        """Whether all of what is at a path, and below it, is held."""
+        """Whether a path and all paths below it are included."""
         return self._reached(path)[0] == ALL
 
     def holds_values(self, path: str) -> bool:
-        """Whether the values at a path are held, be it without what is in documents there."""
-        fate, node = self._reached(path)
-        return fate == ALL or (fate == SOME and node.rest == ALL)
+        """Whether the values at a path are included, even if some paths below it are not."""
+        inclusion, node = self._reached(path)
+        return inclusion == ALL or (inclusion == SOME and node.rest == ALL)
 
-    def touches(self, path: str) -> bool:
-        """Whether anything at a path, or below it, is held."""
+    def holds_any(self, path: str) -> bool:
+        """Whether a path, or any path below it, is included."""
         return self._reached(path)[0] != NOTHING
 
     def _reached(self, path: str) -> "tuple[int, PathNode]":
-        """The fate of what is at a path; where that is SOME, the node that says of what."""
+        """ALL, NOTHING or SOME for a path; for SOME also the node of its fields."""
         node = self
         for part in path.split("."):
             name = part.encode()
-            fate = node.fate(name)
-            if fate != SOME:
-                return fate, node
+            inclusion = node.inclusion(name)
+            if inclusion != SOME:
+                return inclusion, node
             node = node.nodes[name]
         return SOME, node
 
 
 def below(path: str) -> PathNode:
-    """What the index on `path` + ".$**" holds."""
+    """The paths that an index on `path` + ".$**" includes."""
     root = PathNode(NOTHING)
     node = root
     parts = path.split(".")
@@ -82,7 +85,7 @@ def below(path: str) -> PathNode:
 
 
 def everything() -> PathNode:
-    """What the index on "$**" holds without a projection."""
+    """The paths that an index on "$**" without a projection includes."""
     root = PathNode(ALL)
     root.put(b"_id", NOTHING)
     return root
@@ -131,7 +134,7 @@ def _path_node(projected: ProjectionNode, inclusive: bool) -> PathNode:
 
 
 def signature(spec: bytes) -> bytes:
-    """What tells two wildcard projections apart: not how they are written."""
+    """A value that is equal for two wildcard projections that include the same paths."""
     return _described(parse_wildcard_projection(spec))
 
 
@@ -139,6 +142,6 @@ def _described(node: PathNode) -> bytes:
     pairs: list[tuple[str, Value]] = [("", node.rest)]
     for name in sorted(node.named):
         below = node.nodes.get(name)
-        fate: Value = node.named[name] if below is None else _described(below)
-        pairs.append((name.decode(), fate))
+        inclusion: Value = node.named[name] if below is None else _described(below)
+        pairs.append((name.decode(), inclusion))
     return encode_fields(pairs)
