@@ -6,7 +6,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.stages.clustered_scan import ClusteredScan
-from mongottl.exec.stages.index_scan import IndexScan, OrStage, PointLookup, SkippingScan
+from mongottl.exec.stages.index_scan import IndexScan, IndexStage, OrStage, PointLookup, SkippingScan
 from mongottl.exec.stages.stage import CollectionScan, PlanStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AndExpression
@@ -98,6 +98,12 @@ class IndexPath(AccessPath):
         return self.bounds.index.name
 
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
+        stage = self._stage(wanted, trial)
+        if self.sorted != 0:
+            stage.set_ordered()
+        return stage
+
+    def _stage(self, wanted: int, trial: bool) -> IndexStage:
         bounds = self.bounds
         forward = self.sorted >= 0
         if bounds.index.has_unique_keys and bounds.points == len(bounds.components):

@@ -111,6 +111,8 @@ class IndexBounds:
         # What the plan was made for; where there are arrays on more paths since, nothing counts as covered.
         self.arrays: ArrayPaths = index.arrays
         self.multikey = index.arrays.found
+        # Whether they are a part of the bounds of a filter, to be read in the index's order (`merge_scan`).
+        self.is_part = False
 
     @property
     def unnamed(self) -> int:

@@ -15,7 +15,7 @@ from mongottl.document.path import FieldPath
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import IndexPath
 from mongottl.exec.plan.bounds import IndexBounds
-from mongottl.exec.stages.index_scan import IndexStage
+from mongottl.exec.stages.index_scan import IndexStage, position_in
 from mongottl.exec.stages.stage import BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import (
@@ -79,6 +79,9 @@ class CoveredScan(IndexStage):
         self._place = 0
         self._after: tuple[bytes, int] | None = None
         self._fetched = 0
+
+    def _position(self) -> tuple[bytes, int]:
+        return position_in(self._ranges, self._place, self._after, self._forward)
 
     def read(self, op: OperationContext) -> list[Record] | None:
         if self._place >= len(self._ranges):

@@ -15,7 +15,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.access_path import IndexPath
 from mongottl.exec.plan.bounds import IndexBounds, components_of
-from mongottl.exec.stages.index_scan import IndexStage
+from mongottl.exec.stages.index_scan import IndexStage, position_in
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysTrue
@@ -45,6 +45,11 @@ class DistinctScan(IndexStage):
         self._entries = _FIRST_ENTRIES
         self._room_bytes = BATCH_BYTES  # what the documents of one call may still take
         self._given = b""  # the last value's key that a record was given for
+
+    def _position(self) -> tuple[bytes, int]:
+        if self._low is not None and self._after is None:
+            return self._low, 0
+        return position_in(self._ranges, self._place, self._after, True)
 
     def read(self, op: OperationContext) -> list[Record] | None:
         if self._place >= len(self._ranges):

@@ -1,12 +1,15 @@
 """The stages that read indexes. Each is mongod's FETCH over IXSCAN in one: entries come joined with their records.
 
 Between two calls an index may have become multikey, or on more paths. What was planned to be settled by the ranges is
-then tested on the documents after all, and from then on each record is given once.
+then tested on the documents after all, and from then on each record is given once. Ranges that combine predicates which
+different elements of an array may now satisfy give way to those that a new plan would have, from the scan's position
+on: else a document that becomes such an array while it matches would be missed.
 """
 
 from abc import abstractmethod
 from typing import Final
 
+from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
@@ -14,8 +17,9 @@ from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.plan.bounds import IndexBounds
+from mongottl.exec.plan.bounds import IndexBounds, KeyRange, bounds_of
 from mongottl.exec.plan.bounds_text import bounds_details
+from mongottl.exec.plan.predicates import Filter, conjuncts_of
 from mongottl.exec.stages.key_skipper import KeySkipper
 from mongottl.exec.stages.liveness import living
 from mongottl.exec.stages.record_ids import RecordIdSet
@@ -33,12 +37,25 @@ from mongottl.exec.stages.stage import (
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.metadata import INDEX_KEY
-from mongottl.storage.interface import FetchedEntry, Record, RecordStore, SortedDataInterface
+from mongottl.storage.interface import MAX_RECORD_ID, FetchedEntry, Record, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # Keys that a scan with bounds of trailing components reads at once, at first and at most.
 FIRST_CHUNK: Final = 4
 LARGEST_CHUNK: Final = 256
+
+
+def position_in(
+    ranges: list[KeyRange], place: int, after: tuple[bytes, int] | None, forward: bool
+) -> tuple[bytes, int]:
+    """Where a scan stands that goes on in the range at `place`, behind the entry `after`."""
+    if after is not None:
+        return after
+    if place < len(ranges):
+        return ranges[place][0 if forward else 1], 0
+    if not ranges:
+        return (HIGHEST_KEY if forward else LOWEST_KEY), 0
+    return ranges[-1][1 if forward else 0], 0
 
 
 class IndexStage(PlanStage):
@@ -67,7 +84,7 @@ class IndexStage(PlanStage):
         self._forward = forward
         self._generation = collection.generation
         self._size = first_batch_size(wanted, residual is not None)
-        self._seen: set[int] | None = set() if bounds.multikey else None
+        self._seen: RecordIdSet | None = RecordIdSet() if bounds.multikey else None
         # In place of `_seen` where records are not to be given twice even if they move within the index.
         self._given_ids: RecordIdSet | None = None
         self._batch_count = 0  # records of the latest batch
@@ -79,9 +96,17 @@ class IndexStage(PlanStage):
         self._passed_over = 0
         # Whether each document is to carry the key under which it was found.
         self.keyed = False
+        # The arrays that the ranges allow for, and the scan of wider ranges that took over when there were others.
+        self._arrays: ArrayPaths = bounds.arrays
+        self._rest: IndexScan | None = None
+        self._ordered = False
 
     def set_keyed(self) -> None:
         self.keyed = True
+
+    def set_ordered(self) -> None:
+        """Has the scan keep to the order of the index over its leading points, whatever else changes."""
+        self._ordered = True
 
     def set_each_once(self) -> None:
         if not self._index.descriptor.is_id:
@@ -102,7 +127,8 @@ class IndexStage(PlanStage):
             self._used = True
             self._index.accesses += 1
         started_s = op.service.clock.monotonic_s()
-        records = self.read(op)
+        rest = self._rest
+        records = self.read(op) if rest is None else self._read_rest(op, rest)
         self._size = next_batch_size(op, self._size, started_s)
         if records is None:
             return None
@@ -127,19 +153,67 @@ class IndexStage(PlanStage):
         check_alive(collection)
         if self._index not in collection.indexes:
             raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
-        if self._index.arrays is not self._bounds.arrays:
+        if self._index.arrays is not self._arrays:
+            self._arrays = self._index.arrays
             self._residual = self._match
             if self._seen is None and self._given_ids is None:
-                self._seen = set()
+                self._seen = RecordIdSet()
+            wider = self._wider_bounds()
+            if wider is not None:
+                self._rest = self._scan_behind(
+                    wider, self._position() if self._rest is None else self._rest._position()
+                )
         self._generation = collection.generation
 
-    def unseen(self, records: list[Record], seen: set[int]) -> list[Record]:
+    @abstractmethod
+    def _position(self) -> tuple[bytes, int]:
+        """The key and record id behind which the scan goes on, in its direction; of no entry where it begins."""
+        raise NotImplementedError
+
+    def _wider_bounds(self) -> IndexBounds | None:
+        """The bounds that the filter has in the index as it is now; None where the scan may keep its ranges.
+
+        Scans whose order matters keep theirs if the new ones would give another.
+        """
+        bounds = self._bounds if self._rest is None else self._rest._bounds
+        match = self._match
+        if match is None or bounds.limits is not None or bounds.is_part:
+            return None
+        kind = self._index.descriptor.kind.name
+        wider: IndexBounds | None = None
+        if kind == "btree":
+            wider = bounds_of(self._index, bounds.components, Filter(conjuncts_of(match)), complete=False)
+        elif kind != "wildcard":
+            return None
+        if wider is None:
+            wider = IndexBounds(self._index, bounds.components)
+        if wider.ranges == bounds.ranges or (self._ordered and wider.points != bounds.points):
+            return None
+        return wider
+
+    def _scan_behind(self, bounds: IndexBounds, position: tuple[bytes, int]) -> "IndexScan":
+        """A scan of what these bounds have behind a position."""
+        scan = IndexScan(self._collection, bounds, self._match, self._match, self._forward, 0, True)
+        scan._seen = None  # whose scan it is sees to that
+        scan._begin_behind(position)
+        return scan
+
+    def _read_rest(self, op: OperationContext, rest: "IndexScan") -> list[Record] | None:
+        rest._size = self._size
+        rest._batch_bytes = self._batch_bytes
+        rest.keyed = self.keyed
+        examined = rest.examined
+        seeks = rest._seeks
+        records = rest.read(op)
+        self.examined += rest.examined - examined
+        self._seeks += rest._seeks - seeks
+        if records is None or self._seen is None:
+            return records
+        return self.unseen(records, self._seen)
+
+    def unseen(self, records: list[Record], seen: RecordIdSet) -> list[Record]:
         """The records that were not given yet; notes that they are now."""
-        fresh: list[Record] = []
-        for record in records:
-            if record[0] not in seen:
-                seen.add(record[0])
-                fresh.append(record)
+        fresh = seen.unseen(records)
         self._dropped_duplicates += len(records) - len(fresh)
         return fresh
 
@@ -223,6 +297,19 @@ class IndexScan(IndexStage):
         self._place_before = 0
         self._before: tuple[bytes, int] | None = None
 
+    def _position(self) -> tuple[bytes, int]:
+        return position_in(self._ranges, self._place, self._after, self._forward)
+
+    def _begin_behind(self, position: tuple[bytes, int]) -> None:
+        key = position[0]
+        ranges = self._ranges
+        place = 0
+        while place < len(ranges) and (ranges[place][1] <= key if self._forward else ranges[place][0] > key):
+            place += 1
+        self._place = place
+        if place < len(ranges) and (ranges[place][0] <= key if self._forward else ranges[place][1] > key):
+            self._after = position
+
     def read(self, op: OperationContext) -> list[Record] | None:
         ranges = self._ranges
         place = self._place
@@ -271,6 +358,14 @@ class IndexScan(IndexStage):
     def put_back(self, op: OperationContext, records: list[Record]) -> bool:
         if self._given_ids is not None:
             return False
+        rest = self._rest
+        if rest is not None:
+            rest._batch_count = self._batch_count
+            rest.put_back(op, records)
+            self._size = rest._size
+            if self._seen is not None:
+                self._seen.discard(records)
+            return True
         first = records[0][0]
         place = self._place_before
         after = self._before
@@ -286,7 +381,7 @@ class IndexScan(IndexStage):
         self._size = size_after_putting_back(self._batch_count, records)
         seen = self._seen
         if seen is not None:
-            seen.difference_update([record[0] for record in records])
+            seen.discard(records)
         return True
 
     def gives_current_records(self) -> bool:
@@ -337,6 +432,12 @@ class SkippingScan(IndexScan):
             records = [record for record in records if match.matches(record[1])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
+
+    def _position(self) -> tuple[bytes, int]:
+        current = self._current
+        if current is None or self._after is not None:
+            return super()._position()
+        return (current[0] if self._forward else current[1]), 0
 
     def _catch_up(self) -> None:
         super()._catch_up()
@@ -437,6 +538,11 @@ class PointLookup(IndexStage):
         self._place = 0
         self._express = express
 
+    def _position(self) -> tuple[bytes, int]:
+        if self._place < len(self._keys):
+            return self._keys[self._place], 0 if self._forward else MAX_RECORD_ID
+        return self._keys[-1], MAX_RECORD_ID if self._forward else 0
+
     def read(self, op: OperationContext) -> list[Record] | None:
         place = self._place
         keys = self._keys
@@ -492,7 +598,7 @@ class OrStage(PlanStage):
         super().__init__()
         self._children = children
         self._place = 0
-        self._seen: set[int] = set()
+        self._seen = RecordIdSet()
         self._given_ids: RecordIdSet | None = None
         self._taken = 0
 
@@ -509,13 +615,7 @@ class OrStage(PlanStage):
         self._taken += len(batch)
         if self._given_ids is not None:
             return self._given_ids.unseen(batch)
-        seen = self._seen
-        fresh: list[Record] = []
-        for record in batch:
-            if record[0] not in seen:
-                seen.add(record[0])
-                fresh.append(record)
-        return fresh
+        return self._seen.unseen(batch)
 
     def set_each_once(self) -> None:
         self._given_ids = RecordIdSet()
@@ -524,7 +624,7 @@ class OrStage(PlanStage):
     def put_back(self, op: OperationContext, records: list[Record]) -> bool:
         if self._given_ids is not None or not self._children[self._place].put_back(op, records):
             return False
-        self._seen.difference_update([record[0] for record in records])
+        self._seen.discard(records)
         return True
 
     def gives_current_records(self) -> bool:

@@ -16,6 +16,7 @@ from mongottl.exec.plan.access_path import AccessPath, IndexPath
 from mongottl.exec.plan.bounds import IndexBounds, sort_direction
 from mongottl.exec.stages.index_scan import IndexScan
 from mongottl.exec.stages.liveness import ReadMark
+from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, PlanNode, PlanStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
@@ -46,7 +47,7 @@ class SortMergeStage(PlanStage):
         self._marks: list[ReadMark | None] = [None for _ in children]
         # Scans without a head that have not come to their end.
         self._waiting = list(range(len(children)))
-        self._seen: set[int] = set()
+        self._seen = RecordIdSet()
         self._taken = 0
 
     def inputs(self) -> list[PlanStage]:
@@ -69,8 +70,7 @@ class SortMergeStage(PlanStage):
             batch = self._batches[child]
             record = batch[place]
             self._taken += 1
-            if record[0] not in self._seen:
-                self._seen.add(record[0])
+            if self._seen.add(record[0]):
                 found.append(record)
             if place + 1 == len(batch):
                 self._waiting.append(child)
@@ -209,5 +209,6 @@ def _cut(bounds: IndexBounds, scans: int) -> list[IndexBounds]:
         part.single_points = bounds.points
         part.points = bounds.points
         part.covered = bounds.covered
+        part.is_part = True
         parts.append(part)
     return parts

@@ -1,4 +1,4 @@
-"""Sets of record ids that a long update or delete has come across, in little memory.
+"""Sets of the record ids that a read, an update or a delete has met, in little memory.
 
 Ids are given to records in ascending order, so those of a collection mostly stand close together. They are kept as bits
 of whole numbers, 1024 ids to a number: about a third of a byte for each id where there are no gaps, and no more than
@@ -28,6 +28,16 @@ class RecordIdSet:
             return False
         self._chunks[chunk] = bits | bit
         return True
+
+    def discard(self, records: list[Record]) -> None:
+        """Takes the ids of these records out of the set again."""
+        for record in records:
+            chunk = record[0] >> _BITS
+            bits = self._chunks.get(chunk, 0) & ~(1 << (record[0] & _MASK))
+            if bits:
+                self._chunks[chunk] = bits
+            else:
+                self._chunks.pop(chunk, None)
 
     def unseen(self, records: list[Record]) -> list[Record]:
         """The records whose ids were not in the set; they are now."""

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from mongottl.document.build import encode
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.stages.stage import BATCH, PlanStage, SortStage, uuid_text
 from mongottl.exec.write.writes import delete_batch
+from mongottl.query.context import ParseContext
+from mongottl.query.projection import parse_projection
 from tests.planning import Bench, Pattern, ids
 
 
@@ -114,6 +117,67 @@ def test_index_that_becomes_multikey_under_a_scan(bench: Bench) -> None:
     # Keys within the ranges, although the document does not match any more; and two keys of one that does.
     bench.insert([{"_id": "no", "a": [2000, 5000]}, {"_id": "yes", "a": [2001, 2002]}])
     assert ids(bench.drain(stage))[-2:] == [999, "yes"]
+
+
+LATE = [{"b": 900, "c": 9}, {"b": -1, "c": 2}]
+ABOVE = [{"b": "x", "c": 2}, {"b": 1, "c": 3}]
+NO_MATCH = [{"b": 901, "c": 9}, {"b": -2, "c": 3}]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "filter", "sort", "late", "no_match"),
+    [
+        ([("a", 1)], {"a": {"$gt": 1, "$lt": 5000}}, None, [-1, 6000], [6001, 6002]),
+        ([("a", -1)], {"a": {"$lt": 5000, "$gt": -1}}, None, [-5, 6000], [-6, -7]),
+        ([("a", 1)], {"a": {"$gt": 1, "$lt": 5000}}, [("a", 1)], [-1, 6000], [6001, 6002]),
+        ([("a", 1)], {"a": {"$lt": 5000, "$gt": -1}}, [("a", -1)], [-5, 6000], [-6, -7]),
+        ([("l.c", 1), ("l.b", 1)], {"l.c": 2, "l.b": {"$gte": 0}}, None, ABOVE, NO_MATCH),
+        ([("l.b", 1), ("l.c", 1)], {"l.b": {"$gte": 0}, "l.c": 2}, None, LATE, NO_MATCH),
+        ([("l.b", 1), ("l.c", 1)], {"l.b": {"$in": list(range(1000))}, "l.c": 2}, None, LATE, NO_MATCH),
+    ],
+    ids=["range", "descending", "sorted", "backward", "point and range", "trailing", "points"],
+)
+@pytest.mark.parametrize("unique", [False, True])
+def test_ranges_that_arrays_satisfy_by_several_elements_are_widened(
+    bench: Bench, pattern: Pattern, filter: dict[str, Any], sort: Pattern | None, late: Any, no_match: Any, unique: bool
+) -> None:
+    bench.index(pattern, unique=unique)
+    bench.insert([{"_id": i, "a": i, "l": {"b": i, "c": 2}} for i in range(1000)])
+    stage = bench.plan(filter, sort).open()
+    seen: list[Any] = first(bench, stage)
+    root = pattern[0][0].partition(".")[0]
+    bench.insert([{"_id": "late", root: late}, {"_id": "no", root: no_match}])
+    seen += ids(bench.drain(stage))
+    assert "late" in seen
+    assert "no" not in seen
+    found = [each for each in seen if each != "late"]
+    expected: list[Any] = bench.find({**filter, "_id": {"$type": "int"}}, sort)
+    assert (found if sort is not None else sorted(found)) == (expected if sort is not None else sorted(expected))
+
+
+def test_covered_ranges_are_widened(bench: Bench) -> None:
+    bench.index([("a", 1)])
+    fill(bench)
+    plan = bench.plan({"a": {"$gt": 1, "$lt": 5000}})
+    plan.cover(parse_projection(encode({"_id": 0, "a": 1}), ParseContext(), for_find=True))
+    stage = plan.open()
+    assert plan.covered
+    count = len(first(bench, stage))
+    bench.insert([{"_id": "late", "a": [-1, 6000]}])
+    assert count + len(bench.drain(stage)) == 999
+
+
+def test_what_was_put_back_after_ranges_were_widened_is_given_again(bench: Bench) -> None:
+    bench.index([("a", 1)])
+    fill(bench)
+    stage = bench.plan({"a": {"$gt": 1, "$lt": 5000}}).open()
+    seen = first(bench, stage)
+    bench.insert([{"_id": "late", "a": [-1, 6000, 6001]}])
+    batch = stage.next_batch(bench.op)
+    assert batch
+    assert stage.put_back(bench.op, batch[3:])
+    seen += ids([record[1] for record in batch[:3]])
+    assert seen + ids(bench.drain(stage)) == [*range(2, 1000), "late"]
 
 
 def expiring(bench: Bench) -> None:
