@@ -34,6 +34,7 @@ from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.express import ID_HACK, find_id_plan
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import plan_query
 from mongottl.exec.plan.shape import query_shape_hash
@@ -113,6 +114,9 @@ class Explained(NamedTuple):
     least: bytes = EMPTY_DOCUMENT
     bound: bytes = EMPTY_DOCUMENT
     keys_alone: bool = False
+    batch_size: int = -1
+    show_record_id: bool = False
+    counts: bool = False
     distinct: str | None = None
     wrappers: tuple[Wrapper, ...] = ()
     shape: list[str] | None = None
@@ -149,6 +153,10 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         metadata=metadata,
         allow_disk_use=query.allow_disk_use,
     )
+    if query.counts:
+        plan.show_id_plan(ID_HACK)
+    else:
+        plan.show_id_plan(find_id_plan(projection, query.batch_size, query.keys_alone, query.show_record_id))
     if query.distinct is not None:
         plan.skip_repeated(query.distinct, context.collation, query.hint is not MISSING)
     wrappers = query.wrappers
@@ -184,6 +192,8 @@ def _find_query(op: OperationContext, request: FindRequest) -> Explained:
         least=request.min,
         bound=request.max,
         keys_alone=request.return_key,
+        batch_size=request.batch_size,
+        show_record_id=request.show_record_id,
         shape=find_shape(op.database, request),
         allowed=check_settings(op, "find", request, request.collection),
         allow_disk_use=request.allow_disk_use,
@@ -196,6 +206,7 @@ def _count_query(op: OperationContext, request: CountRequest) -> Explained:
         request.query,
         hint=request.hint,
         collation=request.collation,
+        counts=True,
         wrappers=(count_wrapper(request.skip, abs(request.limit or 0)),),
         shape=count_shape(op.database, request),
     )

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.bounds import IndexBounds
+from mongottl.exec.plan.express import NO_ID_PLAN
 from mongottl.exec.stages.clustered_scan import ClusteredScan
 from mongottl.exec.stages.index_scan import IndexScan, IndexStage, OrStage, PointLookup, SkippingScan
 from mongottl.exec.stages.stage import CollectionScan, PlanStage
@@ -69,7 +70,8 @@ class CollectionPath(AccessPath):
 class IndexPath(AccessPath):
     """Ranges of one index. match: the whole filter; conjuncts: its parts.
 
-    residual: what the ranges leave open, or None. express: the filter is {_id: value}.
+    residual: what the ranges leave open, or None. id_plan: EXPRESS or ID_HACK where the filter is {_id: value}
+    (`express`), else NO_ID_PLAN.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class IndexPath(AccessPath):
                 self.residual = None
             else:
                 self.residual = left[0] if len(left) == 1 else AndExpression(left)
-        self.express = False
+        self.id_plan = NO_ID_PLAN
 
     @property
     def label(self) -> str:
@@ -107,7 +109,7 @@ class IndexPath(AccessPath):
         bounds = self.bounds
         forward = self.sorted >= 0
         if bounds.index.has_unique_keys and bounds.points == len(bounds.components):
-            return PointLookup(self.collection, bounds, self.residual, self.match, forward, wanted, trial, self.express)
+            return PointLookup(self.collection, bounds, self.residual, self.match, forward, wanted, trial, self.id_plan)
         if bounds.trailing:
             return SkippingScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)
         return IndexScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)

@@ -1,20 +1,63 @@
-"""The express plan: one record by its `_id`, found without a parsed filter or a plan (EXPRESS_IXSCAN in explain).
+"""Plans by `_id`: one record by one key of the index on `_id`, without a choice of plans.
 
-A filter that is exactly {_id: value} or {_id: {$eq: value}} asks for one key of the index on `_id`. What else a command
-may say (sort, collation, hint, positional operators) is for the command to rule out first.
+When a query has such a plan, and under which name explain shows it, as mongod 8:
+
+    filter        exactly {_id: value} or {_id: {$eq: value}}; no null, array, regular expression or undefined
+    collation     the collection's own
+    EXPRESS       find and aggregate, with no projection or one of whole root fields; no batchSize, no returnKey
+    ID_HACK       the others: dotted and computed projections, batchSize, returnKey; counts
+    NO_ID_PLAN    hint, skip, min and max, showRecordId, another collation: an ordinary plan, through any index
+
+Commands have a fast path for both kinds (`express_record`), which parses no filter: their result does not depend on it.
+What else a command may say (sort, collation, hint, positional operators) is for the command to rule out first.
 """
 
+from typing import Final
+
 from mongottl.catalog.collection import Collection
+from mongottl.document.collation import same_collation
 from mongottl.document.keystring import encode_raw
+from mongottl.document.types import NULL
 from mongottl.exec.operation.context import OperationContext
-from mongottl.query.match import simple_id_filter
+from mongottl.query.match import MatchExpression, simple_id_filter
+from mongottl.query.match.comparison import EQ, ComparisonExpression
+from mongottl.query.projection import Projection
+from mongottl.query.projection.plan import RootProjection
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL, is_expired
+
+NO_ID_PLAN: Final = 0
+ID_HACK: Final = 1
+EXPRESS: Final = 2
 
 
 def is_express(collection: Collection, filter: bytes) -> bool:
     """Whether a filter asks for one key of the index on `_id`, and the collection has that index."""
-    return collection.id_index is not None and simple_id_filter(filter)[0] != 0
+    if collection.id_index is None:
+        return False
+    type_code, _ = simple_id_filter(filter)
+    return type_code != 0 and type_code != NULL
+
+
+def has_id_plan(collection: Collection, match: MatchExpression) -> bool:
+    """Whether a parsed filter, with its collation, asks for one key of the index on `_id`."""
+    return (
+        collection.id_index is not None
+        and isinstance(match, ComparisonExpression)
+        and match.operator == EQ
+        and match.path.dotted == "_id"
+        and match.value is not None
+        and same_collation(match.collation, collection.collation)
+    )
+
+
+def find_id_plan(projection: Projection | None, batch_size: int, return_key: bool, show_record_id: bool) -> int:
+    """Which plan by `_id` explain shows for a find whose filter has one. batch_size: -1 where none is given."""
+    if show_record_id:
+        return NO_ID_PLAN
+    if batch_size >= 0 or return_key:
+        return ID_HACK
+    return EXPRESS if projection is None or isinstance(projection, RootProjection) else ID_HACK
 
 
 def express_record(op: OperationContext, collection: Collection, filter: bytes) -> Record | None:

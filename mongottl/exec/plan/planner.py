@@ -40,6 +40,7 @@ from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
+from mongottl.exec.plan.express import EXPRESS, has_id_plan
 from mongottl.exec.plan.implication import implies
 from mongottl.exec.plan.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.plan.min_max import path_between
@@ -51,7 +52,6 @@ from mongottl.exec.stages.covered_scan import covered_path
 from mongottl.exec.stages.distinct_scan import distinct_path, whole_distinct_path
 from mongottl.exec.stages.stage import BackupStage, EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
-from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AlwaysFalse, AndExpression, OrExpression
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.projection import Projection
@@ -108,6 +108,12 @@ class QueryPlan:
             if covered is not None:
                 self.path = covered
                 self.covered = True
+
+    def show_id_plan(self, id_plan: int) -> None:
+        """Has explain show a plan by `_id` under another name than EXPRESS (`express.find_id_plan`)."""
+        path = self.path
+        if isinstance(path, IndexPath) and path.id_plan:
+            path.id_plan = id_plan
 
     def skip_repeated(self, key: str, collation: Collation | None, hinted: bool) -> None:
         """Has the plan leap over documents that have the same value at a path, if an index allows it."""
@@ -250,8 +256,17 @@ def plan_query(
         if isinstance(path, IndexPath):
             if path.bounds.void:
                 path = None
-            elif path.bounds.index.descriptor.is_id and hint is MISSING and skip == 0 and is_express(match):
-                path.express = True
+            elif (
+                path.bounds.index is collection.id_index
+                and hint is MISSING
+                and skip == 0
+                and has_id_plan(collection, match)
+            ):
+                path.id_plan = EXPRESS
+                if not asked:
+                    # There is one record at most.
+                    sort = None
+                    limit = 0
     sort_bytes = op.service.limits.sort_bytes
     space = spill_space(op, allow_disk_use)
     confined = allowed is not None
@@ -389,13 +404,3 @@ def _hinted_path(
 ) -> AccessPath:
     """A scan of that index, whole if it must be. A sparse or partial one then gives what it holds, as documented."""
     return access_of(index).hinted(collection, index, match, Filter(conjuncts_of(match)), sort)
-
-
-def is_express(match: MatchExpression) -> bool:
-    """Whether the filter is just {_id: value}, which mongod answers by its fast path."""
-    return (
-        isinstance(match, ComparisonExpression)
-        and match.operator == EQ
-        and match.path.dotted == "_id"
-        and match.value is not None
-    )

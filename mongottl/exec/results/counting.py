@@ -40,7 +40,7 @@ def within(count: int, skip: int, limit: int) -> int:
 def count_scan_of(plan: QueryPlan) -> IndexPath | None:
     """The plan's index path if its entries can be counted instead of its documents, else None."""
     path = plan.path
-    if not isinstance(path, IndexPath) or path.residual is not None or path.express:
+    if not isinstance(path, IndexPath) or path.residual is not None or path.id_plan:
         return None
     return None if path.collection.default_ttl_s != NO_TTL else path
 

@@ -153,7 +153,7 @@ def covered_path(
     index = path.bounds.index
     descriptor = index.descriptor
     wanted = projection.included_paths()
-    if wanted is None or metadata or path.express:
+    if wanted is None or metadata or path.id_plan:
         return None
     if descriptor.kind.name != "btree" or descriptor.collation is not None:
         return None

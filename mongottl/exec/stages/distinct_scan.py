@@ -136,7 +136,7 @@ class DistinctPath(IndexPath):
 def distinct_path(path: IndexPath, key: str, collation: Collation | None) -> DistinctPath | None:
     """The way that gives each value of `key` once, where the index has it first and says all that the filter does."""
     bounds = path.bounds
-    if path.residual is not None or path.express or len(bounds.intervals) > 1 or bounds.void:
+    if path.residual is not None or path.id_plan or len(bounds.intervals) > 1 or bounds.void:
         return None
     return _over(path.collection, bounds, path.match, key, collation)
 

@@ -19,6 +19,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.bounds import IndexBounds, KeyRange, bounds_of
 from mongottl.exec.plan.bounds_text import bounds_details
+from mongottl.exec.plan.express import ID_HACK, NO_ID_PLAN
 from mongottl.exec.plan.predicates import Filter, conjuncts_of
 from mongottl.exec.stages.key_skipper import KeySkipper
 from mongottl.exec.stages.liveness import living
@@ -516,7 +517,7 @@ class SkippingScan(IndexScan):
 class PointLookup(IndexStage):
     """The records under single keys of a unique index, in the order of the keys.
 
-    express: whether explain calls it by mongod's name for a lookup by `_id`.
+    id_plan: under which name explain shows a lookup by `_id` (`plan.express`).
     """
 
     def __init__(
@@ -528,7 +529,7 @@ class PointLookup(IndexStage):
         forward: bool,
         wanted: int,
         trial: bool,
-        express: bool,
+        id_plan: int,
     ) -> None:
         super().__init__(collection, bounds, residual, match, forward, wanted, trial)
         keys = [low for low, _ in bounds.ranges]
@@ -536,7 +537,7 @@ class PointLookup(IndexStage):
             keys.reverse()
         self._keys = keys
         self._place = 0
-        self._express = express
+        self._id_plan = id_plan
 
     def _position(self) -> tuple[bytes, int]:
         if self._place < len(self._keys):
@@ -582,11 +583,14 @@ class PointLookup(IndexStage):
         return True
 
     def node(self) -> PlanNode:
-        if not self._express:
+        clustered = self._index.descriptor.clustered
+        if self._id_plan == NO_ID_PLAN or (self._id_plan == ID_HACK and clustered):
             return super().node()
         counters = self.counters(self.examined)
         counters.extra = {"keysExamined": self.examined, "docsExamined": self.examined}
-        if self._index.descriptor.clustered:
+        if self._id_plan == ID_HACK:
+            return PlanNode("IDHACK", {}, [], counters)
+        if clustered:
             return PlanNode("EXPRESS_CLUSTERED_IXSCAN", {"keyPattern": "{ _id: 1 }"}, [], counters)
         return PlanNode("EXPRESS_IXSCAN", {"keyPattern": "{ _id: 1 }", "indexName": "_id_"}, [], counters)
 
