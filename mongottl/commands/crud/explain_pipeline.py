@@ -166,7 +166,7 @@ def _explain_pipeline(
     pipeline = MeasuredPipeline(plan)
     stages = pipeline.describe()
     parts = shape.parts(described)
-    if stages and is_planned_stage(stages[0]) and plan.rest[0].written != "$fill":
+    if stages and is_planned_stage(stages[0]) and plan.rest[0].client_stage != "$fill":
         parts.append(expression_shape(stages[0]))
     reply = yield from explain_plan(
         op, plan.plan, namespace, described, verbosity, explained, drain=pipeline.drain if stages else None

@@ -73,15 +73,15 @@ class IndexProbe(EqualityProbe):
         self._now_s = now_s
         self._descending = index.descriptor.descending[0]
 
-    def find(self, value: Value, most: int) -> list[Value] | None:
+    def find(self, value: Value, max_documents: int) -> list[Value] | None:
         key = encode_value(value, self._descending)
         unit = self._unit
         default_ttl_s = self._collection.default_ttl_s
         found: list[Value] = []
         entries, more = unit.index(self._index).scan_fetch(
-            unit.records(self._collection), key, successor(key), None, most + 1, True, BATCH_BYTES
+            unit.records(self._collection), key, successor(key), None, max_documents + 1, True, BATCH_BYTES
         )
-        if more or len(entries) > most:
+        if more or len(entries) > max_documents:
             return None
         self._index.accesses += 1
         for _, _, document, ts_s, ttl_s in entries:

@@ -213,8 +213,8 @@ class ComparisonExpression(PathExpression):
         return compare_raw(buf, type_code, pos, self._raw, self._type, 0, self.collation)
 
     def equality_key(self) -> bytes:
-        # Not for NaN, whose key also decimals have, null, which also matches missing fields, or under a collation,
-        # since the keys are made without it.
+        # Not for NaN, nor for null, which also matches missing fields; nor under a collation, since the keys are made
+        # without it.
         if self.collation is not None:
             return b""
         plain = isinstance(self.value, (str, int, ObjectId, Date)) or (isinstance(self.value, float) and not self._nan)

@@ -1,7 +1,7 @@
 """The accumulators of `$group`, `$bucket` and `$bucketAuto`: their registry and their arguments.
 
-`{total: {$sum: "$v"}}` is an AccumulatorSpec: the expression `"$v"`, evaluated per document, and a state per group that
-takes its values (`query.expr.accumulators`).
+`{total: {$sum: "$v"}}` is an AccumulatorSpec: the expression `"$v"`, evaluated per document, and a state per group,
+which accumulates its values (`query.expr.accumulators`).
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ StateFactory: TypeAlias = Callable[[Collation | None], AccumulatorState]
 class AccumulatorSpec:
     """One output field of a group.
 
-    argument: evaluated for each document; its value is what the state takes.
+    argument: evaluated for each document; its values are added to the state.
     """
 
     def __init__(self, field: str, name: str, argument: Expression) -> None:
@@ -47,7 +47,7 @@ class AccumulatorSpec:
         self.argument: Final = argument
 
     def start(self, key: Value) -> AccumulatorState:
-        """An empty state for a group with this key."""
+        """A new state for a group with this key."""
         raise NotImplementedError
 
     def describe(self) -> Value:
@@ -111,13 +111,13 @@ def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> Accumulato
 
 
 def parse_unary(name: str, argument: Value, ctx: ParseContext) -> Expression:
-    """An accumulator's one argument. 40237 for an array, of one element too: that would be several arguments."""
+    """The expression of an accumulator's single argument. 40237 for an array, even of one element."""
     if isinstance(argument, list):
         raise CommandError(40237, f"The {name} accumulator is a unary operator")
     return parse_expression(argument, ctx)
 
 
-# What compares no values has no use for the collation.
+# Factories of accumulators that compare no values ignore the collation.
 
 
 def _sum_state(collation: Collation | None) -> AccumulatorState:

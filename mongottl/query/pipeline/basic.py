@@ -17,7 +17,7 @@ from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 
 class MatchSpec(StageSpec):
-    """filter: as written, so that a planner can parse it with what it knows. expression: the same, parsed."""
+    """filter: the original document, which the planner parses again. expression: the parsed filter."""
 
     def __init__(self, filter: bytes, expression: MatchExpression) -> None:
         self.name = "$match"
@@ -51,7 +51,7 @@ class MatchSource(TransformSource):
 
 @stage("$match", StageTraits(streaming=True, selects=True))
 def parse_match_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{$match: <filter>}`. 15959 if the filter is no document."""
+    """`{$match: <filter>}`. 15959 if the filter is not a document."""
     if not isinstance(argument, bytes):
         raise CommandError(15959, "the match filter must be an expression in an object")
     return [MatchSpec(argument, parse_match(argument, ctx))]
@@ -173,7 +173,7 @@ class CountSpec(StageSpec):
 
 
 class CountSource(TransformSource):
-    """One document with the number of those read; none if there were none."""
+    """One document with the number of input documents; no document if there are none."""
 
     def __init__(self, source: DocumentSource, field: str) -> None:
         super().__init__(source)
@@ -196,7 +196,7 @@ class CountSource(TransformSource):
 
 @stage("$count", StageTraits(planned=True))
 def parse_count(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{$count: <field>}`. 40156 to 40160 for a name that is no plain field name, 9039800 for `_id`."""
+    """`{$count: <field>}`. 40156 to 40160 for an invalid field name, 9039800 for `_id`."""
     if not isinstance(argument, str):
         raise CommandError(40156, "the count field must be a non-empty string")
     if argument == "":

@@ -27,7 +27,7 @@ from mongottl.query.sorter import SortEntry, Sorter
 
 
 class BucketKey(Expression):
-    """The lower boundary of the range that a value lies in, or the default. default: MISSING if there is none."""
+    """The lower boundary of the range that contains a value, or the default. default: MISSING if there is none."""
 
     def __init__(
         self, group_by: Expression, boundaries: list[Value], default: Value, collation: Collation | None
@@ -67,7 +67,7 @@ class BucketKey(Expression):
 
 
 def _is_within(value: Value, boundaries: list[Value], collation: Collation | None) -> bool:
-    """Whether a value lies from the first boundary to before the last."""
+    """Whether a value is within [first boundary, last boundary)."""
     return compare_values(value, boundaries[0], collation) >= 0 and compare_values(value, boundaries[-1], collation) < 0
 
 
@@ -138,7 +138,7 @@ def _boundaries(value: Value, ctx: ParseContext) -> list[Value]:
     boundaries: list[Value] = []
     for item in value:
         node = parse_expression(item, ctx)
-        # A variable is refused even where its value is known.
+        # Variables are refused even if their value is known.
         if not isinstance(node, Constant) or (isinstance(item, str) and item.startswith("$$")):
             raise CommandError(
                 40191,
@@ -178,7 +178,7 @@ def _output(value: Value, ctx: ParseContext, code: int, name: str) -> list[Accum
 
 @stage("$sortByCount", StageTraits(planned=True))
 def parse_sort_by_count(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`<expression>`: a `$group` that counts, and a `$sort` by the count. 40147 to 40149 for what is none."""
+    """`<expression>`: a `$group` that counts, and a `$sort` by the count. 40147 to 40149 if it is not an expression."""
     if isinstance(argument, bytes):
         members = fields(argument)
         if not members or not members[0][0].startswith("$"):
@@ -231,7 +231,7 @@ class BucketAutoSpec(StageSpec):
 
 
 class BucketAutoSource(DocumentSource):
-    """Sorts by value, and then fills one bucket after the other: each ends when it is full and another value comes."""
+    """Sorts by value, then fills the buckets in order: a bucket ends when it is full and the next value differs."""
 
     def __init__(self, source: DocumentSource, spec: BucketAutoSpec, run: RunContext) -> None:
         self.source: Final = source
@@ -242,12 +242,12 @@ class BucketAutoSource(DocumentSource):
         self._reading = True
         self._count = 0
         self._given = 0  # buckets
-        # The bucket that is being filled, if `_states` is not None.
+        # The current bucket, if `_states` is not None.
         self._states: list[AccumulatorState] | None = None
         self._filled = 0
         self._low: Value = MISSING
         self._last_key = b""
-        self._last: Value = MISSING  # of the values that compare equal to the last one, the first
+        self._last: Value = MISSING  # the first of the values that compare equal to the latest one
         self._last_document = b""
 
     def next_batch(self) -> list[bytes] | None:
@@ -319,7 +319,7 @@ class BucketAutoSource(DocumentSource):
             if states is None:
                 if self._given == 0:
                     self._low = value if granularity is None else granularity.round_down(value)
-                # A bucket's bounds are not known before its end, so a number `n` cannot depend on them.
+                # The bounds of a bucket are known only at its end, so `n` cannot depend on them.
                 states = [accumulator.start(EMPTY_DOCUMENT) for accumulator in spec.output]
                 self._states = states
             self._ev.root = doc

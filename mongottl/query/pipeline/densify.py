@@ -1,7 +1,7 @@
-"""`$densify`: documents put in where a field's values leave gaps. `$fill`: values put in where fields have none.
+"""`$densify`: adds documents in the gaps between a field's values. `$fill`: sets values of missing or null fields.
 
 A gap is filled in steps from a base: the lower bound, or the first value of all ("full") or of the partition. The input
-comes sorted, so that each document says up to where its partition can be filled.
+is sorted, so that each document ends the gap before it in its partition.
 """
 
 from typing import Final
@@ -35,14 +35,14 @@ from mongottl.query.pipeline.stage import StageSpec, StageTraits, parse_stage, s
 from mongottl.query.pipeline.window.set_window_fields import window_stage
 from mongottl.query.sort import SortPattern, parse_sort
 
-_PARTITION_BYTES: Final = 400  # that a partition takes beside its key and its values, roughly
+_PARTITION_BYTES: Final = 400  # approximate memory of a partition besides its key and values
 MAX_GENERATED: Final = 500_000  # documents; mongod's internalQueryMaxAllowedDensifyDocs
 _DOCUMENT_TYPE: Final = 3
 
 
 class DensifySpec(StageSpec):
     """bounds: "full", "partition", or "" with lower and upper. unit: of time, "" for numbers. collation: of the values
-    that part the documents."""
+    of the partition fields."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class DensifySpec(StageSpec):
         return encode({"$_internalDensify": self.argument})
 
     def at(self, base: Value, count: int) -> Value:
-        """The value so many steps behind the base."""
+        """The value `count` steps after the base."""
         if isinstance(base, Date):
             size = whole(self.step)
             moved = add_units(base.ms, self.unit, count * (1 if size is None else size), UTC)
@@ -87,9 +87,10 @@ class DensifySpec(StageSpec):
 
 
 class Progress:
-    """How far a partition is filled. steps: of those from the base, how many are done.
+    """How far a partition is filled. steps: the number of steps from the base that are done.
 
-    first: the partition's values as its first document has them; prefix: as the latest, which may spell them otherwise.
+    first: the values of the partition fields in its first document; prefix: in its latest one, which may differ in
+    type.
     """
 
     def __init__(self, prefix: bytes, base: Value) -> None:
@@ -100,12 +101,14 @@ class Progress:
 
 
 class DensifySource(TransformSource):
-    def __init__(self, source: DocumentSource, spec: DensifySpec, limit_bytes: int, most: int = MAX_GENERATED) -> None:
+    def __init__(
+        self, source: DocumentSource, spec: DensifySpec, limit_bytes: int, max_generated: int = MAX_GENERATED
+    ) -> None:
         super().__init__(source)
         self._limit_bytes: Final = limit_bytes
         self._size = 0  # of the partitions
-        self._room: i64 = 0  # for documents that the call makes
-        self._most: Final = most
+        self._room: i64 = 0  # bytes left for the documents that this call creates
+        self._max_generated: Final = max_generated
         self._spec: Final = spec
         self._partitions: Final[dict[bytes, Progress]] = {}
         self._batch: list[bytes] = []
@@ -127,16 +130,16 @@ class DensifySource(TransformSource):
         if self._position >= len(self._batch):
             batch = self.source.next_batch()
             if batch is None:
-                self._begin_ending()
+                self._start_final_fill()
                 return []
             self._batch = batch
             self._position = 0
         while self._position < len(self._batch) and len(found) < BATCH_SIZE and self._room > 0:
-            if self._take(self._batch[self._position], found):
+            if self._fill_up_to(self._batch[self._position], found):
                 self._position += 1
         return found
 
-    def _begin_ending(self) -> None:
+    def _start_final_fill(self) -> None:
         spec = self._spec
         self._ended = True
         if spec.bounds == "partition":
@@ -148,8 +151,8 @@ class DensifySource(TransformSource):
     def _end(self) -> Value:
         return self._spec.upper if self._spec.bounds == "" else self._last
 
-    def _take(self, doc: bytes, found: list[bytes]) -> bool:
-        """Fills up to a document, and gives it out when that is done."""
+    def _fill_up_to(self, doc: bytes, found: list[bytes]) -> bool:
+        """Fills the gap before a document; returns False if it is not complete yet, else outputs the document."""
         spec = self._spec
         value = value_at(doc, _DOCUMENT_TYPE, 0, spec.field.part_bytes, 0)
         if is_nullish(value):
@@ -201,7 +204,7 @@ class DensifySource(TransformSource):
         return progress
 
     def _fill(self, progress: Progress, limit: Value, inclusive: bool, found: list[bytes]) -> bool:
-        """Adds documents below the limit; False if there was no room for all."""
+        """Adds documents below the limit; False if there is no room for all of them."""
         spec = self._spec
         while True:
             value = spec.at(progress.base, progress.steps)
@@ -211,7 +214,7 @@ class DensifySource(TransformSource):
             if len(found) >= BATCH_SIZE or self._room <= 0:
                 return False
             self._generated += 1
-            if self._generated > self._most:
+            if self._generated > self._max_generated:
                 raise CommandError(
                     5897900,
                     f"Generated {self._generated} documents in $densify, which is over the limit of {MAX_GENERATED}",
@@ -229,19 +232,19 @@ def parse_densify(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             ErrorCode.FailedToParse, f"The $densify stage specification must be an object, found {type_of(argument)}"
         )
-    written = read_fields("$densify", argument)
-    check_known("$densify", written, ["field", "partitionByFields", "range"])
+    parameters = read_fields("$densify", argument)
+    check_known("$densify", parameters, ["field", "partitionByFields", "range"])
     for key in ("field", "range"):
-        if key not in written:
+        if key not in parameters:
             raise missing_field(f"$densify.{key}")
-    name = written["field"]
+    name = parameters["field"]
     if not isinstance(name, str):
         raise wrong_type("$densify.field", name, "string")
     if name.startswith("$"):
         raise CommandError(ErrorCode.FailedToParse, "Cannot densify field starting with '$'")
     check_field_path(name)
     partition: list[FieldPath] = []
-    names = written.get("partitionByFields", MISSING)
+    names = parameters.get("partitionByFields", MISSING)
     if not is_nullish(names):
         if not isinstance(names, list):
             raise wrong_type("$densify.partitionByFields", names, "array")
@@ -255,7 +258,7 @@ def parse_densify(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 if one == other or one.startswith(other + "."):
                     raise CommandError(8993000, "$densify cannot partition by the field that it densifies")
             partition.append(FieldPath(part))
-    spec = _densify_range(written["range"], FieldPath(name), partition, argument, ctx.collation)
+    spec = _densify_range(parameters["range"], FieldPath(name), partition, argument, ctx.collation)
     order = DocumentBuilder()
     if spec.bounds == "partition":
         for path in partition:
@@ -270,22 +273,22 @@ def _densify_range(
 ) -> DensifySpec:
     if not isinstance(value, bytes):
         raise wrong_type("$densify.range", value, "object")
-    written = read_fields("$densify.range", value)
-    check_known("$densify.range", written, ["step", "unit", "bounds"])
+    parameters = read_fields("$densify.range", value)
+    check_known("$densify.range", parameters, ["step", "unit", "bounds"])
     for key in ("step", "bounds"):
-        if key not in written:
+        if key not in parameters:
             raise missing_field(f"$densify.range.{key}")
-    step = written["step"]
+    step = parameters["step"]
     if width(step) == 0:
         raise wrong_type("$densify.range.step", step, "double")
     if not to_double(step) > 0.0:
         raise CommandError(5733401, "the step parameter in a range statement must be a strictly positive numeric value")
     unit = ""
-    if not is_nullish(written.get("unit", MISSING)):
-        unit = unit_of("$densify", written["unit"], ErrorCode.TypeMismatch)
+    if not is_nullish(parameters.get("unit", MISSING)):
+        unit = unit_of("$densify", parameters["unit"], ErrorCode.TypeMismatch)
         if whole(step) is None:
             raise CommandError(6586400, "the step of a range must be a whole number when densifying dates")
-    bounds = written["bounds"]
+    bounds = parameters["bounds"]
     if isinstance(bounds, str):
         if bounds not in ("full", "partition"):
             raise CommandError(5946800, "Bounds string must either be 'full' or 'partition'")
@@ -320,18 +323,18 @@ def _densify_range(
 def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{sortBy, partitionBy, partitionByFields, output: {<field>: {value} | {method: "linear" | "locf"}}}`.
 
-    It is short for `$setWindowFields` and `$addFields`. 6050200 to 6050204 for a bad shape.
+    It is translated into `$setWindowFields` and `$addFields`. 6050200 to 6050204 for a bad shape.
     """
     if not isinstance(argument, bytes):
         raise CommandError(6050200, f"Argument to $fill stage must be an object, but found type: {type_of(argument)}")
-    written = read_fields("$fill", argument)
-    check_known("$fill", written, ["sortBy", "partitionBy", "partitionByFields", "output"])
-    if "output" not in written:
+    parameters = read_fields("$fill", argument)
+    check_known("$fill", parameters, ["sortBy", "partitionBy", "partitionByFields", "output"])
+    if "output" not in parameters:
         raise missing_field("$fill.output")
-    output = written["output"]
+    output = parameters["output"]
     if not isinstance(output, bytes):
         raise wrong_type("$fill.output", output, "object")
-    sort_by = written.get("sortBy", MISSING)
+    sort_by = parameters.get("sortBy", MISSING)
     if not is_nullish(sort_by) and not isinstance(sort_by, bytes):
         raise wrong_type("$fill.sortBy", sort_by, "object")
     pattern: SortPattern | None = parse_sort(sort_by, ctx.collation) if isinstance(sort_by, bytes) else None
@@ -356,11 +359,11 @@ def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         if method not in ("linear", "locf"):
             raise CommandError(6050202, "Method must be either 'locf' or 'linear'")
         windows.append((name, encode({"$linearFill" if method == "linear" else "$locf": "$" + name})))
-        # The last value carried forward may be that of the order in which documents come.
+        # `locf` without `sortBy` uses the input order.
         if method == "linear" and (pattern is None or pattern.is_empty()):
             raise CommandError(605001, "$fill by 'linear' requires a sortBy")
     specs: list[StageSpec] = []
-    partition_by = _fill_partition(written, ctx)
+    partition_by = _fill_partition(parameters, ctx)
     if windows:
         order = sort_by if isinstance(sort_by, bytes) else None
         specs.append(window_stage(partition_by, order, pattern, encode_fields(windows), ctx))
@@ -369,9 +372,9 @@ def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return specs
 
 
-def _fill_partition(written: dict[str, Value], ctx: ParseContext) -> Expression | None:
-    by = written.get("partitionBy", MISSING)
-    names = written.get("partitionByFields", MISSING)
+def _fill_partition(parameters: dict[str, Value], ctx: ParseContext) -> Expression | None:
+    by = parameters.get("partitionBy", MISSING)
+    names = parameters.get("partitionByFields", MISSING)
     if not isinstance(by, Missing) and not is_nullish(names):
         raise CommandError(6050204, "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'")
     if not is_nullish(names):

@@ -1,4 +1,4 @@
-"""`$documents`: the documents come from the pipeline itself."""
+"""`$documents`: documents given in the pipeline itself."""
 
 from typing import Final
 

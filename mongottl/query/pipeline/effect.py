@@ -1,18 +1,18 @@
-"""What a stage does to the fields of the documents that pass it: so that filters behind it can be put before it.
+"""How a stage changes the fields of documents, which decides whether later filters can be moved before it.
 
-{$unset: "a.b"}                  changes a.b; all else stays
-{$project: {a: 1, b: "$c"}}      keeps _id and a alone; b is what c was
-{$group: {_id: "$a", …}}         keeps nothing; _id is what a was, as far as comparisons can tell
+{$unset: "a.b"}                  changes a.b; other paths are unchanged
+{$project: {a: 1, b: "$c"}}      keeps only _id and a; b has the value of c
+{$group: {_id: "$a", …}}         keeps nothing; _id compares equal to a
 """
 
 from typing import Final
 
 
 class Effect:
-    """paths: those that change, or, where `exclusive`, those that stay while all others change or go.
+    """paths: those that change, or, if `exclusive`, those that are kept while all others change or are removed.
 
-    renames: a path behind the stage, and that before it which has the same value; empty for the whole document.
-    comparisons_only: values are only alike by comparison: null for missing, 1 for 1.0.
+    renames: path after the stage to the path before it with the same value; "" for the whole document.
+    comparisons_only: renamed values only compare equal: null for missing, 1 for 1.0.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Effect:
         self.exclusive: Final = exclusive
         self.comparisons_only: Final = comparisons_only
         self._known: Final = set(paths)
-        # Paths that lead to one that changes, and the root fields in which anything does.
+        # The prefixes of the paths that change, and their root fields.
         self._above: Final[set[str]] = set()
         self._roots: Final[set[str]] = set()
         if not exclusive:
@@ -36,10 +36,10 @@ class Effect:
                 self._roots.add(root_of(changed))
 
     def origin(self, path: str) -> str | None:
-        """The path before the stage at which a filter finds what it finds at `path` behind it; None if there is none.
+        """The path before the stage that has the same values for a filter as `path` after it; None if there is none.
 
-        A number in a path may be the place of an array element. What changes fields within an array may move its
-        elements, so such a path is only followed where its root field is left alone as a whole.
+        A number in a path may be an array index. A change within an array may move its elements, so such a path is
+        only followed if its root field is unchanged.
         """
         leading = leading_paths(path)
         if self.renames:
@@ -67,7 +67,7 @@ KEEPS_ALL: Final = Effect([])
 
 
 def leading_paths(path: str) -> list[str]:
-    """The paths that lead to one, itself the last: a, a.b, a.b.c."""
+    """The prefixes of a path, itself included: a, a.b, a.b.c."""
     found: list[str] = []
     end = path.find(".")
     while end >= 0:

@@ -1,4 +1,4 @@
-"""`$facet`: several pipelines over the same documents, each into a field of the one document that comes out."""
+"""`$facet`: several pipelines over the same documents; the result is one document with a field for each."""
 
 from typing import Final
 
@@ -38,7 +38,7 @@ class FacetSpec(StageSpec):
 
 
 class FeedSource(DocumentSource):
-    """Batches that are put in from outside."""
+    """A source whose batches are supplied by `put`."""
 
     def __init__(self) -> None:
         self._batch: list[bytes] = []
@@ -59,7 +59,7 @@ class FeedSource(DocumentSource):
 
 
 class Branch:
-    """One of the pipelines, with what has come out of it."""
+    """One of the pipelines, with its results."""
 
     def __init__(self, pipeline: list[StageSpec], run: RunContext) -> None:
         self.feed: Final = FeedSource()
@@ -68,7 +68,7 @@ class Branch:
         self.done = False
 
     def step(self) -> int:
-        """Takes one batch of results; how many bytes they have."""
+        """Reads one batch of results; returns their size in bytes."""
         if self.done:
             return 0
         batch = self.output.next_batch()
@@ -83,7 +83,7 @@ class Branch:
 
 
 class FacetSource(DocumentSource):
-    """What all branches have given waits for the end: 4031700 beyond `limit_bytes`."""
+    """Keeps the results of all branches until the end; 4031700 if they exceed `limit_bytes`."""
 
     def __init__(self, source: DocumentSource, names: list[str], branches: list[Branch], limit_bytes: int) -> None:
         self._source: Final = source
@@ -110,7 +110,8 @@ class FacetSource(DocumentSource):
         return [self._document()]
 
     def _read(self) -> None:
-        """A step of each branch that has not taken in the last batch yet, or else the next batch for all."""
+        """Performs a step of each branch that has not read the last batch yet; if there is none, reads the next
+        batch."""
         busy = False
         for branch in self._branches:
             if not branch.done and not branch.feed.is_empty():
@@ -149,7 +150,7 @@ class FacetSource(DocumentSource):
 
 
 def _check_allowed(stage_document: bytes) -> None:
-    """40600 for a stage that may not be in a facet, nor in a pipeline inside one of its stages."""
+    """40600 for a stage that is not allowed in a facet, also within nested pipelines."""
     for name, argument in fields(stage_document):
         traits = traits_of(name)
         if not (traits.in_facet or traits.parsed_before_facet):
@@ -163,7 +164,7 @@ def _check_allowed(stage_document: bytes) -> None:
 
 @stage("$facet", StageTraits(in_facet=False))
 def parse_facet(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{<field>: [<stage>, …], …}`. 40169 to 40171 for the shape, 40600 for a stage that may not be in it."""
+    """`{<field>: [<stage>, …], …}`. 40169 to 40171 for the shape, 40600 for a stage that is not allowed in it."""
     if not isinstance(argument, bytes) or len(argument) == 5:
         raise CommandError(
             40169, f"the $facet specification must be a non-empty object, but found: {type_of(argument)}"

@@ -1,13 +1,13 @@
-"""`$rankFusion`: several rankings of a collection's documents into one, by reciprocal rank fusion.
+"""`$rankFusion`: combines several rankings of a collection's documents by reciprocal rank fusion.
 
     {$rankFusion: {input: {pipelines: {a: [{$sort: …}], b: [{$match: …}, {$sort: …}]}}, combination: {weights: {b: 2}}}}
 
-Each input pipeline selects and orders documents and changes none. A document scores weight / (60 + its place) for each
-that gives it; documents come out by descending score, then by `_id`. The score is metadata (`score`), and so is how it
-came about, if that is asked for (`scoreDetails`).
+Each input pipeline selects and orders documents without changing them. A document's score is the sum of weight / (60 +
+rank) over the inputs that return it; documents are returned by descending score, then by `_id`. The score is metadata
+(`score`), and so are its details, if they are requested (`scoreDetails`).
 
-The documents are gathered in memory, as one `$group` would. Source: MongoDB's "$rankFusion" page; the pages' ranked
-stages of Atlas Search are not there.
+The documents are collected in memory. Source: MongoDB's "$rankFusion" page; the ranked stages of Atlas Search that it
+mentions are not supported.
 """
 
 from typing import Final
@@ -41,7 +41,7 @@ _DESCRIPTION: Final = (
 
 
 class RankFusionSpec(StageSpec):
-    """names, pipelines, weights: of the inputs, in their order. contexts: what each pipeline was parsed in."""
+    """names, pipelines, weights: of the inputs, in their order. contexts: the parse context of each pipeline."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class RankFusionSpec(StageSpec):
         return encode({NAME: self.argument})
 
 
-_DOCUMENT_BYTES: Final = 400  # that a document takes beside its own bytes, roughly
+_DOCUMENT_BYTES: Final = 400  # approximate memory of a document besides its bytes
 
 
 class Ranked:
-    """A document and its place in each of the inputs, 0 where it is not in it."""
+    """A document and its rank in each of the inputs, 0 if it is not in it."""
 
     def __init__(self, document: bytes, inputs: int) -> None:
         self.document: Final = document
@@ -85,7 +85,7 @@ class Ranked:
 
 
 class RankFusionSource(DocumentSource):
-    """Reads the inputs one after the other. In a `$facet`, the first of them reads the documents of the facet."""
+    """Reads the inputs one after the other. In a `$facet`, the first input reads the documents of the facet."""
 
     def __init__(self, source: DocumentSource, spec: RankFusionSpec, run: RunContext) -> None:
         self._spec: Final = spec
@@ -96,7 +96,7 @@ class RankFusionSource(DocumentSource):
             source.close()
         self._found: Final[dict[bytes, Ranked]] = {}
         self._size = 0
-        self._place = 0
+        self._input_index = 0
         self._rank = 0
         self._input: DocumentSource | None = None
         self._output: OutputQueue | None = None
@@ -107,7 +107,7 @@ class RankFusionSource(DocumentSource):
             return output.take()
         current = self._input
         if current is None:
-            if self._place >= len(self._spec.pipelines):
+            if self._input_index >= len(self._spec.pipelines):
                 self._output = OutputQueue()
                 self._output.put(self._fused())
                 return []
@@ -117,7 +117,7 @@ class RankFusionSource(DocumentSource):
         batch = current.next_batch()
         if batch is None:
             self._input = None
-            self._place += 1
+            self._input_index += 1
             return []
         inputs = len(self._spec.pipelines)
         for document in batch:
@@ -133,14 +133,14 @@ class RankFusionSource(DocumentSource):
                     )
                 ranked = Ranked(plain(document), inputs)
                 self._found[key] = ranked
-            ranked.ranks[self._place] = self._rank
+            ranked.ranks[self._input_index] = self._rank
         return []
 
     def _open(self) -> DocumentSource:
-        specs = self._spec.pipelines[self._place]
-        if self._fed and self._place == 0 and not specs[0].first_only:
+        specs = self._spec.pipelines[self._input_index]
+        if self._fed and self._input_index == 0 and not specs[0].first_only:
             return open_pipeline(specs, self._source, self._run)
-        return open_on_collection(specs, self._spec.contexts[self._place], self._run, None)
+        return open_on_collection(specs, self._spec.contexts[self._input_index], self._run, None)
 
     def _fused(self) -> list[bytes]:
         scored: list[tuple[float, bytes, Ranked]] = []
@@ -190,7 +190,7 @@ def _order(entry: tuple[float, bytes, Ranked]) -> tuple[float, bytes]:
 def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{input: {pipelines: {<name>: [<stage>, …], …}}, combination: {weights: {…}}, scoreDetails: <bool>}`.
 
-    FailedToParse (9) for no object, 40414 and 40415 for missing and unknown fields, 10473002 for one inside another,
+    FailedToParse (9) if it is not an object, 40414 and 40415 for missing and unknown fields, 10473002 if nested,
     9834300 for an empty input, 9191103 for a stage that changes documents, 9191100 for an input without an order,
     InvalidNamespace (73) without a collection, 10557301 on a time series; for weights see `_weights`.
     """
@@ -198,15 +198,17 @@ def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             ErrorCode.FailedToParse, f"The {NAME} stage specification must be an object, found {type_of(argument)}"
         )
-    written = read_fields(NAME, argument)
-    check_known(NAME, written, ["input", "combination", "scoreDetails"])
-    inputs = _object(_required(written, "input", NAME), f"{NAME}.input", ["pipelines"])
+    parameters = read_fields(NAME, argument)
+    check_known(NAME, parameters, ["input", "combination", "scoreDetails"])
+    inputs = _object(_required(parameters, "input", NAME), f"{NAME}.input", ["pipelines"])
     pipelines = _object(_required(inputs, "pipelines", f"{NAME}.input"), f"{NAME}.input.pipelines", None)
-    given: dict[str, Value] = {}
-    if written.get("combination") is not None:
-        combination = _object(written["combination"], f"{NAME}.combination", ["weights"])
-        given = _object(_required(combination, "weights", f"{NAME}.combination"), f"{NAME}.combination.weights", None)
-    details = written.get("scoreDetails")
+    given_weights: dict[str, Value] = {}
+    if parameters.get("combination") is not None:
+        combination = _object(parameters["combination"], f"{NAME}.combination", ["weights"])
+        given_weights = _object(
+            _required(combination, "weights", f"{NAME}.combination"), f"{NAME}.combination.weights", None
+        )
+    details = parameters.get("scoreDetails")
     if details is not None and not isinstance(details, bool):
         raise wrong_type(f"{NAME}.scoreDetails", details, "bool")
     if ctx.namespace.endswith(".$cmd.aggregate"):
@@ -222,34 +224,34 @@ def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         specs.append(_parse_input(name, stages, inner))
         names.append(name)
         contexts.append(inner)
-    found = _weights(given, names)
+    found = _weights(given_weights, names)
     ctx.metadata.provided.add(SCORE)
     if details:
         ctx.metadata.provided.add(SCORE_DETAILS)
     return [RankFusionSpec(argument, names, specs, contexts, found, bool(details))]
 
 
-def _required(written: dict[str, Value], key: str, path: str) -> Value:
-    value = written.get(key)
+def _required(parameters: dict[str, Value], key: str, path: str) -> Value:
+    value = parameters.get(key)
     if value is None:
         raise missing_field(f"{path}.{key}")
     return value
 
 
 def _object(value: Value, path: str, known: list[str] | None) -> dict[str, Value]:
-    """The fields of an object, in their order; none for null."""
+    """The fields of an object, in order; empty for null."""
     if value is None:
         return {}
     if not isinstance(value, bytes):
         raise wrong_type(path, value, "object")
-    written = read_fields(path, value)
+    parameters = read_fields(path, value)
     if known is not None:
-        check_known(path, written, known)
-    return written
+        check_known(path, parameters, known)
+    return parameters
 
 
 def _check_name(name: str) -> None:
-    """15998 for an empty name, 16410 for one with `$` in front, 16412 for one with a dot."""
+    """15998 for an empty name, 16410 for one that starts with `$`, 16412 for one with a dot."""
     if name == "":
         raise CommandError(15998, f"{NAME} pipeline names may not be empty strings")
     if name.startswith("$"):
@@ -271,8 +273,8 @@ def _parse_input(name: str, stages: Value, ctx: ParseContext) -> list[StageSpec]
     if any(traits_of(kind).hybrid for kind in kinds):
         raise CommandError(10473002, f"{NAME} input pipeline '{name}' may not have a hybrid search stage in it")
     specs = parse_pipeline(stages, ctx)
-    for place, kind in enumerate(kinds):
-        if not traits_of(kind).selects or (kind == "$geoNear" and _adds_fields(stages[place])):
+    for index, kind in enumerate(kinds):
+        if not traits_of(kind).selects or (kind == "$geoNear" and _adds_fields(stages[index])):
             raise CommandError(
                 9191103, f"{NAME} input pipeline '{name}' must only select and order documents, and has {kind} in it"
             )
@@ -284,18 +286,20 @@ def _parse_input(name: str, stages: Value, ctx: ParseContext) -> list[StageSpec]
 
 
 def _adds_fields(near: Value) -> bool:
-    """Whether a `$geoNear` writes distances or places into the documents."""
+    """Whether a `$geoNear` adds distances or locations to the documents."""
     argument = get_value(near, "$geoNear") if isinstance(near, bytes) else None
     names = [name for name, _ in fields(argument)] if isinstance(argument, bytes) else []
     return "distanceField" in names or "includeLocs" in names
 
 
-def _weights(given: dict[str, Value], names: list[str]) -> list[float]:
-    """A weight for each input, 1 by default. 9460301 for more of them than inputs, 9967500 for a name of none, 13118
-    for what is no number, 9460300 for a negative one."""
-    if len(given) > len(names):
-        raise CommandError(9460301, f"{NAME} input has more weights ({len(given)}) than pipelines ({len(names)})")
-    for name, value in given.items():
+def _weights(given_weights: dict[str, Value], names: list[str]) -> list[float]:
+    """A weight for each input, 1 by default. 9460301 for more weights than inputs, 9967500 for an unknown name,
+    13118 for a value that is not a number, 9460300 for a negative one."""
+    if len(given_weights) > len(names):
+        raise CommandError(
+            9460301, f"{NAME} input has more weights ({len(given_weights)}) than pipelines ({len(names)})"
+        )
+    for name, value in given_weights.items():
         if name not in names:
             raise CommandError(9967500, f"{NAME} has a weight for '{name}', which is no input pipeline")
         if isinstance(value, bool) or not is_number(value):
@@ -303,4 +307,4 @@ def _weights(given: dict[str, Value], names: list[str]) -> list[float]:
         weight = to_double(value)
         if not weight >= 0:
             raise CommandError(9460300, f"{NAME} pipeline weight must be non-negative, and is {show(value)}")
-    return [to_double(given[name]) if name in given else 1.0 for name in names]
+    return [to_double(given_weights[name]) if name in given_weights else 1.0 for name in names]

@@ -62,7 +62,7 @@ class Granularity:
         self.series: Final = series
 
     def check(self, value: Value) -> None:
-        """40258 to 40260 for values that have no place in a series."""
+        """40258 to 40260 for values that cannot be rounded to a series."""
         if width(value) == 0:
             raise CommandError(
                 40258,

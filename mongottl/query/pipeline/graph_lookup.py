@@ -1,4 +1,4 @@
-"""`$graphLookup`: what can be reached in another collection, level by level."""
+"""`$graphLookup`: a breadth-first search through the documents of another collection."""
 
 from typing import Final
 
@@ -23,13 +23,13 @@ from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.subpipeline import target_namespace
 
-GRAPH_VALUES: Final = 1000  # that one filter of a $graphLookup asks an index for
-_VALUE_BYTES: Final = 120  # that a value which has been asked for takes beside its key, roughly
-_ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
+GRAPH_VALUES: Final = 1000  # values in one filter of a $graphLookup that uses an index
+_VALUE_BYTES: Final = 120  # approximate memory of a visited value besides its key
+_MAX_BATCHES_PER_CALL: Final = 8  # batches that one call reads from the foreign collection
 
 
 class GraphLookupSpec(StageSpec):
-    """max_depth: -1 for no limit. restrict: a further filter, or None."""
+    """max_depth: -1 for no limit. restrict: an additional filter, or None."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class GraphLookupSpec(StageSpec):
 
 
 class GraphLookupSource(TransformSource):
-    """One search after the other, level by level: `_wanted` are the values of the level that are not asked for yet,
-    `_frontier` those that the next one begins with.
+    """Performs one search per input document. `_wanted`: values of the current level that have not been queried yet;
+    `_frontier`: values with which the next level begins.
     """
 
     def __init__(self, source: DocumentSource, spec: GraphLookupSpec, run: RunContext) -> None:
@@ -84,7 +84,7 @@ class GraphLookupSource(TransformSource):
         self._spec: Final = spec
         self._run: Final = run
         self._ev: Final = run.evaluation()
-        # With an index a few values are asked for at a time, without one all of a level, as each time costs a scan.
+        # With an index a query asks for a few values; without one for all of a level, since each query is a scan.
         indexed = run.has_index(spec.database, spec.collection, spec.connect_to.dotted)
         self._asked_at_once: Final = GRAPH_VALUES if indexed else 1 << 30
         self._batch: list[bytes] = []
@@ -97,7 +97,7 @@ class GraphLookupSource(TransformSource):
         self._seen_values: Final[set[bytes]] = set()
         self._seen_documents: Final[set[bytes]] = set()
         self._found: list[Value] = []
-        # Of what has been found and asked for, and of what the next level begins with.
+        # Sizes of the documents found and the values queried, and of the frontier.
         self._size = 0
         self._frontier_size = 0
 
@@ -109,8 +109,8 @@ class GraphLookupSource(TransformSource):
             self._batch = batch
             self._position = 0
             return []
-        for _ in range(_ASKED_AT_ONCE):
-            if self._is_found():
+        for _ in range(_MAX_BATCHES_PER_CALL):
+            if self._search_step():
                 doc = self._batch[self._position]
                 self._position += 1
                 found = self._found
@@ -123,8 +123,8 @@ class GraphLookupSource(TransformSource):
             self._foreign.close()
         self.source.close()
 
-    def _is_found(self) -> bool:
-        """A step of the search for the current outer document; True at its end."""
+    def _search_step(self) -> bool:
+        """Performs a step of the search for the current outer document; True if it is complete."""
         if not self._searching:
             self._start()
             return False
@@ -135,10 +135,10 @@ class GraphLookupSource(TransformSource):
                 self._foreign = None
                 foreign.close()
             else:
-                self._take(batch)
+                self._add_found(batch)
             return False
         if self._wanted:
-            self._ask()
+            self._open_foreign()
             return False
         if self._depth != self._spec.max_depth:
             self._depth += 1
@@ -161,7 +161,7 @@ class GraphLookupSource(TransformSource):
         self._searching = True
 
     def _next_level(self) -> None:
-        """The values of the frontier that have not been asked for yet are wanted now."""
+        """Starts the next level: the values of the frontier that have not been queried become wanted."""
         for value in self._frontier:
             value = None if isinstance(value, Missing) else value
             key = encode_value(value, False, self._spec.ctx.collation)
@@ -177,14 +177,14 @@ class GraphLookupSource(TransformSource):
         if self._size + self._frontier_size > self._run.limits.graph_lookup_bytes:
             raise CommandError(40099, "$graphLookup reached maximum memory consumption")
 
-    def _ask(self) -> None:
-        """Asks the foreign collection for some of the wanted values, or all."""
+    def _open_foreign(self) -> None:
+        """Opens a query of the foreign collection for some or all of the wanted values."""
         wanted = self._wanted[: self._asked_at_once]
         del self._wanted[: self._asked_at_once]
         spec = self._spec
         self._foreign = self._run.open_collection(spec.database, spec.collection, self._filter(wanted), spec.ctx)
 
-    def _take(self, batch: list[bytes]) -> None:
+    def _add_found(self, batch: list[bytes]) -> None:
         spec = self._spec
         for match in batch:
             identity = encode_value(_id_of(match))
@@ -208,7 +208,7 @@ class GraphLookupSource(TransformSource):
         alternatives: list[Value] = []
         for value in values:
             if isinstance(value, (Regex, Undefined)):
-                # In `$in` they would be a pattern, and refused.
+                # In `$in` regular expressions would be patterns, and are refused.
                 alternatives.append(encode({self._spec.connect_to.dotted: encode({"$eq": value})}))
             else:
                 plain.append(value)
@@ -229,7 +229,7 @@ def _id_of(doc: bytes) -> Value:
 def parse_graph_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{from, startWith, connectFromField, connectToField, as, maxDepth, depthField, restrictSearchWithMatch}`.
 
-    FailedToParse without `from`, whatever else is wrong; 40105 without another that is needed.
+    FailedToParse without `from`, checked first; 40105 without another required field.
     """
     if not isinstance(argument, bytes):
         raise CommandError(

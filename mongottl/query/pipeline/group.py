@@ -1,8 +1,8 @@
-"""`$group`: documents with equal keys become one, with a running total per output field.
+"""`$group`: one document per distinct key, with accumulators per output field.
 
-Keys are compared as KeyStrings, so 1, 1.0 and Int64(1) are one group, which shows the first of them. Where the key is a
-plain field, its raw bytes lead to the group without being decoded; the KeyString decides only for bytes not seen yet.
-Groups come out in the order in which they were first met.
+Keys are compared as KeyStrings, so 1, 1.0 and Int64(1) are one group, which is output with the first of them. If the
+key is a field, groups are looked up by its raw bytes; the KeyString is only computed for bytes that have not occurred
+yet. Groups are output in the order of their first documents.
 """
 
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.spill import SpillFile, SpillStatistics
 
 _MAX_REMEMBERED_KEYS: Final = 100_000
-_GROUP_BYTES: Final = 200  # that a group takes beside its key and states, roughly
-_DIVIDED_AT_ONCE: Final = 4096  # groups
+_GROUP_BYTES: Final = 200  # approximate memory of a group besides its key and states
+_MAX_DIVIDED_PER_CALL: Final = 4096  # groups
 _GROUP_CODES: Final[dict[str, int]] = {"can't $divide by zero": 4848401, "can't $mod by zero": 4848403}
 
 
@@ -47,7 +47,7 @@ class GroupSpec(StageSpec):
         self.accumulators: Final = accumulators
 
     def effect(self) -> Effect | None:
-        """A filter on the key chooses groups as a whole, since it cannot tell their documents apart."""
+        """A filter on the key selects whole groups, since all documents of a group have the same key."""
         key = self.key
         if isinstance(key, FieldExpression):
             return Effect([], {"_id": key.name}, exclusive=True, comparisons_only=True)
@@ -70,7 +70,7 @@ class GroupSpec(StageSpec):
         return encode({"$group": encode_fields(described)})
 
     def dependencies(self) -> set[str] | None:
-        """The root fields that grouping needs; None for the whole document."""
+        """The root fields that grouping reads; None for the whole document."""
         needed: set[str] = set()
         if not self.key.collect_fields(needed):
             return None
@@ -87,7 +87,7 @@ class Group:
 
 
 class PartTask:
-    """A part of the groups whose documents wait in the file. groups: what is known of them from before."""
+    """A partition of the groups whose documents are in the file. groups: their states so far."""
 
     def __init__(self, chunks: list[tuple[int, int]], level: int) -> None:
         self.chunks: Final = chunks
@@ -96,9 +96,9 @@ class PartTask:
 
 
 class GroupSource(DocumentSource):
-    """Beyond the memory limit, documents of groups that are not known yet go to a file, in parts by their keys, and
-    then one part after the other is grouped like the input. Where groups grow (`$push`), all other documents go there
-    too, and what is known of their groups is divided into the same parts.
+    """Beyond the memory limit, documents of new groups are written to a file, partitioned by their keys, and then each
+    partition is grouped like the input. If states of groups grow (`$push`), all other documents are written there too,
+    and the existing groups are divided into the same partitions.
     """
 
     def __init__(
@@ -117,32 +117,32 @@ class GroupSource(DocumentSource):
         self._ev: Final = run.evaluation()
         self._limit_bytes: Final[i64] = run.limits.group_bytes
         self._space: Final = run.space
-        # The accumulators that grow, once there is a group, and what each may hold.
+        # The accumulators that grow, set with the first group, and the memory limit of each.
         self._growing: Final[list[int]] = []
         self._growth_limits: Final[list[i64]] = []
         self._limits: Final = run.limits
         self._started = False
-        self._is_new = False  # whether the current document's group has been made for it
+        self._is_new = False  # whether the current document's group has just been created
         self._groups: dict[bytes, Group] = {}
         self._by_raw_key: Final[dict[bytes, Group]] = {}
         self._size: i64 = 0
         self._given_bytes: i64 = 0
         self._reading = True
-        # Finished groups, and their keys, the first one last: what is handed out is let go of bit by bit.
+        # Finished groups and their keys in reverse order, so that groups are released when they are output.
         self._ready: list[bytes] = []
         self._finished: dict[bytes, Group] = {}
         self.spilled: Final = SpillStatistics()
         self._file: SpillFile | None = None
         self._parts: Partitions | None = None
         self._tasks: list[PartTask] = []
-        self._chunks: list[tuple[int, int]] = []  # of the part that is grouped, the first one last
+        self._chunks: list[tuple[int, int]] = []  # of the current partition, in reverse order
         self._level = -1
         self._dividing: Iterator[tuple[bytes, Group]] | None = None
         self._divided: list[PartTask] = []
 
     def next_batch(self) -> list[bytes] | None:
         if self._ready:
-            return self._take()
+            return self._next_output()
         if self._reading:
             batch = self.source.next_batch()
             if batch is not None:
@@ -150,7 +150,7 @@ class GroupSource(DocumentSource):
                 return []
             self._reading = False
             self._end_level()
-            return self._take()
+            return self._next_output()
         if self._dividing is not None:
             self._divide(self._dividing)
             return []
@@ -217,7 +217,7 @@ class GroupSource(DocumentSource):
             for i in range(len(states)):
                 value = arguments[i].evaluate(ev)
                 if not self._is_new and isinstance(value, (str, bytes, list)):
-                    # It may take the place of a smaller one.
+                    # It may replace a smaller value.
                     before: i64 = states[i].size()
                     states[i].add(value)
                     self._size += i64(states[i].size()) - before
@@ -231,7 +231,7 @@ class GroupSource(DocumentSource):
                     self._size += i64(state.size())
 
     def _add_growing(self, group: Group) -> None:
-        """Adds the current document to a group whose states are measured."""
+        """Adds the current document to a group whose states grow, and measures them."""
         ev = self._ev
         growing = self._growing
         states = group.states
@@ -254,7 +254,7 @@ class GroupSource(DocumentSource):
         type_code, pos = find_field_at(doc, 0, name)
         if type_code == 0:
             return self._group_of(key, doc)
-        # The whole element, since it is one slice: all these elements have the same name.
+        # The key is the slice of the whole element, since all these elements have the same name.
         raw = doc[pos - len(name) - 2 : skip_value(doc, type_code, pos)]
         group = self._by_raw_key.get(raw)
         if group is None:
@@ -266,7 +266,7 @@ class GroupSource(DocumentSource):
         return group
 
     def _group_of(self, key: Expression, doc: bytes) -> Group | None:
-        """The current document's group; None if the document has been put into the file instead."""
+        """The current document's group; None if the document has been written to the file instead."""
         value = key.evaluate(self._ev)
         if isinstance(value, Missing):
             value = None
@@ -307,7 +307,7 @@ class GroupSource(DocumentSource):
                 "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in.",
             )
         if self._level >= MAX_LEVEL or len(self._groups) < 2:
-            return  # One group cannot be divided; its accumulators have limits of their own.
+            return  # One group cannot be divided; its accumulators have their own limits.
         file = self._file
         if file is None:
             file = space.create()
@@ -318,7 +318,7 @@ class GroupSource(DocumentSource):
             self._by_raw_key.clear()
 
     def _end_level(self) -> None:
-        """Everything that belongs to the groups at hand, or to their parts, has been seen."""
+        """Ends a level: all documents of its groups, or of their partitions, have been read."""
         groups = self._groups
         parts = self._parts
         self._groups = {}
@@ -336,10 +336,10 @@ class GroupSource(DocumentSource):
         self._finished = groups
 
     def _divide(self, known: Iterator[tuple[bytes, Group]]) -> None:
-        """Gives a few of the groups to their parts."""
+        """Moves some of the groups to their partitions."""
         tasks = self._divided
         level = tasks[0].level
-        for _ in range(_DIVIDED_AT_ONCE):
+        for _ in range(_MAX_DIVIDED_PER_CALL):
             item = next(known, None)
             if item is None:
                 self._dividing = None
@@ -348,14 +348,14 @@ class GroupSource(DocumentSource):
             tasks[part_of(item[0], level)].groups[item[0]] = item[1]
 
     def _regroup(self) -> None:
-        """Groups a chunk of the part."""
+        """Groups a chunk of the current partition."""
         file = self._file
         if file is None:
             raise AssertionError("a part without a file")
-        place, size = self._chunks.pop()
+        offset, size = self._chunks.pop()
         ev = self._ev
         try:
-            for encoded, doc in read_chunk(file.read(place, size)):
+            for encoded, doc in read_chunk(file.read(offset, size)):
                 ev.root = doc
                 group: Group | None = None if self._growing else self._groups.get(encoded)
                 if group is None:
@@ -367,7 +367,7 @@ class GroupSource(DocumentSource):
             raise _group_error(error) from None
         self._check_size()
 
-    def _take(self) -> list[bytes]:
+    def _next_output(self) -> list[bytes]:
         """The next finished groups."""
         batch: list[bytes] = []
         size = 0
@@ -381,16 +381,16 @@ class GroupSource(DocumentSource):
 
     def _output(self, group: Group) -> bytes:
         builder = DocumentBuilder()
-        builder.append("_id", shown(group.key))
+        builder.append("_id", output_value(group.key))
         accumulators = self._accumulators
         for i in range(len(accumulators)):
             value = group.states[i].result()
-            builder.append_named(accumulators[i].field_bytes, shown_result(accumulators[i].name, value))
+            builder.append_named(accumulators[i].field_bytes, accumulator_output(accumulators[i].name, value))
         return builder.finish()
 
 
 def growth_limit(accumulator: str, limits: MemoryLimits) -> int:
-    """How many bytes one state of an accumulator that gathers values may hold."""
+    """The memory limit in bytes of one state of an accumulator that collects values."""
     return limits.add_to_set_bytes if accumulator in ("$addToSet", "$setUnion") else limits.push_bytes
 
 
@@ -403,13 +403,13 @@ def too_much_gathered(accumulator: str, limit_bytes: int) -> CommandError:
 
 
 def _group_error(error: CommandError) -> CommandError:
-    """Divisions by zero have codes of their own here, since mongod groups in another engine."""
+    """Replaces the codes of division by zero, which are others here, since mongod groups in another engine."""
     code = _GROUP_CODES.get(error.message)
     return error if code is None else CommandError(code, error.message)
 
 
-def shown(value: Value) -> Value:
-    """A value as a group gives it out. MinKey and MaxKey come in a document, code as a string: so does mongod 8."""
+def output_value(value: Value) -> Value:
+    """A value as output by a group. MinKey and MaxKey become a document, code becomes a string, as in mongod 8."""
     if isinstance(value, (MinKey, MaxKey)):
         return encode({"": value})
     if isinstance(value, JavaScript) and value.scope is None:
@@ -417,19 +417,20 @@ def shown(value: Value) -> Value:
     return value
 
 
-def shown_result(accumulator: str, value: Value) -> Value:
-    """What an accumulator made, null for nothing. Those that keep a value as a key would be kept show it like one."""
+def accumulator_output(accumulator: str, value: Value) -> Value:
+    """An accumulator's output, null for MISSING. Accumulators that keep single values convert them by
+    `output_value`."""
     if isinstance(value, Missing):
         return None
     if accumulator == "$first" or accumulator == "$last":
-        return shown(value)
+        return output_value(value)
     if accumulator == "$addToSet" and isinstance(value, list):
-        return [shown(item) for item in value]
+        return [output_value(item) for item in value]
     return value
 
 
 def _check_no_inclusion(key: Value) -> None:
-    """17390 for `{_id: {a: 1}}`: a number or boolean there looks like a projection's; `$literal` says it is none."""
+    """17390 for `{_id: {a: 1}}`: a number or boolean there looks like a projection; `$literal` is allowed."""
     if not isinstance(key, bytes) or first_field_name(key).startswith("$"):
         return
     for _, value in fields(key):

@@ -1,9 +1,9 @@
-"""`$lookup`: documents of another collection joined to each document, asked of the RunContext.
+"""`$lookup`: joins documents of another collection, which the RunContext opens, to each document.
 
-An equality join without an index on the foreign field reads the foreign collection once and keeps it by value, batch by
-batch (`foreign_table`); with an index, or for values whose equality is not plain, each document asks with a filter of
-its own. A pipeline of `$lookup` is parsed again for each outer document, with its `let` variables as constants, so that
-filters in it can use indexes.
+An equality join without an index on the foreign field reads the foreign collection once into a hash table
+(`foreign_table`); with an index, or for values whose equality is not equality of keys, each document queries the
+collection with a filter. A pipeline of `$lookup` is parsed again for each outer document, with its `let` variables as
+constants, so that filters in it can use indexes.
 """
 
 from typing import Final
@@ -38,15 +38,15 @@ from mongottl.query.pipeline.subpipeline import (
 )
 from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, with_index
 
-_PROBED: Final = 64  # documents of one value that are fetched without a plan
-_ASKED_AT_ONCE: Final = 8  # how often one call asks the foreign collection for a batch
-_REMEMBERED_BYTES: Final = 16 << 20  # of foreign documents that are kept for further outer documents of a batch
+_MAX_PROBED: Final = 64  # foreign documents of one value that are fetched by an equality probe
+_MAX_BATCHES_PER_CALL: Final = 8  # batches that one call reads from the foreign collection
+_MAX_CACHED_BYTES: Final = 16 << 20  # of foreign documents, cached for the other outer documents of a batch
 
 
 class LookupSpec(StageSpec):
-    """foreign, local: paths, both or neither. let: names and expressions. pipeline: its stages as written.
+    """foreign, local: paths, both or neither. let: names and expressions. pipeline: its original stages.
 
-    unwind: of what is joined, done here at once. narrowing: a filter that joined documents must pass.
+    unwind: a following `$unwind` of the joined array, performed here. extra_filter: a filter on foreign documents.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LookupSpec(StageSpec):
         into: FieldPath,
         ctx: ParseContext,
         unwind: UnwindSpec | None = None,
-        narrowing: bytes | None = None,
+        extra_filter: bytes | None = None,
     ) -> None:
         self.name = "$lookup"
         self.database: Final = database
@@ -72,7 +72,7 @@ class LookupSpec(StageSpec):
         self.into: Final = into
         self.ctx: Final = ctx
         self.unwind: Final = unwind
-        self.narrowing: Final = narrowing
+        self.extra_filter: Final = extra_filter
         self.one_to_one = unwind is None
 
     def effect(self) -> Effect | None:
@@ -82,7 +82,7 @@ class LookupSpec(StageSpec):
         return Effect(changed)
 
     def coalesced(self, following: StageSpec) -> StageSpec | None:
-        """With an `$unwind` of what is joined no array is made of it."""
+        """Absorbs an `$unwind` of the joined array, so that no array is built."""
         if self.unwind is None and isinstance(following, UnwindSpec) and following.path.dotted == self.into.dotted:
             return self._changed(following, None)
         return None
@@ -97,8 +97,8 @@ class LookupSpec(StageSpec):
         return self._changed(self.unwind, filter)
 
     def _changed(self, unwind: UnwindSpec | None, filter: bytes | None) -> "LookupSpec":
-        if filter is not None and self.narrowing is not None:
-            filter = all_of([self.narrowing, filter])
+        if filter is not None and self.extra_filter is not None:
+            filter = all_of([self.extra_filter, filter])
         changed = LookupSpec(
             self.database,
             self.collection,
@@ -123,8 +123,8 @@ class LookupSpec(StageSpec):
             described.append(("localField", self.local.dotted))
             described.append(("foreignField", self.foreign.dotted))
         stages: list[Value] = [] if self.pipeline is None else list(self.pipeline)
-        if self.narrowing is not None:
-            stages.append(encode({"$match": self.narrowing}))
+        if self.extra_filter is not None:
+            stages.append(encode({"$match": self.extra_filter}))
         if self.pipeline is not None or stages:
             described.append(("let", encode_fields([(name, node.describe()) for name, node in self.let])))
             described.append(("pipeline", stages))
@@ -137,8 +137,8 @@ class LookupSpec(StageSpec):
 
 
 class LookupSource(TransformSource):
-    """Where what is joined is unwound, foreign documents are joined as they come: an outer document and a batch of
-    foreign ones are held at most. Otherwise all of one outer document are, up to the limit.
+    """With `unwind`, foreign documents are joined as they are read: at most an outer document and a batch of foreign
+    ones are in memory. Otherwise all foreign documents of one outer document are, up to the limit.
     """
 
     def __init__(self, source: DocumentSource, spec: LookupSpec, run: RunContext) -> None:
@@ -149,27 +149,27 @@ class LookupSource(TransformSource):
         self._batch: list[bytes] = []
         self._position = 0
         self._table: ForeignTable | None = None
-        self._remembered: Final[dict[bytes, list[Value]]] = {}
-        self._remembered_bytes: i64 = 0
-        # Of the outer document at `_position`: whether it has been looked at; foreign documents that are read but not
-        # joined yet, from `_place` on; how many have been joined; where more come from, None for no more.
+        self._cached: Final[dict[bytes, list[Value]]] = {}
+        self._cached_bytes: i64 = 0
+        # State of the outer document at `_position`: whether it has been started; foreign documents that are read,
+        # joined up to `_next_foreign`; how many have been joined; the source of further ones, None at its end.
         self._begun = False
         self._found: list[Value] = []
-        self._place = 0
+        self._next_foreign = 0
         self._joined = 0
         self._foreign: DocumentSource | None = None
-        # What has been found for it, all of it, unless that is too much to be remembered under this key.
+        # All foreign documents of the outer one, to be cached under this key unless they are too large.
         self._all: list[Value] | None = None
         self._found_bytes: i64 = 0
         self._key = b""
-        # Whether a probe may answer, and the one of this call with what it has found so far.
+        # Whether an equality probe may be used, and the probe of this call with the number of its documents.
         self._may_probe = False
         self._probe: EqualityProbe | None = None
         self._probed = 0
         foreign = spec.foreign
         if foreign is not None and spec.pipeline is None:
             plain = all(index < 0 for index in foreign.indexes)
-            self._may_probe = plain and spec.narrowing is None and spec.ctx.collation is None
+            self._may_probe = plain and spec.extra_filter is None and spec.ctx.collation is None
             if plain and not run.has_index(spec.database, spec.collection, foreign.dotted):
                 self._table = self._new_table(foreign)
 
@@ -180,8 +180,8 @@ class LookupSource(TransformSource):
                 return None
             self._batch = batch
             self._position = 0
-            self._remembered.clear()
-            self._remembered_bytes = 0
+            self._cached.clear()
+            self._cached_bytes = 0
             foreign = self._spec.foreign
             if foreign is not None and self._table is not None and self._table.is_outdated():
                 self._table = self._new_table(foreign)
@@ -198,8 +198,8 @@ class LookupSource(TransformSource):
         unwind = self._spec.unwind
         joined: list[bytes] = []
         room: i64 = BATCH_BYTES
-        asked = 0
-        while self._position < len(self._batch) and asked < _ASKED_AT_ONCE and self._probed < MAX_OUTPUT:
+        batches = 0
+        while self._position < len(self._batch) and batches < _MAX_BATCHES_PER_CALL and self._probed < MAX_OUTPUT:
             doc = self._batch[self._position]
             if not self._begun:
                 self._begin(doc)
@@ -207,8 +207,8 @@ class LookupSource(TransformSource):
                 room = self._unwind(doc, unwind, joined, room)
             if room > 0 and len(joined) < MAX_OUTPUT:
                 if self._foreign is not None:
-                    asked += 1
-                    self._ask(self._foreign)
+                    batches += 1
+                    self._read_foreign(self._foreign)
                     continue
                 if unwind is None:
                     changed = self._with_all(doc)
@@ -227,34 +227,35 @@ class LookupSource(TransformSource):
         self.source.close()
 
     def _with_all(self, doc: bytes) -> bytes:
-        """A document with an array of all that has been found for it."""
+        """A document with the array of its foreign documents."""
         return with_value(doc, self._spec.into, self._found)
 
     def _with_none(self, doc: bytes, unwind: UnwindSpec) -> bytes:
-        """A document that `$unwind` keeps although nothing is joined to it."""
+        """A document without foreign documents, as `$unwind` keeps it with preserveNullAndEmptyArrays."""
         into = self._spec.into
         emptied = set_path(with_value(doc, into, []), 0, into.part_bytes, 0, 0, b"")
         return with_index(copy_metadata(doc, emptied), unwind.index_path, None)
 
     def _unwind(self, doc: bytes, unwind: UnwindSpec, into: list[bytes], room: i64) -> i64:
-        """Joins a document to each of those that have been found, as long as there is room; what is left of that."""
+        """Joins a document to each of its foreign documents while there is room; returns the remaining room in
+        bytes."""
         found = self._found
-        place = self._place
+        next_foreign = self._next_foreign
         path = self._spec.into
-        while place < len(found) and room > 0 and len(into) < MAX_OUTPUT:
-            changed = with_index(with_value(doc, path, found[place]), unwind.index_path, self._joined)
+        while next_foreign < len(found) and room > 0 and len(into) < MAX_OUTPUT:
+            changed = with_index(with_value(doc, path, found[next_foreign]), unwind.index_path, self._joined)
             into.append(changed)
             room -= i64(len(changed))
             self._joined += 1
-            place += 1
-        if place >= len(found):
+            next_foreign += 1
+        if next_foreign >= len(found):
             self._found = []
-            place = 0
-        self._place = place
+            next_foreign = 0
+        self._next_foreign = next_foreign
         return room
 
     def _count(self, batch: list[Value] | list[bytes]) -> None:
-        """Counts what has been found for a document. 4568 if that is too much for one array."""
+        """Adds to the size of the foreign documents of the current one. 4568 if they are too large for one array."""
         for document in batch:
             if isinstance(document, bytes):
                 self._found_bytes += i64(len(document))
@@ -268,14 +269,14 @@ class LookupSource(TransformSource):
 
     def _new_table(self, foreign: FieldPath) -> "ForeignTable":
         spec = self._spec
-        source = self._run.open_collection(spec.database, spec.collection, spec.narrowing, spec.ctx)
+        source = self._run.open_collection(spec.database, spec.collection, spec.extra_filter, spec.ctx)
         return ForeignTable(source, foreign, spec.ctx.collation, self._run.limits.lookup_table_bytes)
 
     def _begin(self, doc: bytes) -> None:
-        """Finds what is joined to a document, or opens what gives it."""
+        """Finds the foreign documents of a document, or opens their source."""
         self._begun = True
         self._found = []
-        self._place = 0
+        self._next_foreign = 0
         self._joined = 0
         self._all = None
         self._found_bytes = 0
@@ -295,53 +296,53 @@ class LookupSource(TransformSource):
             return
         probe = self._probe
         if probe is not None and len(values) == 1 and is_simple(values[0]):
-            probed = probe.find(values[0], _PROBED)
+            probed = probe.find(values[0], _MAX_PROBED)
             if probed is not None:
                 self._probed += len(probed)
                 self._found = probed
                 self._count(probed)
                 return
         self._key = encode_value(values)
-        known = self._remembered.get(self._key)
+        known = self._cached.get(self._key)
         if known is not None:
             self._found = known
             self._count(known)
             return
         match = self._filter(values)
-        if spec.narrowing is not None:
-            match = encode({"$and": [match, spec.narrowing]})
+        if spec.extra_filter is not None:
+            match = encode({"$and": [match, spec.extra_filter]})
         self._foreign = self._run.open_collection(spec.database, spec.collection, match, spec.ctx)
         self._all = []
 
-    def _ask(self, foreign: DocumentSource) -> None:
-        """Takes in a batch of what is joined to the current document."""
+    def _read_foreign(self, foreign: DocumentSource) -> None:
+        """Reads a batch of foreign documents of the current document."""
         batch = foreign.next_batch()
         if batch is None:
             self._foreign = None
             foreign.close()
             everything = self._all
             if everything is not None:
-                self._remembered[self._key] = everything
-                self._remembered_bytes += self._found_bytes
+                self._cached[self._key] = everything
+                self._cached_bytes += self._found_bytes
                 self._all = None
             return
         self._count(batch)
         everything = self._all
         if everything is not None:
-            if self._remembered_bytes + self._found_bytes > _REMEMBERED_BYTES:
+            if self._cached_bytes + self._found_bytes > _MAX_CACHED_BYTES:
                 self._all = None
             else:
                 everything.extend(batch)
         self._found.extend(batch)
 
     def _end(self) -> None:
-        """The current document has got all that there is to join."""
+        """Ends the current document, whose foreign documents are all read."""
         self._begun = False
         self._found = []
         self._position += 1
 
     def _filter(self, values: list[Value]) -> bytes:
-        """The filter that the foreign field equals one of the values."""
+        """The filter for a foreign field that equals one of the values."""
         foreign = self._spec.foreign
         if foreign is None:
             raise AssertionError("a local field without a foreign one")
@@ -362,8 +363,8 @@ class LookupSource(TransformSource):
         for name, node in spec.let:
             let[name] = node.evaluate(self._ev)
         ctx = ParseContext(spec.ctx.now_ms, let, f"{spec.database}.{spec.collection}", collation=spec.ctx.collation)
-        if spec.narrowing is not None:
-            stages = [*stages, encode({"$match": spec.narrowing})]
+        if spec.extra_filter is not None:
+            stages = [*stages, encode({"$match": spec.extra_filter})]
         return open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)
 
 
@@ -377,39 +378,39 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             ErrorCode.FailedToParse, f"the $lookup specification must be an object, but found type {type_of(argument)}"
         )
-    written = read_fields("$lookup", argument)
+    parameters = read_fields("$lookup", argument)
     for key in ("as", "localField", "foreignField"):
-        value = written.get(key, MISSING)
+        value = parameters.get(key, MISSING)
         if is_nullish(value) or (value == "" and key != "as"):
-            written.pop(key, None)  # null is as good as absent, and so is a field without a name
+            parameters.pop(key, None)  # null counts as absent, and so does an empty field name
         elif not isinstance(value, str):
             raise wrong_type(f"$lookup.{key}", value, "string")
-    pipeline = written.get("pipeline", MISSING)
+    pipeline = parameters.get("pipeline", MISSING)
     has_documents = brings_documents(pipeline)
-    if "from" in written:
+    if "from" in parameters:
         if has_documents:
             raise CommandError(ErrorCode.InvalidNamespace, "$documents must not be used with a collection in 'from'")
-        database, collection = target_namespace("$lookup", written["from"], ctx)
+        database, collection = target_namespace("$lookup", parameters["from"], ctx)
     else:
         if not has_documents:
             raise CommandError(ErrorCode.FailedToParse, "must specify 'pipeline' when 'from' is empty")
         database, collection = ctx.database, "$cmd.aggregate"
-    into = written.get("as", MISSING)
+    into = parameters.get("as", MISSING)
     if not isinstance(into, str):
         raise missing_field("$lookup.as")
-    if ("localField" in written) != ("foreignField" in written):
+    if ("localField" in parameters) != ("foreignField" in parameters):
         raise CommandError(
             ErrorCode.FailedToParse, "$lookup requires both or neither of 'localField' and 'foreignField'"
         )
     if isinstance(pipeline, Missing):
-        if "localField" not in written:
+        if "localField" not in parameters:
             raise CommandError(
                 ErrorCode.FailedToParse, "$lookup requires either 'pipeline' or both 'localField' and 'foreignField'"
             )
-        if not is_nullish(written.get("let", MISSING)):
+        if not is_nullish(parameters.get("let", MISSING)):
             raise CommandError(ErrorCode.FailedToParse, "$lookup with a 'let' argument must also specify 'pipeline'")
-    check_known("$lookup", written, _LOOKUP_FIELDS)
-    let = _let_variables(written.get("let", MISSING), ctx)
+    check_known("$lookup", parameters, _LOOKUP_FIELDS)
+    let = _let_variables(parameters.get("let", MISSING), ctx)
     stages: list[Value] | None = None
     if not isinstance(pipeline, Missing):
         names = dict(ctx.let)
@@ -418,8 +419,8 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         inner = ParseContext(ctx.now_ms, names, f"{database}.{collection}", collation=ctx.collation)
         parse_sub_pipeline(pipeline, "$lookup", 51047, inner)
         stages = pipeline if isinstance(pipeline, list) else None
-    local = _path(written.get("localField", MISSING))
-    foreign = _path(written.get("foreignField", MISSING))
+    local = _path(parameters.get("localField", MISSING))
+    foreign = _path(parameters.get("foreignField", MISSING))
     check_field_path(into)
     return [LookupSpec(database, collection, local, foreign, let, stages, FieldPath(into), ctx)]
 

@@ -1,8 +1,8 @@
-"""`$geoNear`: documents in the order of their distance from a point, with the distance written into them.
+"""`$geoNear`: documents sorted by their distance from a point, with the distance in a field.
 
-The order is the planner's business: this stage is a filter with a `$near` in it, and behind that fields that are set
-from what the documents carry (`document.annotated`). Which path the distance is about, an index of the collection tells
-where the stage does not name it, so that `exec` asks for the filter when it knows the collection.
+The planner provides the order: this stage consists of a filter with a `$near`, and of fields that are set from the
+metadata of documents (`document.annotated`). If the stage does not name the path, it is that of the collection's
+geospatial index, so `exec` requests the filter when it knows the collection.
 
 Source: MongoDB's page on the stage.
 """
@@ -41,12 +41,12 @@ NEAR_NOT_CONSTANT: Final = 5860402
 MIN_DISTANCE_NOT_CONSTANT: Final = 7555701
 MAX_DISTANCE_NOT_CONSTANT: Final = 7555702
 
-# Components that a path may not have: a document that is nested so deep is too deep.
+# Paths with this many components are refused, since the documents would be nested too deep.
 MAX_PATH_DEPTH: Final = 200
 
 
 class GeoNearSpec(StageSpec):
-    """distance_field, locs_field: where to write distance and place; None for nowhere. multiplier: of the distance."""
+    """distance_field, locs_field: paths for distance and location, or None. multiplier: of the distance."""
 
     def __init__(self, request: NearRequest) -> None:
         self.name = "$geoNear"
@@ -62,7 +62,7 @@ class GeoNearSpec(StageSpec):
         return self.fields_on(run.open_near(self.request, self.requested))
 
     def fields_on(self, source: DocumentSource) -> DocumentSource:
-        """The fields set in documents that come from the filter."""
+        """The documents of the filter, with the fields set."""
         return GeoNearSource(source, self)
 
     def describe(self) -> Value:
@@ -70,7 +70,7 @@ class GeoNearSpec(StageSpec):
 
 
 class GeoNearFieldsSpec(StageSpec):
-    """What is left of the stage where the planner answers its filter."""
+    """The part of the stage that sets fields, if the planner executes its filter."""
 
     def __init__(self, near: GeoNearSpec) -> None:
         self.name = "$geoNear"
@@ -111,7 +111,8 @@ class GeoNearSource(TransformSource):
 
 
 def _with_nested(document: bytes, path: FieldPath, depth: int, value: Value) -> bytes:
-    """The document with a value at a path. Whatever is no document on the way becomes one, arrays too."""
+    """The document with a value at a path. Values along the path that are not documents, also arrays, become
+    documents."""
     name = path.part_bytes[depth]
     last = depth + 1 == path.depth
     builder = DocumentBuilder()
@@ -136,9 +137,9 @@ _EMPTY: Final = encode({})
 def parse_geo_near(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{near, distanceField, spherical, minDistance, maxDistance, query, distanceMultiplier, includeLocs, key}`.
 
-    10065 if it is no object, 5860400 without `near`, 5860401 and 5860402 for a `near` of another type or that is not
-    constant, 7555701 and 7555702 for distances that are not, 16606 and 16607 for fields that are no strings,
-    TypeMismatch (14) for other types, BadValue (2) for what does not exist, no point and negative numbers.
+    10065 if it is not an object, 5860400 without `near`, 5860401 and 5860402 for a `near` of another type or that is
+    not constant, 7555701 and 7555702 for distances that are not constant, 16606 and 16607 for field names of another
+    type, TypeMismatch (14) for other types, BadValue (2) for unknown fields, invalid points and negative numbers.
     """
     if isinstance(argument, list):
         argument = encode({str(index): value for index, value in enumerate(argument)})
@@ -244,7 +245,7 @@ def _non_negative(value: Value, name: str) -> float:
 
 
 def _set_center(request: NearRequest, where: Value, spherical: bool, ctx: ParseContext) -> float:
-    """Sets point and unit; the largest distance that stands behind a legacy point, infinity for none."""
+    """Sets point and unit; returns the maximal distance within a legacy point, infinity if there is none."""
     near = _constant(where, NEAR_NOT_CONSTANT, "near", ctx)
     if not isinstance(near, (bytes, list)):
         raise CommandError(

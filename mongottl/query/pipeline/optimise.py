@@ -1,45 +1,45 @@
-"""Rewriting a pipeline into one that does less: same documents, same order.
+"""Rewrites a pipeline into a cheaper one with the same result.
 
-$match behind other stages       before those that leave alone what it looks at (`pushdown`), one with other filters
-$skip, $limit                    before stages that make one document of each
+$match after other stages        moved before stages that do not change its paths, merged with others (`pushdown`)
+$skip, $limit                    moved before stages that output one document for each input document
 $sort, [$skip n,] $limit m       the sort keeps n + m documents
-$limit a, $limit b               the smaller;  $skip a, $skip b: their sum;  $skip 0, $match {}: nothing
-$lookup, $unwind of its result   documents are joined one by one; a filter on them goes to where they come from
+$limit a, $limit b               the smaller limit;  $skip a, $skip b: the sum;  $skip 0, $match {}: removed
+$lookup, $unwind of its result   joined without an array; filters on the joined documents are applied to the collection
 
-Where a filter comes before a stage that would have failed for what it leaves out, the failure is gone, as in mongod.
+If a filter is moved before a stage that would have failed on a removed document, the error disappears, as in mongod.
 """
 
 from mongottl.document.types import INT64_MAX
 from mongottl.query.context import ParseContext
 from mongottl.query.match.tree import always_true
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
-from mongottl.query.pipeline.pushdown import finish_matches, sink
+from mongottl.query.pipeline.pushdown import finish_matches, push_down
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import StageSpec, requested_by
 
 
 def optimise(specs: list[StageSpec], ctx: ParseContext) -> list[StageSpec]:
-    """The rewritten pipeline; it requests the same metadata as a whole. The specs themselves are not changed else."""
+    """The rewritten pipeline, which requests the same metadata. Apart from that the specs are not changed."""
     requested = requested_by(specs)
     rewritten: list[StageSpec] = []
     for spec in specs:
-        place = len(rewritten)
+        index = len(rewritten)
         if isinstance(spec, MatchSpec):
             if spec.requested:
                 rewritten.append(spec)
             elif not always_true(spec.expression):
-                sink(rewritten, spec, ctx)
+                push_down(rewritten, spec, ctx)
             continue
         if isinstance(spec, (SkipSpec, LimitSpec)):
             if isinstance(spec, SkipSpec) and spec.count == 0:
                 continue
-            while place > 0 and rewritten[place - 1].one_to_one:
-                place -= 1
-        merged = rewritten[place - 1].coalesced(spec) if place > 0 else None
+            while index > 0 and rewritten[index - 1].one_to_one:
+                index -= 1
+        merged = rewritten[index - 1].coalesced(spec) if index > 0 else None
         if merged is None:
-            rewritten.insert(place, spec)
+            rewritten.insert(index, spec)
         else:
-            rewritten[place - 1] = merged
+            rewritten[index - 1] = merged
     finish_matches(rewritten, ctx)
     _limit_sorts(rewritten)
     if requested and rewritten:
@@ -48,7 +48,7 @@ def optimise(specs: list[StageSpec], ctx: ParseContext) -> list[StageSpec]:
 
 
 def _limit_sorts(specs: list[StageSpec]) -> None:
-    """Tells each $sort how many documents the stages behind it want, and drops a $limit that this makes needless."""
+    """Sets the limit of each $sort from the stages after it, and drops a $limit that becomes redundant."""
     i = 0
     while i < len(specs):
         sort = specs[i]

@@ -1,6 +1,6 @@
-"""`$out` and `$merge`: results that go into a collection instead of to the client.
+"""`$out` and `$merge`: stages that write results into a collection.
 
-They give out nothing. How documents are stored is the RunContext's business; here is what is asked of it, and when.
+They output no documents. Storing is implemented by the RunContext.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ _READ_LEVELS: Final = frozenset(("local", "available", "majority", "snapshot"))
 
 
 class OutputSpec(StageSpec):
-    """Base of the two. database, collection: where the results go."""
+    """Base of `$out` and `$merge`. database, collection: the target."""
 
     def __init__(self, name: str, database: str, collection: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class OutputSpec(StageSpec):
 
 
 class OutSpec(OutputSpec):
-    """time_series: the options of the time series collection that the results go into, as written, or None."""
+    """time_series: the original options if the target is to be a time series collection, or None."""
 
     def __init__(self, database: str, collection: str, time_series: bytes | None) -> None:
         super().__init__("$out", database, collection)
@@ -55,7 +55,7 @@ class OutSpec(OutputSpec):
 
 
 class OutSource(TransformSource):
-    """Fills a temporary collection, which takes the target's place behind the last document."""
+    """Fills a temporary collection, which replaces the target after the last document."""
 
     def __init__(self, source: DocumentSource, spec: OutSpec, run: RunContext) -> None:
         super().__init__(source)
@@ -105,11 +105,11 @@ def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if isinstance(argument, str):
         collection = argument
     elif isinstance(argument, bytes):
-        written = read_fields("$out", argument)
-        check_known("$out", written, ["db", "coll", "timeseries"])
-        database = _required_string("$out", written, "db")
-        collection = _required_string("$out", written, "coll")
-        options = written.get("timeseries", MISSING)
+        parameters = read_fields("$out", argument)
+        check_known("$out", parameters, ["db", "coll", "timeseries"])
+        database = _required_string("$out", parameters, "db")
+        collection = _required_string("$out", parameters, "coll")
+        options = parameters.get("timeseries", MISSING)
         if not is_nullish(options):
             time_series = _checked_time_series(options)
     else:
@@ -122,8 +122,8 @@ def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [OutSpec(database, collection, time_series)]
 
 
-def _required_string(name: str, written: dict[str, Value], field: str) -> str:
-    value = written.get(field, MISSING)
+def _required_string(name: str, parameters: dict[str, Value], field: str) -> str:
+    value = parameters.get(field, MISSING)
     if is_nullish(value):
         raise missing_field(f"{name}.{field}")
     if not isinstance(value, str):
@@ -134,12 +134,12 @@ def _required_string(name: str, written: dict[str, Value], field: str) -> str:
 def _checked_time_series(options: Value) -> bytes:
     if not isinstance(options, bytes):
         raise wrong_type("$out.timeseries", options, "object")
-    written = read_fields("$out.timeseries", options)
+    parameters = read_fields("$out.timeseries", options)
     known = ["timeField", "metaField", "granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"]
-    check_known("$out.timeseries", written, known)
-    _required_string("$out.timeseries", written, "timeField")
-    longest = is_nullish(written.get("bucketMaxSpanSeconds", MISSING))
-    rounding = is_nullish(written.get("bucketRoundingSeconds", MISSING))
+    check_known("$out.timeseries", parameters, known)
+    _required_string("$out.timeseries", parameters, "timeField")
+    longest = is_nullish(parameters.get("bucketMaxSpanSeconds", MISSING))
+    rounding = is_nullish(parameters.get("bucketRoundingSeconds", MISSING))
     if longest != rounding:
         raise CommandError(
             ErrorCode.InvalidOptions, "bucketMaxSpanSeconds and bucketRoundingSeconds must be given together"
@@ -148,7 +148,7 @@ def _checked_time_series(options: Value) -> bytes:
 
 
 def _check_target(database: str, collection: str) -> None:
-    """InvalidNamespace (73) for what names no collection anywhere."""
+    """InvalidNamespace (73) for a name that is never valid for a collection."""
     bad_database = database == ""
     for character in "/\\. \0":
         if character in database:
@@ -160,7 +160,7 @@ def _check_target(database: str, collection: str) -> None:
 
 
 class MergeSpec(OutputSpec):
-    """on: the paths that decide whether documents match; named: whether the stage names them. pipeline: None unless
+    """on: the paths by which documents are matched; named: whether the stage specifies them. pipeline: None unless
     when_matched is "pipeline"."""
 
     def __init__(
@@ -204,7 +204,7 @@ class MergeSpec(OutputSpec):
 
 
 class MergeSource(TransformSource):
-    """A document that cannot be written does not keep the others of its batch from it; then its error is raised."""
+    """If a document cannot be written, the others of its batch still are; then its error is raised."""
 
     def __init__(self, source: DocumentSource, spec: MergeSpec, run: RunContext) -> None:
         super().__init__(source)
@@ -286,8 +286,8 @@ _NOT_MATCHED: Final = ("insert", "discard", "fail")
 def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{into, on, let, whenMatched, whenNotMatched}`.
 
-    TypeMismatch, 40414, 40415 for a bad shape; 51178 to 51199, 51273, 5786800, 5786801 for bad fields; 51181 for modes
-    that do not go together; 31319, 31320 for targets that may not be written.
+    TypeMismatch, 40414, 40415 for a bad shape; 51178 to 51199, 51273, 5786800, 5786801 for bad fields; 51181 for a
+    combination of modes that is not allowed; 31319, 31320 for targets that may not be written.
     """
     if isinstance(argument, str):
         _check_merge_target(ctx.database, argument)
@@ -296,17 +296,17 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             ErrorCode.TypeMismatch, f"$merge requires a string or object argument, but found {type_of(argument)}"
         )
-    written = read_fields("$merge", argument)
-    check_known("$merge", written, _MERGE_FIELDS)
-    if "into" not in written:
+    parameters = read_fields("$merge", argument)
+    check_known("$merge", parameters, _MERGE_FIELDS)
+    if "into" not in parameters:
         raise missing_field("$merge.into")
-    database, collection = _into(written["into"], ctx)
-    on = _on(written.get("on", "_id"))
-    let_value = written.get("let", MISSING)
+    database, collection = _into(parameters["into"], ctx)
+    on = _on(parameters.get("on", "_id"))
+    let_value = parameters.get("let", MISSING)
     if not is_nullish(let_value) and not isinstance(let_value, bytes):
         raise wrong_type("$merge.let", let_value, "object")
     pipeline: list[Value] = []
-    when_matched = written.get("whenMatched", "merge")
+    when_matched = parameters.get("whenMatched", "merge")
     if isinstance(when_matched, list):
         pipeline = when_matched
         for item in pipeline:
@@ -324,7 +324,7 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             51191, f"$merge 'whenMatched' field must be either a string or an array, but found {type_of(when_matched)}"
         )
-    otherwise = written.get("whenNotMatched", "insert")
+    otherwise = parameters.get("whenNotMatched", "insert")
     if is_nullish(otherwise):
         otherwise = "insert"
     if not isinstance(otherwise, str):
@@ -343,7 +343,7 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         )
     let = _let(let_value, ctx)
     _check_merge_target(database, collection)
-    return [MergeSpec(database, collection, on, "on" in written, mode, pipeline, let, otherwise, ctx)]
+    return [MergeSpec(database, collection, on, "on" in parameters, mode, pipeline, let, otherwise, ctx)]
 
 
 def _into(value: Value, ctx: ParseContext) -> tuple[str, str]:
@@ -355,15 +355,15 @@ def _into(value: Value, ctx: ParseContext) -> tuple[str, str]:
         raise CommandError(
             51178, f"$merge 'into' field  must be either a string or an object, but found {type_of(value)}"
         )
-    written = read_fields("into", value)
-    check_known("into", written, ["db", "coll"])
-    for key, part in written.items():
+    parameters = read_fields("into", value)
+    check_known("into", parameters, ["db", "coll"])
+    for key, part in parameters.items():
         if not is_nullish(part) and not isinstance(part, str):
             raise wrong_type(f"into.{key}", part, "string")
-    collection = written.get("coll", MISSING)
+    collection = parameters.get("coll", MISSING)
     if not isinstance(collection, str) or collection == "":
         raise CommandError(5786801, "$merge 'into' field must specify a 'coll' that is not empty, null or undefined")
-    database = written.get("db", MISSING)
+    database = parameters.get("db", MISSING)
     if not isinstance(database, str) or database == "":
         return ctx.database, collection
     return database, collection

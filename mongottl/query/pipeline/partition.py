@@ -1,9 +1,9 @@
-"""Documents that wait in a temporary file, divided by their group's key, until there is room for their groups.
+"""Partitions of documents in a temporary file, by the key of their group, for `$group` beyond the memory limit.
 
     level 0:  [0] [1] [2] … [15]     by four bits of a checksum of the key
-    level 1:      [1.0] [1.1] …      a part that is too large itself, by the next four
+    level 1:      [1.0] [1.1] …      a part that is still too large, by the next four
 
-Within a part documents keep the order in which they came.
+Within a part documents keep their order.
 """
 
 import zlib
@@ -21,7 +21,7 @@ _CHUNK_BYTES: Final = 64 << 10
 
 
 def part_of(key: bytes, level: int) -> int:
-    """To which part a key belongs."""
+    """The number of the part of a key at a level."""
     return (zlib.crc32(key) >> (4 * level)) & (PARTS - 1)
 
 
@@ -44,7 +44,7 @@ class Partitions:
             self._write(part)
 
     def finish(self) -> list[list[tuple[int, int]]]:
-        """The chunks of each part: places in the file and sizes, in order."""
+        """The chunks of each part, in order: (offset in the file, size)."""
         for part in range(PARTS):
             if len(self._writers[part]):
                 self._write(part)
@@ -58,7 +58,7 @@ class Partitions:
 
 
 def write_keyed(writer: BytesWriter, key: bytes, document: bytes) -> None:
-    """One key and document of a chunk."""
+    """Writes one key and document of a chunk."""
     metadata = encoded_metadata(document)
     write_i32_le(writer, i32(len(key)))
     write_i32_le(writer, i32(len(document)))

@@ -18,7 +18,7 @@ from mongottl.query.projection.plan import RootProjection, TreeProjection
 
 
 class ProjectSpec(StageSpec):
-    """`$project`, and what is short for one. name: as explain calls it."""
+    """`$project` and `$unset`. name: the name in explain."""
 
     def __init__(self, name: str, specification: bytes, projection: Projection) -> None:
         self.name = name
@@ -56,7 +56,8 @@ def projection_effect(projection: Projection) -> Effect | None:
 
 
 def _collect_leaves(entry: Entry, path: str, kind: int, paths: list[str]) -> None:
-    """The paths that are kept or left out below a field; all of it changes where something is computed there."""
+    """Collects the paths that are included or excluded below a field; the whole field if something is computed
+    there."""
     node = entry.node
     if node is None:
         return
@@ -85,7 +86,7 @@ class ProjectSource(MappedSource):
 
 @stage("$project", StageTraits(streaming=True, in_update=True, planned=True))
 def parse_project(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{$project: <projection>}`. 15969 if it is no document, 51272 if it is empty."""
+    """`{$project: <projection>}`. 15969 if it is not a document, 51272 if it is empty."""
     if not isinstance(argument, bytes):
         raise CommandError(15969, "$project specification must be an object")
     if len(argument) == 5:
@@ -119,7 +120,7 @@ def parse_unset(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 
 
 def check_no_null_bytes(paths: list[str]) -> None:
-    """9527900 for a path that no field name could spell."""
+    """9527900 for a path with a null byte, which no field name can contain."""
     for path in paths:
         if "\0" in path:
             raise CommandError(9527900, "a field path must not contain a null byte")

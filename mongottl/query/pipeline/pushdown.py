@@ -1,9 +1,9 @@
-"""Filters on their way forward through a pipeline.
+"""Moves filters towards the start of a pipeline.
 
-A filter is cut into the parts of its conjunction; each goes before as many stages as leave alone what it looks at, and
-its paths are followed through renames. What goes no further becomes one `$match` with whatever stands there already.
+A filter is split into its conjuncts; each is moved before all stages that do not change its paths, which are followed
+through renames. Conjuncts that arrive at one position become one `$match` together with a filter that is already there.
 
-`$expr` may fail where a filter does not, so it does not go before another filter that may guard it.
+`$expr` may fail where a filter does not, so it is not moved before another filter that may guard it.
 """
 
 from typing import Final
@@ -21,15 +21,15 @@ from mongottl.query.pipeline.stage import StageSpec
 
 _LOGICAL: Final = ("$and", "$or", "$nor")
 _COMPARISONS: Final = frozenset(("$eq", "$gt", "$gte", "$lt", "$lte"))
-# Conditions without a path that are the same for every document.
+# Conditions that do not depend on the document.
 _CONSTANT: Final = frozenset(("$comment", "$alwaysTrue", "$alwaysFalse"))
 
 
 class Conjunct:
-    """One part of a filter, as written.
+    """One conjunct of a filter, not parsed.
 
-    paths: those that it looks at, None if it may look at anything. expression: whether an `$expr` is in it.
-    comparisons: whether it compares with plain values, and nothing else.
+    paths: those that it reads, None if unknown. expression: whether it contains an `$expr`.
+    comparisons: whether it consists only of comparisons with plain values.
     """
 
     def __init__(self, name: str, value: Value, ctx: ParseContext) -> None:
@@ -53,8 +53,8 @@ class Conjunct:
         if name == "$expr":
             self.expression = True
             self.comparisons = False
-            written = encode({"": value})
-            if b"$rand" in written or b"$meta" in written:
+            encoded = encode({"": value})
+            if b"$rand" in encoded or b"$meta" in encoded:
                 return False
             needed = parse_expression(value, ctx).dependencies()
             found.update(needed or ())
@@ -65,11 +65,11 @@ class Conjunct:
         found.add(name)
         return True
 
-    def written(self) -> bytes:
+    def as_filter(self) -> bytes:
         return encode_fields([(self.name, self.value)])
 
     def before(self, effect: Effect, ctx: ParseContext) -> "Conjunct | None":
-        """What to ask before a stage so that this holds behind it; None if that cannot be said."""
+        """The condition before a stage that is equivalent to this one after it; None if there is none."""
         if self.paths is None or (effect.comparisons_only and not self.comparisons):
             return None
         renamed = False
@@ -124,24 +124,24 @@ def conjuncts_of(filter: bytes, ctx: ParseContext) -> list[Conjunct]:
     return found
 
 
-def sink(specs: list[StageSpec], spec: MatchSpec, ctx: ParseContext) -> None:
-    """Puts a `$match` that comes behind `specs` as far forward as its parts can go."""
+def push_down(specs: list[StageSpec], spec: MatchSpec, ctx: ParseContext) -> None:
+    """Moves the conjuncts of a `$match` after `specs` as far forward in `specs` as possible."""
     if not _may_move(specs, len(specs)):
         specs.append(spec)
         return
     parts = conjuncts_of(spec.filter, ctx)
     moving = parts
-    place = len(specs)
-    while place > 0 and moving:
-        before = specs[place - 1]
+    index = len(specs)
+    while index > 0 and moving:
+        before = specs[index - 1]
         staying: list[Conjunct] = []
         passing: list[Conjunct] = []
         if isinstance(before, MatchSpec):
-            # Either all of them pass or none: conditions stay in the order of their stages.
+            # Moved only all together, so that conditions stay in the order of their stages.
             guarded = any(part.expression or part.paths is None for part in moving)
-            if guarded or before.requested or not _may_move(specs, place - 1):
+            if guarded or before.requested or not _may_move(specs, index - 1):
                 break
-            place -= 1
+            index -= 1
             continue
         effect = before.known_effect()
         if effect is None:
@@ -153,57 +153,58 @@ def sink(specs: list[StageSpec], spec: MatchSpec, ctx: ParseContext) -> None:
         for part in moving:
             earlier = part.before(effect, ctx)
             if earlier is not None:
-                narrowing.append(part.written())
+                narrowing.append(part.as_filter())
                 passing.append(earlier)
                 continue
             inner = None if within is None else part.before(within, ctx)
             if inner is None or part.expression:
                 staying.append(part)
             else:
-                joining.append(inner.written())
+                joining.append(inner.as_filter())
         if len(staying) == len(moving):
             break
         if narrowing:
             before = before.narrowed(all_of(narrowing))
         if joining:
             before = before.joining(all_of(joining))
-        specs[place - 1] = before
-        _put(specs, place, [part.written() for part in staying], ctx)
+        specs[index - 1] = before
+        _insert_match(specs, index, [part.as_filter() for part in staying], ctx)
         moving = passing
-        place -= 1
+        index -= 1
     if moving == parts:
-        _put(specs, place, [spec.filter], ctx, spec)
+        _insert_match(specs, index, [spec.filter], ctx, spec)
     else:
-        _put(specs, place, [part.written() for part in moving], ctx)
+        _insert_match(specs, index, [part.as_filter() for part in moving], ctx)
 
 
 def _may_move(specs: list[StageSpec], count: int) -> bool:
-    """Whether there is anything that a filter behind the first `count` of these might pass or become one with."""
+    """Whether a filter after the first `count` stages could move before one of them or be merged with one."""
     if count == 0:
         return False
     last = specs[count - 1]
     return isinstance(last, MatchSpec) or last.known_effect() is not None
 
 
-def _put(
-    specs: list[StageSpec], place: int, filters: list[bytes], ctx: ParseContext, whole: MatchSpec | None = None
+def _insert_match(
+    specs: list[StageSpec], index: int, filters: list[bytes], ctx: ParseContext, existing: MatchSpec | None = None
 ) -> None:
-    """A `$match` of these filters at a place, one with what filters there. whole: the same, if it is there already."""
+    """Inserts a `$match` of these filters at an index, merged with one that is there. existing: a parsed stage for
+    them."""
     if not filters:
         return
-    for i in (place, place - 1):
+    for i in (index, index - 1):
         neighbour = specs[i] if 0 <= i < len(specs) else None
-        if isinstance(neighbour, GatheredMatch):
+        if isinstance(neighbour, CombinedMatch):
             neighbour.filters.extend(filters)
             return
         if isinstance(neighbour, MatchSpec) and not neighbour.requested:
-            specs[i] = GatheredMatch([neighbour.filter, *filters])
+            specs[i] = CombinedMatch([neighbour.filter, *filters])
             return
-    specs.insert(place, GatheredMatch(filters) if whole is None else whole)
+    specs.insert(index, CombinedMatch(filters) if existing is None else existing)
 
 
-class GatheredMatch(MatchSpec):
-    """Filters that have come to stand at one place, not yet parsed as one: others may follow."""
+class CombinedMatch(MatchSpec):
+    """Filters that were moved to one position, not parsed yet, since others may follow."""
 
     def __init__(self, filters: list[bytes]) -> None:
         super().__init__(EMPTY_DOCUMENT, AlwaysTrue())
@@ -211,15 +212,15 @@ class GatheredMatch(MatchSpec):
 
 
 def finish_matches(specs: list[StageSpec], ctx: ParseContext) -> None:
-    """Makes ordinary stages of the filters that were gathered."""
+    """Replaces each CombinedMatch by a parsed `$match`."""
     for i in range(len(specs)):
         gathered = specs[i]
-        if isinstance(gathered, GatheredMatch):
+        if isinstance(gathered, CombinedMatch):
             specs[i] = matched(gathered.filters, ctx)
 
 
 def all_of(filters: list[bytes]) -> bytes:
-    """One filter that is met where all of these are; those that are such a conjunction come without their `$and`."""
+    """The conjunction of filters; a top-level `$and` of a filter is flattened."""
     if len(filters) == 1:
         return filters[0]
     parts: list[Value] = []
@@ -229,7 +230,7 @@ def all_of(filters: list[bytes]) -> bytes:
 
 
 def _parts(filter: bytes) -> list[bytes]:
-    """The parts of a filter that is a single `$and`, else the filter."""
+    """The operands of a filter that is a single `$and`, else the filter itself."""
     members = fields(filter)
     if len(members) == 1 and members[0][0] == "$and" and isinstance(members[0][1], list):
         parts = [part for part in members[0][1] if isinstance(part, bytes)]
@@ -239,6 +240,6 @@ def _parts(filter: bytes) -> list[bytes]:
 
 
 def matched(filters: list[bytes], ctx: ParseContext) -> MatchSpec:
-    """One `$match` of several filters, in their order."""
+    """A parsed `$match` of several filters, in their order."""
     together = all_of(filters)
     return MatchSpec(together, parse_match(together, ctx))

@@ -1,4 +1,4 @@
-"""Accumulators that keep several values, or values by a sort order: `$firstN $lastN $minN $maxN $top $topN $bottom
+"""Accumulators that keep several values or sort values: `$firstN $lastN $minN $maxN $top $topN $bottom
 $bottomN`, and `$median $percentile`."""
 
 from typing import Final
@@ -21,8 +21,8 @@ from mongottl.query.expr.ranking import smallest
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator
 from mongottl.query.sort import SortPattern, parse_sort
 
-# States that keep a few of many values let go of the rest at the latest when they hold this much, or twice what stays.
-_CUT_AT_BYTES: Final = 16 << 20
+# States that keep some of many values drop the others when they exceed this, or twice the size of the kept ones.
+_TRIM_AT_BYTES: Final = 16 << 20
 
 
 class FirstNState(GatheredState):
@@ -37,12 +37,12 @@ class FirstNState(GatheredState):
 
 
 class LastNState(GatheredState):
-    """Keeps up to twice the count, and cuts."""
+    """Keeps at most twice the count."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
         self.count: Final = count
-        self._cut_at_bytes = _CUT_AT_BYTES
+        self._cut_at_bytes = _TRIM_AT_BYTES
 
     def add(self, value: Value) -> None:
         self.values.append(None if isinstance(value, Missing) else value)
@@ -51,21 +51,21 @@ class LastNState(GatheredState):
         if held >= 2 * self.count + 16 or (self.bytes > self._cut_at_bytes and held > self.count):
             self.values = self.values[-self.count :]
             self.bytes = _size_of_all(self.values)
-            self._cut_at_bytes = max(_CUT_AT_BYTES, 2 * self.bytes)
+            self._cut_at_bytes = max(_TRIM_AT_BYTES, 2 * self.bytes)
 
     def result(self) -> Value:
         return self.values[-self.count :]
 
 
 class ExtremeNState(GatheredState):
-    """`$minN` and `$maxN`: null and nothing are passed over."""
+    """`$minN` and `$maxN`: null and missing values are skipped."""
 
     def __init__(self, count: int, greatest: bool, collation: Collation | None) -> None:
         super().__init__()
         self.count: Final = count
         self.collation: Final = collation
         self.greatest: Final = greatest
-        self._cut_at_bytes = _CUT_AT_BYTES
+        self._cut_at_bytes = _TRIM_AT_BYTES
 
     def add(self, value: Value) -> None:
         if is_nullish(value):
@@ -76,14 +76,14 @@ class ExtremeNState(GatheredState):
         if held >= 2 * self.count + 64 or (self.bytes > self._cut_at_bytes and held > self.count):
             self.values = smallest(self.values, self.count, self.greatest, self.collation)
             self.bytes = _size_of_all(self.values)
-            self._cut_at_bytes = max(_CUT_AT_BYTES, 2 * self.bytes)
+            self._cut_at_bytes = max(_TRIM_AT_BYTES, 2 * self.bytes)
 
     def result(self) -> Value:
         return smallest(self.values, self.count, self.greatest, self.collation)
 
 
 class TopState(AccumulatorState):
-    """`$top $topN $bottom $bottomN`: takes pairs of sort key and output, made by TopArgument."""
+    """`$top $topN $bottom $bottomN`: adds TopEntry values, created by TopArgument."""
 
     def __init__(self, count: int, bottom: bool, single: bool) -> None:
         self.count: Final = count
@@ -92,7 +92,7 @@ class TopState(AccumulatorState):
         self.entries: list[tuple[bytes, int, Value]] = []
         self.arrived = 0
         self.bytes = 0
-        self._cut_at_bytes = _CUT_AT_BYTES
+        self._cut_at_bytes = _TRIM_AT_BYTES
 
     def add(self, value: Value) -> None:
         if not isinstance(value, TopEntry):
@@ -102,10 +102,10 @@ class TopState(AccumulatorState):
         self.bytes += size_of(value.output) + len(value.key) + 64
         count = len(self.entries)
         if count >= 2 * self.count + 64 or (self.bytes > self._cut_at_bytes and count > self.count):
-            self._cut()
-            self._cut_at_bytes = max(_CUT_AT_BYTES, 2 * self.bytes)
+            self._trim()
+            self._cut_at_bytes = max(_TRIM_AT_BYTES, 2 * self.bytes)
 
-    def _cut(self) -> None:
+    def _trim(self) -> None:
         self.entries.sort(key=_entry_order)
         self.entries = self.entries[-self.count :] if self.bottom else self.entries[: self.count]
         self.bytes = 0
@@ -113,7 +113,7 @@ class TopState(AccumulatorState):
             self.bytes += size_of(entry[2]) + len(entry[0]) + 64
 
     def result(self) -> Value:
-        self._cut()
+        self._trim()
         outputs: list[Value] = []
         for entry in self.entries:
             outputs.append(entry[2])
@@ -194,7 +194,7 @@ class CountedAccumulator(AccumulatorSpec):
 
 
 def check_n(value: Value) -> int:
-    """A positive whole number. 7548606 for anything else."""
+    """A positive whole number. 7548606 for other values."""
     number = whole(value)
     if number is None:
         raise CommandError(7548606, f"Value for 'n' must be of integral type, but found {show(value)}")
@@ -206,25 +206,25 @@ def check_n(value: Value) -> int:
 def _named(name: str, argument: Value, known: list[str]) -> dict[str, Value]:
     if not isinstance(argument, bytes):
         raise CommandError(5787801, f"specification must be an object; found {name}: {show(argument)}")
-    written: dict[str, Value] = {}
+    parameters: dict[str, Value] = {}
     for key, value in fields(argument):
         if key not in known:
             raise CommandError(5787901, f"Unknown argument for '{name}': {key}")
-        written[key] = value
-    return written
+        parameters[key] = value
+    return parameters
 
 
 def _parse_n_of(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
     """`{input, n}`. 5787906, 5787907 for a missing one."""
-    written = _named(name, argument, ["n", "input"])
-    if "n" not in written:
+    parameters = _named(name, argument, ["n", "input"])
+    if "n" not in parameters:
         raise CommandError(5787906, "Missing value for 'n'")
-    if "input" not in written:
+    if "input" not in parameters:
         raise CommandError(5787907, "Missing value for 'input'")
-    n = parse_expression(written["n"], ctx)
+    n = parse_expression(parameters["n"], ctx)
     if isinstance(n, Constant):
         check_n(n.value)
-    return CountedAccumulator(field, name, parse_expression(written["input"], ctx), n, ctx.collation)
+    return CountedAccumulator(field, name, parse_expression(parameters["input"], ctx), n, ctx.collation)
 
 
 for _name in ("$firstN", "$lastN", "$minN", "$maxN"):
@@ -236,28 +236,28 @@ def _parse_top(field: str, name: str, argument: Value, ctx: ParseContext) -> Acc
     many = name.endswith("N")
     if not isinstance(argument, bytes):
         raise CommandError(5788001, f"specification must be an object; found {name}: {show(argument)}")
-    written: dict[str, Value] = {}
+    parameters: dict[str, Value] = {}
     for key, value in fields(argument):
         if key not in ("sortBy", "output") and not (many and key == "n"):
             raise CommandError(5788002, f"Unknown argument to {name} '{key}'")
-        written[key] = value
-    if many and "n" not in written:
+        parameters[key] = value
+    if many and "n" not in parameters:
         raise CommandError(5788003, "Missing value for 'n'")
-    if "output" not in written:
+    if "output" not in parameters:
         raise CommandError(5788004, "Missing value for 'output'")
-    if "sortBy" not in written:
+    if "sortBy" not in parameters:
         raise CommandError(5788005, "Missing value for 'sortBy'")
-    sort_by = written["sortBy"]
+    sort_by = parameters["sortBy"]
     if not isinstance(sort_by, bytes):
         raise CommandError(10065, "invalid parameter: expected an object (sortBy)")
     pattern = parse_sort(sort_by, ctx.collation)
     ctx.metadata.requested.update(pattern.metadata)
     if pattern.is_empty():
         raise CommandError(ErrorCode.BadValue, "sortBy must not be empty")
-    n = parse_expression(written["n"], ctx) if many else Constant(1)
+    n = parse_expression(parameters["n"], ctx) if many else Constant(1)
     if isinstance(n, Constant):
         check_n(n.value)
-    output = TopArgument(pattern, sort_by, parse_expression(written["output"], ctx))
+    output = TopArgument(pattern, sort_by, parse_expression(parameters["output"], ctx))
     return CountedAccumulator(field, name, output, n, ctx.collation)
 
 
@@ -266,7 +266,7 @@ for _name in ("$top", "$topN", "$bottom", "$bottomN"):
 
 
 class PercentileState(AccumulatorState):
-    """Discrete percentiles of all numbers, exact while they are few; null for each if there are none."""
+    """Discrete percentiles of all numbers, exact up to `digest.BUFFER` numbers; null for each if there are none."""
 
     def __init__(self, shares: list[float], single: bool) -> None:
         self.shares: Final = shares
@@ -302,9 +302,9 @@ class PercentileAccumulator(AccumulatorSpec):
 
 
 def _parse_percentile(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
-    written = parse_percentile_parameters(name, argument)
-    shares = parse_shares(parse_expression(written["p"], ctx)) if name == "$percentile" else [0.5]
-    return PercentileAccumulator(field, name, parse_expression(written["input"], ctx), shares)
+    parameters = parse_percentile_parameters(name, argument)
+    shares = parse_shares(parse_expression(parameters["p"], ctx)) if name == "$percentile" else [0.5]
+    return PercentileAccumulator(field, name, parse_expression(parameters["input"], ctx), shares)
 
 
 for _name in ("$median", "$percentile"):

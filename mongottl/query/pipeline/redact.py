@@ -1,4 +1,4 @@
-"""`$redact`: keeps, drops or looks into each level of a document."""
+"""`$redact`: keeps, removes or descends into each level of a document."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _KEEP: Final = "keep"
 
 
 class RedactSpec(StageSpec):
-    """slot: where the level that is looked at stands, as `$$CURRENT`."""
+    """slot: of the current level, `$$CURRENT`."""
 
     def __init__(self, expression: Expression, slot: int) -> None:
         self.name = "$redact"
@@ -49,7 +49,7 @@ class RedactSource(MappedSource):
 
 
 def redact(doc: bytes, expression: Expression, slot: int, ev: EvaluationContext) -> Value:
-    """What is left of a level; MISSING if nothing. 17053 for a result other than the three sentinels."""
+    """The redacted level; MISSING if it is removed. 17053 for a result other than the three system variables."""
     ev.bind(slot, doc)
     verdict = expression.evaluate(ev)
     if verdict == _KEEP:

@@ -1,4 +1,4 @@
-"""`$addFields $set $replaceRoot $replaceWith`: documents with computed values in them, or computed altogether."""
+"""`$addFields $set $replaceRoot $replaceWith`: documents with computed fields, or replaced by computed documents."""
 
 from typing import Final
 
@@ -24,8 +24,8 @@ from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 class FieldTree:
     """Computed fields of one level of a document: each is an expression or a tree for the level below.
 
-    `{"a.b": x, c: y}` is {a: {b: x}, c: y}. A tree is applied to each element of an array, and to a value that is no
-    document it gives a new one.
+    `{"a.b": x, c: y}` is {a: {b: x}, c: y}. A tree is applied to each element of an array, and replaces a value that is
+    not a document by a new one.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class FieldTree:
         self._index: dict[bytes, int] = {}
 
     def position(self, name: str) -> int:
-        """The place of a name, -1 if it is new."""
+        """The index of a name, -1 if it is new."""
         return self._index.get(name.encode("utf-8"), -1)
 
     def add(self, name: str, expression: Expression | None, tree: "FieldTree | None") -> None:
@@ -48,7 +48,8 @@ class FieldTree:
         self.trees.append(tree)
 
     def apply(self, buf: bytes, start: i64, ev: EvaluationContext) -> bytes:
-        """The document at `start` with the fields computed: existing ones in their place, new ones behind."""
+        """The document at `start` with the computed fields: existing ones keep their position, new ones are
+        appended."""
         builder = DocumentBuilder()
         index = self._index
         seen = [False] * len(self.names)
@@ -202,13 +203,13 @@ def _parse_add_fields(name: str, argument: Value, ctx: ParseContext) -> list[Sta
 
 @stage("$addFields", StageTraits(streaming=True, in_update=True))
 def parse_add_fields(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{$addFields: {<path>: <expression>, …}}`. 40272 if it is no document."""
+    """`{$addFields: {<path>: <expression>, …}}`. 40272 if it is not a document."""
     return _parse_add_fields("$addFields", argument, ctx)
 
 
 @stage("$set", StageTraits(streaming=True, in_update=True))
 def parse_set(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """Another name of `$addFields`."""
+    """`{$set: {<path>: <expression>, …}}`, an alias of `$addFields`."""
     return _parse_add_fields("$set", argument, ctx)
 
 
@@ -246,7 +247,7 @@ class ReplaceRootSource(MappedSource):
 
 @stage("$replaceRoot", StageTraits(streaming=True, in_update=True, planned=True))
 def parse_replace_root(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{$replaceRoot: {newRoot: <expression>}}`. 40229 if it is no document; 40415, 40414 for its fields."""
+    """`{$replaceRoot: {newRoot: <expression>}}`. 40229 if it is not a document; 40415, 40414 for its fields."""
     if not isinstance(argument, bytes):
         raise CommandError(
             40229, f"expected an object as specification for $replaceRoot stage, got {type_of(argument)}"

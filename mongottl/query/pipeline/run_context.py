@@ -1,4 +1,4 @@
-"""What a running pipeline may ask of the server around it, and the requests that it hands over."""
+"""The interface through which a running pipeline uses the server, and the requests of that interface."""
 
 import math
 from typing import Final
@@ -21,20 +21,20 @@ from mongottl.query.spill import SpillSpace
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class EqualityProbe:
-    """A way to documents by the value of one field, through an index. Good until others run."""
+    """Lookup of documents by the value of one field through an index. Valid until other operations run."""
 
-    def find(self, value: Value, most: int) -> list[Value] | None:
-        """The visible documents in which the field has this value, which is neither null nor an array nor a pattern.
+    def find(self, value: Value, max_documents: int) -> list[Value] | None:
+        """The visible documents in which the field has this value, which is not null, an array or a regular expression.
 
-        None if there are more than `most`.
+        None if there are more than `max_documents`.
         """
         raise NotImplementedError
 
 
 class MergeRequest:
-    """What is to become of one document.
+    """The write of one document by `$merge`.
 
-    match: the filter for the document that it meets. when_matched: "replace", "merge", "keepExisting", "fail" or
+    match: the filter for the document in the target. when_matched: "replace", "merge", "keepExisting", "fail" or
     "pipeline". pipeline, let: of the last. when_not_matched: "insert", "discard" or "fail".
     """
 
@@ -56,10 +56,11 @@ class MergeRequest:
 
 
 class NearRequest:
-    """What a `$geoNear` asks of a collection.
+    """The query of a `$geoNear`.
 
-    argument: of the stage, as written. center, unit, min_distance, max_distance: as `NearExpression` has them.
-    key: the path, "" where an index tells. query: a filter besides.
+    argument: the original argument of the stage. center, unit, min_distance, max_distance: as `NearExpression` has
+    them.
+    key: the path, "" for that of the geospatial index. query: an additional filter.
     """
 
     def __init__(self, argument: bytes, namespace: str) -> None:
@@ -73,7 +74,7 @@ class NearRequest:
         self.query: MatchExpression = AndExpression([])
 
     def match(self, path: str) -> MatchExpression:
-        """The filter, with the distance about this path."""
+        """The filter for this path."""
         near = NearExpression(FieldPath(path), encode({"$near": self.argument}), self.center, self.unit)
         near.min_distance = self.min_distance
         near.max_distance = self.max_distance
@@ -82,11 +83,11 @@ class NearRequest:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RunContext:
-    """What a running pipeline may ask of the outside; `exec` implements it, one per operation.
+    """The services of the server for a running pipeline; `exec` implements it, one per operation.
 
-    now_ms: the operation's instant. limits: what a stage may hold in memory. space: where it goes on beyond that, None
-    where the operation may not use the disk and fails with error 292 instead.
-    metadata: keywords that `{$meta: …}` reads somewhere; where there are none, no document carries anything.
+    now_ms: the operation's time. limits: memory limits of stages. space: temporary files for data beyond the limits;
+    None if the operation may not use the disk and fails with error 292 instead.
+    metadata: keywords that some `{$meta: …}` reads; documents have no other metadata.
     """
 
     def __init__(self, now_ms: int = 0, limits: MemoryLimits | None = None, space: SpillSpace | None = None) -> None:
@@ -96,31 +97,31 @@ class RunContext:
         self.metadata: set[str] = set()
 
     def evaluation(self) -> EvaluationContext:
-        """A fresh evaluation context for a stage of its own."""
+        """A new evaluation context, for one stage."""
         return EvaluationContext()
 
     def open_collection(
         self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
     ) -> DocumentSource:
-        """The visible documents of a collection or view, already narrowed by a filter where one is given.
+        """The visible documents of a collection or view that match a filter, if one is given.
 
-        ctx: what the filter was written in; its variables are known to it.
+        ctx: the parse context of the filter, with its variables.
         """
         raise NotImplementedError
 
     def open_near(self, request: NearRequest, metadata: frozenset[str]) -> DocumentSource:
-        """What a `$geoNear` finds, with these keywords of distance and place as metadata.
+        """The documents of a `$geoNear`, annotated with these keywords of distance and location.
 
-        NamespaceNotFound (26) without collection, IndexNotFound (27) without an index that could answer it.
+        NamespaceNotFound (26) without the collection, IndexNotFound (27) without a suitable index.
         """
         raise NotImplementedError
 
     def has_index(self, database: str, collection: str, path: str) -> bool:
-        """Whether equality on a path is answered by an index: an equality join then asks for each document."""
+        """Whether an index supports equality on a path; an equality join then queries it for each document."""
         return False
 
     def equality_probe(self, database: str, collection: str, path: str) -> EqualityProbe | None:
-        """The shortest way from values at a path to documents, where an index answers without a plan."""
+        """A probe for documents by values at a path, if an index allows it without planning a query; else None."""
         return None
 
     def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:
@@ -140,27 +141,27 @@ class RunContext:
         raise NotImplementedError
 
     def count_collection(self, namespace: str) -> Value:
-        """How many documents there are. NamespaceNotFound (26) without collection."""
+        """The number of documents. NamespaceNotFound (26) without the collection."""
         raise NotImplementedError
 
     def index_statistics(self, namespace: str) -> list[bytes]:
-        """A document per index, for `$indexStats`; none without collection."""
+        """A document per index, for `$indexStats`; [] without the collection."""
         raise NotImplementedError
 
     def cluster_catalog(self, database: str, shards: bool) -> list[bytes]:
-        """What there is in a database, or everywhere if it is `admin`, for `$listClusterCatalog`."""
+        """The collections of a database, or of all databases if it is `admin`, for `$listClusterCatalog`."""
         raise NotImplementedError
 
     def operations(self, options: dict[str, Value]) -> list[bytes]:
-        """What runs now, for `$currentOp`; with `idleConnections` and the like what does not, too."""
+        """The running operations, for `$currentOp`; with `idleConnections` and similar options also idle ones."""
         raise NotImplementedError
 
     def plan_cache(self, namespace: str) -> list[bytes]:
-        """The plans that are remembered. 50933 without collection."""
+        """The cached plans, for `$planCacheStats`. 50933 without the collection."""
         raise NotImplementedError
 
     def query_settings(self, debug: bool) -> list[bytes]:
-        """What is laid down for query shapes. debug: with the shapes themselves."""
+        """The query settings, for `$querySettings`. debug: include the query shapes."""
         raise NotImplementedError
 
     def sessions(self) -> list[bytes]:
@@ -176,26 +177,26 @@ class RunContext:
         raise NotImplementedError
 
     def check_out(self, database: str, collection: str, time_series: bytes | None) -> None:
-        """Whether `$out` may replace a collection. 7268700 where it would have to become one of another kind."""
+        """Checks whether `$out` may replace a collection. 7268700 if that would change its kind."""
         raise NotImplementedError
 
     def open_output(self, database: str, collection: str, time_series: bytes | None) -> str:
-        """Makes a temporary collection with the options and indexes of the target; its name.
+        """Creates a temporary collection with the options and indexes of the target; returns its name.
 
-        time_series: the options of a target that is to be made a time series collection, as written.
+        time_series: the original options if the target is to be a time series collection, or None.
         """
         raise NotImplementedError
 
     def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:
-        """Inserts a few documents into a temporary collection. DuplicateKeyError (11000)."""
+        """Inserts a batch of documents into a temporary collection. DuplicateKeyError (11000)."""
         raise NotImplementedError
 
     def publish_output(self, database: str, temporary: str, collection: str) -> None:
-        """Gives a temporary collection its target's name, and drops what had that name, in one unit of work."""
+        """Renames a temporary collection to its target, dropping an existing target, in one unit of work."""
         raise NotImplementedError
 
     def discard_output(self, database: str, temporary: str) -> None:
-        """Drops a temporary collection if it is still there."""
+        """Drops a temporary collection if it still exists."""
         raise NotImplementedError
 
     def check_merge(self, database: str, collection: str, on: list[str], named: bool) -> bool:
@@ -203,9 +204,9 @@ class RunContext:
         raise NotImplementedError
 
     def with_id(self, document: bytes) -> bytes:
-        """The document with an `_id` of its own."""
+        """The document with a generated `_id` if it has none."""
         raise NotImplementedError
 
     def merge_document(self, database: str, collection: str, request: MergeRequest) -> None:
-        """Writes one result of `$merge`. 13113 where it meets no document and should."""
+        """Writes one result of `$merge`. 13113 if no document matches and whenNotMatched is "fail"."""
         raise NotImplementedError

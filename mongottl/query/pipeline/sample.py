@@ -1,4 +1,4 @@
-"""`$sample`: so many documents, chosen and ordered by chance."""
+"""`$sample`: a random sample of documents, in random order."""
 
 import struct
 from typing import Final
@@ -18,7 +18,7 @@ from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sorter import Sorter
 
-_MAX_SIZE: Final = 1 << 40  # more than there can be documents
+_MAX_SIZE: Final = 1 << 40  # more than any number of documents
 
 
 class SampleSpec(StageSpec):
@@ -34,7 +34,7 @@ class SampleSpec(StageSpec):
 
 
 class SampleSource(DocumentSource):
-    """Every document gets a random sort key; those with the smallest keys stay."""
+    """Assigns each document a random sort key, and keeps those with the smallest keys."""
 
     def __init__(self, source: DocumentSource, size: int, run: RunContext) -> None:
         self.source: Final = source

@@ -1,4 +1,4 @@
-"""What the server knows, in place of documents.
+"""Stages that return server metadata instead of documents.
 
 `$currentOp $indexStats $listClusterCatalog $planCacheStats $querySettings $listSessions $listLocalSessions`
 """
@@ -21,8 +21,8 @@ NO_CATALOG_OPTIONS: Final = 9621302
 _SESSIONS: Final = "config.system.sessions"
 
 
-class FactsSpec(StageSpec):
-    """argument: as written. namespace: what the facts are about."""
+class ServerMetadataSpec(StageSpec):
+    """argument: the original one. namespace: the collection or database of the aggregate command."""
 
     def __init__(self, name: str, namespace: str, argument: bytes) -> None:
         self.name = name
@@ -43,9 +43,9 @@ class FactsSpec(StageSpec):
             return ListSource(run.plan_cache(self.namespace))
         if self.name == "$querySettings":
             return ListSource(run.query_settings(dict(fields(self.argument)).get("showDebugQueryShape") is True))
-        # Nobody has a name here, so of the sessions all are those of the user without one.
+        # There are no users here, so all sessions belong to the unnamed user.
         users = dict(fields(self.argument)).get("users")
-        if isinstance(users, list) and any(users) and not any(_is_nobody(user) for user in users):
+        if isinstance(users, list) and any(users) and not any(_is_unnamed_user(user) for user in users):
             return ListSource([])
         return ListSource(run.sessions())
 
@@ -58,7 +58,7 @@ def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}`. 28803 for anything else."""
     if not isinstance(argument, bytes) or len(argument) != 5:
         raise CommandError(28803, "The $indexStats stage specification must be an empty object")
-    return [FactsSpec("$indexStats", ctx.namespace, argument)]
+    return [ServerMetadataSpec("$indexStats", ctx.namespace, argument)]
 
 
 @stage(
@@ -69,7 +69,7 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, idleConnections, idleCursors, idleSessions, localOps, targetAllNodes, truncateOps}`, all booleans.
 
     TypeMismatch (14) for other values, 40415 for other fields, FailedToParse (9) for `targetAllNodes`, which is for
-    sharded clusters, InvalidNamespace (73) anywhere but on `admin` with {aggregate: 1}. Everybody sees all operations,
+    sharded clusters, InvalidNamespace (73) unless run on `admin` with {aggregate: 1}. All operations are listed,
     with or without `allUsers`.
     """
     if not isinstance(argument, bytes):
@@ -87,7 +87,7 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             ErrorCode.InvalidNamespace,
             "$currentOp must be run against the 'admin' database with {aggregate: 1}",
         )
-    return [FactsSpec("$currentOp", ctx.namespace, argument)]
+    return [ServerMetadataSpec("$currentOp", ctx.namespace, argument)]
 
 
 @stage(
@@ -97,8 +97,8 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{shards, balancingConfiguration, tracked}`, all booleans; the last two concern sharded clusters.
 
-    9621301 where it is asked of a collection, 9621302 for no object, TypeMismatch (14) for other
-    values, 40415 for other fields.
+    9621301 for a collection, 9621302 if it is not an object, TypeMismatch (14) for other values, 40415 for other
+    fields.
     """
     if not ctx.namespace.endswith(".$cmd.aggregate"):
         raise CommandError(
@@ -111,12 +111,13 @@ def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[Stage
             f"The $listClusterCatalog stage specification must be an object, found: {type_of(argument)}",
         )
     read_stage_options("$listClusterCatalog", argument)
-    return [FactsSpec("$listClusterCatalog", ctx.namespace, argument)]
+    return [ServerMetadataSpec("$listClusterCatalog", ctx.namespace, argument)]
 
 
 @stage("$planCacheStats", StageTraits(in_facet=False, stable=False, read_levels=LOCAL_LEVEL))
 def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{}` or `{allHosts: false}`. FailedToParse (9) for anything else, 4503200 for all hosts: there is one."""
+    """`{}` or `{allHosts: false}`. FailedToParse (9) for other arguments, 4503200 for all hosts, which are for sharded
+    clusters."""
     if not isinstance(argument, bytes):
         raise CommandError(
             ErrorCode.FailedToParse,
@@ -135,12 +136,12 @@ def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec
         every = value
     if every:
         raise CommandError(4503200, "$planCacheStats: allHosts is for sharded clusters")
-    return [FactsSpec("$planCacheStats", ctx.namespace, argument)]
+    return [ServerMetadataSpec("$planCacheStats", ctx.namespace, argument)]
 
 
 @stage("$querySettings", StageTraits(in_facet=False, collectionless=True))
 def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{showDebugQueryShape: bool}`. 7746800 for no document, InvalidNamespace (73) for a collection."""
+    """`{showDebugQueryShape: bool}`. 7746800 if it is not a document, InvalidNamespace (73) for a collection."""
     if not isinstance(argument, bytes):
         raise CommandError(7746800, "$querySettings value must be an object. Found: " + type_of(argument))
     read_stage_options("$querySettings", argument)
@@ -148,7 +149,7 @@ def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             ErrorCode.InvalidNamespace, "$querySettings must be run against the database with {aggregate: 1}"
         )
-    return [FactsSpec("$querySettings", ctx.namespace, argument)]
+    return [ServerMetadataSpec("$querySettings", ctx.namespace, argument)]
 
 
 def _check_session_options(name: str, argument: Value) -> bytes:
@@ -159,10 +160,10 @@ def _check_session_options(name: str, argument: Value) -> bytes:
     options = read_stage_options(name, argument)
     users = options.get("users")
     if isinstance(users, list):
-        given = [(place, user) for place, user in enumerate(users) if user is not None]
-        for place, user in given:
-            _check_user(f"{name}.users.{place}", user)
-        if given and options.get("allUsers") is True:
+        present = [(index, user) for index, user in enumerate(users) if user is not None]
+        for index, user in present:
+            _check_user(f"{name}.users.{index}", user)
+        if present and options.get("allUsers") is True:
             raise CommandError(
                 ErrorCode.UnsupportedFormat, f"{name} may not have both `users` and `allUsers: true` at the same time"
             )
@@ -173,22 +174,22 @@ def _check_user(name: str, user: Value) -> None:
     """`{user: name, db: name}`. 40414 for a missing field, 40415 for another, TypeMismatch (14)."""
     if not isinstance(user, bytes):
         raise wrong_type(name, user, "object")
-    given = read_options(name, user, SESSION_USER)
+    present = read_options(name, user, SESSION_USER)
     for key in ("user", "db"):
-        if key not in given:
+        if key not in present:
             raise missing_field(f"{name}.{key}")
 
 
-def _is_nobody(user: Value) -> bool:
+def _is_unnamed_user(user: Value) -> bool:
     return isinstance(user, bytes) and dict(fields(user)) == {"user": "", "db": ""}
 
 
 @stage("$listSessions", StageTraits(in_facet=False, parsed_before_facet=True, stable=False, server_wide=True))
 def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """InvalidNamespace (73) anywhere but on config.system.sessions."""
+    """`{allUsers, users}`. InvalidNamespace (73) unless run on config.system.sessions."""
     if ctx.namespace != _SESSIONS:
         raise CommandError(ErrorCode.InvalidNamespace, f"$listSessions may only be run against {_SESSIONS}")
-    return [FactsSpec("$listSessions", ctx.namespace, _check_session_options("$listSessions", argument))]
+    return [ServerMetadataSpec("$listSessions", ctx.namespace, _check_session_options("$listSessions", argument))]
 
 
 @stage(
@@ -196,9 +197,11 @@ def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     StageTraits(in_facet=False, stable=False, server_wide=True, collectionless=True, read_levels=LOCAL_LEVEL),
 )
 def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """InvalidNamespace (73) where it is asked of a collection."""
+    """`{allUsers, users}`. InvalidNamespace (73) for a collection."""
     if not ctx.namespace.endswith(".$cmd.aggregate"):
         raise CommandError(
             ErrorCode.InvalidNamespace, "$listLocalSessions must be run against the database with {aggregate: 1}"
         )
-    return [FactsSpec("$listLocalSessions", ctx.namespace, _check_session_options("$listLocalSessions", argument))]
+    return [
+        ServerMetadataSpec("$listLocalSessions", ctx.namespace, _check_session_options("$listLocalSessions", argument))
+    ]

@@ -1,6 +1,6 @@
-"""`$sort`: everything is read, and then given in order (`query.sorter`).
+"""`$sort`: reads the whole input, then outputs it sorted (`query.sorter`).
 
-With a limit behind it (`$sort` then `$limit`, coalesced), only the first so many are kept.
+With a following `$limit`, which is coalesced with it, only that many documents are kept.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ from mongottl.query.sorter import Sorter
 
 
 class SortSpec(StageSpec):
-    """limit: how many are wanted, 0 for all."""
+    """limit: number of documents to output, 0 for all."""
 
     def __init__(self, specification: bytes, pattern: SortPattern, limit: int = 0) -> None:
         self.name = "$sort"
@@ -34,7 +34,7 @@ class SortSpec(StageSpec):
         return SortSpec(self.specification, self.pattern, limit)
 
     def effect(self) -> Effect | None:
-        """What is filtered out behind it need not be sorted, unless it is counted."""
+        """Documents that a later filter removes need not be sorted, unless there is a limit."""
         return None if self.limit else KEEPS_ALL
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
@@ -88,13 +88,13 @@ class SortSource(DocumentSource):
 
 
 def with_sort_keys(batch: list[bytes], pattern: SortPattern) -> list[bytes]:
-    """The documents with the values they are sorted by, for `{$meta: "sortKey"}`."""
+    """The documents annotated with their sort values, for `{$meta: "sortKey"}`."""
     return [annotated(doc, SORT_KEY, pattern.sort_values(doc)) for doc in batch]
 
 
 @stage("$sort", StageTraits(selects=True, planned=True))
 def parse_sort_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{$sort: {path: 1 | -1, …}}`. 15973 if it is no document, 15976 if it is empty; errors of `parse_sort`."""
+    """`{$sort: {path: 1 | -1, …}}`. 15973 if it is not a document, 15976 if it is empty; errors of `parse_sort`."""
     if not isinstance(argument, bytes):
         raise CommandError(15973, "the $sort key specification must be an object")
     pattern = parse_sort(argument, ctx.collation)

@@ -1,7 +1,7 @@
-"""Streams of documents, pulled batch by batch.
+"""Streams of documents, read batch by batch.
 
-[] from `next_batch` means: nothing yet, ask again. A stage that must read everything first (`$sort`, `$group`)
-takes in one batch per call and answers [] until it has, so that no call takes long and others get their turn.
+[] from `next_batch` means that there are no documents yet. A stage that must read its whole input first (`$sort`,
+`$group`) reads one batch per call and returns [] until then, so that calls are short and other operations can run.
 """
 
 from typing import Final
@@ -11,7 +11,8 @@ from mypy_extensions import i64, mypyc_attr
 from mongottl.document.types import Value
 
 BATCH_SIZE: Final = 256  # documents; architecture decision 4
-# Of documents that a stage makes anew in one call, before the last one: a batch of them may be waited for and kept.
+# Maximal size of the new documents that a stage creates in one call, the last one not counted, since a batch may
+# wait in memory.
 BATCH_BYTES: Final = 4 << 20
 
 
@@ -20,22 +21,22 @@ class DocumentSource:
     """A stream of raw documents."""
 
     def next_batch(self) -> list[bytes] | None:
-        """The next documents, at most about BATCH_SIZE; [] if there are none yet; None behind the last.
+        """The next documents, at most about BATCH_SIZE; [] if there are none yet; None at the end.
 
-        Those that a stage makes anew are BATCH_BYTES at most, and the last one.
+        New documents of a stage are at most BATCH_BYTES, and one more.
         """
         raise NotImplementedError
 
     def is_outdated(self) -> bool:
-        """Whether one of the documents given so far may have expired since."""
+        """Whether one of the documents returned so far may have expired since."""
         return False
 
     def statistics(self) -> dict[str, Value]:
-        """What explain shows of the stage's work, in mongod's names, besides what it shows of every stage."""
+        """Additional fields for explain's output of the stage, with mongod's names."""
         return {}
 
     def close(self) -> None:
-        """Lets go of whatever is held; the stream is not asked again."""
+        """Releases all resources; the stream must not be used afterwards."""
 
 
 class ListSource(DocumentSource):
@@ -55,7 +56,7 @@ class ListSource(DocumentSource):
 
 
 class TransformSource(DocumentSource):
-    """Base of stages that read another stream."""
+    """Base of stages that read another source."""
 
     def __init__(self, source: DocumentSource) -> None:
         self.source: Final = source
@@ -65,7 +66,7 @@ class TransformSource(DocumentSource):
 
 
 class MappedSource(TransformSource):
-    """Base of stages that make one document of another, or none. They may be much larger than what they are made of."""
+    """Base of stages that output at most one document per input document, which may be much larger."""
 
     def __init__(self, source: DocumentSource) -> None:
         super().__init__(source)
@@ -94,12 +95,12 @@ class MappedSource(TransformSource):
         return made
 
     def mapped(self, document: bytes) -> bytes | None:
-        """What the stage makes of a document; None to leave it out."""
+        """The output document; None for no output."""
         raise NotImplementedError
 
 
 def drain(source: DocumentSource) -> list[bytes]:
-    """All documents that are left."""
+    """All remaining documents."""
     documents: list[bytes] = []
     while True:
         batch = source.next_batch()
@@ -109,7 +110,7 @@ def drain(source: DocumentSource) -> list[bytes]:
 
 
 class OutputQueue:
-    """Results that are ready, handed out in batches."""
+    """Results that are complete, returned in batches."""
 
     def __init__(self) -> None:
         self._documents: list[bytes] = []
@@ -119,7 +120,7 @@ class OutputQueue:
         self._documents.extend(documents)
 
     def take(self) -> list[bytes] | None:
-        """The next batch; None if nothing is left."""
+        """The next batch; None if there are no more."""
         start = self._position
         if start >= len(self._documents):
             self._documents = []

@@ -1,4 +1,4 @@
-"""Pipelines, parsed: the list of stage specifications, and the registry that they come from."""
+"""Parsing of pipelines into stage specifications, and the registry of stages."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -19,13 +19,13 @@ MAX_STAGES: Final = 1000  # mongod's internalPipelineLengthLimit
 class StageSpec:
     """One stage as parsed. Immutable: it may be opened any number of times.
 
-    Positions: `first_only` and `last_only` say where in a pipeline the stage may stand; `first_only_code` is that of
-    the error. What is true of a stage whatever its argument is stands in its `StageTraits`.
-    keeps_metadata: whether documents come out with the metadata of those they were made of.
-    requested: keywords that it reads by `{$meta: …}`. searches: whether it asks a text index, which only the first can.
-    one_to_one: whether it makes one document of each, in their order, whatever the others are.
-    shrinks: whether it passes documents on as they come, or parts of them, and makes none more or larger.
-    written: the stage in the client's pipeline that it stems from, where that is known.
+    first_only, last_only: whether it must be the first or last stage; first_only_code: the error code. Properties that
+    do not depend on the argument are in `StageTraits`.
+    keeps_metadata: whether output documents have the metadata of their input documents.
+    requested: keywords that it reads by `{$meta: …}`. searches: whether it uses a text index, so it must be first.
+    one_to_one: whether it outputs one document for each, in the same order, independently of other documents.
+    shrinks: whether it outputs input documents or parts of them, not more documents and not larger ones.
+    client_stage: name of the client's stage from which it was derived, if known.
     """
 
     name: str = ""
@@ -37,60 +37,61 @@ class StageSpec:
     searches: bool = False
     one_to_one: bool = False
     shrinks: bool = False
-    written: str = ""
+    client_stage: str = ""
     _effect: Effect | None = None
     _effect_is_known: bool = False
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
-        """The stage at work on a stream."""
+        """The stage's output for an input."""
         raise NotImplementedError
 
     def describe(self) -> Value:
-        """The stage in full form, `{$name: …}`, for explain: a raw document."""
+        """The stage in full form, `{$name: …}`, for explain, as a raw document."""
         raise NotImplementedError
 
     def check(self, run: RunContext) -> None:
-        """Errors that depend on what there is in the world, and come before anything runs, in explain too."""
+        """Errors that depend on the catalog (missing collections, views), raised before execution and by explain."""
 
     def effect(self) -> Effect | None:
-        """What it does to the fields of each document; None where a filter behind it cannot be put before it."""
+        """How it changes the fields of documents; None if a later filter can never be moved before it."""
         return None
 
     def known_effect(self) -> Effect | None:
-        """The result of `effect`, which is computed once: every filter behind the stage asks for it."""
+        """The result of `effect`, cached."""
         if not self._effect_is_known:
             self._effect = self.effect()
             self._effect_is_known = True
         return self._effect
 
     def narrowed(self, filter: bytes) -> "StageSpec":
-        """The stage, where a filter behind it is put before it: what it brings along itself must pass as well."""
+        """The stage after a later filter was moved before it: the filter is also applied to documents that the stage
+        adds."""
         return self
 
     def joined_path(self) -> str:
-        """Where documents of another collection stand, one in each result; empty for nowhere."""
+        """The path of the foreign document in each output document; "" if there is none."""
         return ""
 
     def joining(self, filter: bytes) -> "StageSpec":
-        """The stage joining only documents of the other collection that pass a filter."""
+        """The stage restricted to foreign documents that pass a filter."""
         raise NotImplementedError
 
     def coalesced(self, following: "StageSpec") -> "StageSpec | None":
-        """This stage and the one behind it as one; None if they are two."""
+        """One stage that replaces this stage and the next one; None if that is not possible."""
         return None
 
     def sub_pipelines(self) -> list[list["StageSpec"]]:
-        """The pipelines inside the stage."""
+        """The nested pipelines."""
         return []
 
     @property
     def traits(self) -> "StageTraits":
-        """What its declaration says."""
+        """The traits of its declaration."""
         return traits_of(self.name)
 
     @property
     def multiplies(self) -> bool:
-        """Whether it may make several documents of one while it passes documents on as they come."""
+        """Whether it is streaming and may output several documents for one."""
         return traits_of(self.name).multiplies and not self.one_to_one
 
 
@@ -98,23 +99,23 @@ StageParser: TypeAlias = Callable[[Value, ParseContext], list[StageSpec]]
 
 
 class StageTraits:
-    """What is true of a stage whatever its argument is, as its declaration says (`@stage`).
+    """Properties of a stage that do not depend on its argument, declared with `@stage`.
 
-    streaming: passes documents on as they come, so that no more need be read than a page lacks.
-    multiplies: may make several documents of one, unless `StageSpec.one_to_one` says that it does not.
-    writes: writes its input into a collection, and gives nothing.
+    streaming: outputs documents while it reads, so that no more input is read than the batch needs.
+    multiplies: may output several documents for one, unless `StageSpec.one_to_one` is set.
+    writes: writes its input into a collection, and outputs nothing.
     joined_field: the field of its argument that names another collection to read; empty if it reads none.
     has_pipeline: has a pipeline on that collection in its field `pipeline`.
-    nested: may stand in the pipelines of views and of other stages.
-    server_wide: is about the server, so that it cannot stand in a pipeline that another stage runs on a collection.
-    collectionless: may come first where no collection is named, `{aggregate: 1}`.
-    in_facet: may stand in `$facet`. parsed_before_facet: errors of its argument come before the refusal there (40600).
-    in_update: may stand in an update's pipeline, as it makes one document of one.
-    read_levels: the levels of read concern that it can be read at; None for all.
-    stable: is part of the Stable API, version 1; where `stable_argument` is not empty, with that as its only field.
-    selects: selects or orders documents and leaves them as they are. ranks: gives an order where it comes first.
+    nested: allowed in the pipelines of views and of other stages.
+    server_wide: returns metadata of the server, so it is refused in pipelines that other stages run on a collection.
+    collectionless: may be the first stage if there is no collection, `{aggregate: 1}`.
+    in_facet: allowed in `$facet`. parsed_before_facet: errors of its argument precede the refusal there (40600).
+    in_update: allowed in an update's pipeline, since it outputs one document for one.
+    read_levels: the read concern levels that it supports; None for all.
+    stable: part of the Stable API, version 1; if `stable_argument` is not empty, only with that as its only field.
+    selects: selects or orders documents without changing them. ranks: defines an order if it is the first stage.
     hybrid: merges the results of several searches.
-    planned: may be taken into a plan by mongod, alone or by what it is made of.
+    planned: mongod may execute it, or stages that it consists of, in the query planner.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class StageTraits:
 
 
 class StageDeclaration:
-    """A row of the table of stages. parser: None for a stage that is refused by name."""
+    """An entry of the registry of stages. parser: None for an unsupported stage."""
 
     def __init__(self, name: str, parser: StageParser | None, traits: StageTraits) -> None:
         self.name: Final = name
@@ -170,12 +171,12 @@ class StageDeclaration:
 
 STAGES: Final[Registry[StageDeclaration]] = Registry("stage")
 _NO_TRAITS: Final = StageTraits()
-# At the level of read concern of what is known on this server alone and is not replicated.
+# The read concern level of data that is not replicated.
 LOCAL_LEVEL: Final = frozenset(("local",))
 
 
 def stage(name: str, traits: StageTraits = _NO_TRAITS) -> Callable[[StageParser], StageParser]:
-    """Registers `def parse(argument, ctx) -> list[StageSpec]`: one stage, or several that it is short for."""
+    """Registers `def parse(argument, ctx) -> list[StageSpec]`: one stage, or several that it is an abbreviation of."""
 
     def register(parser: StageParser) -> StageParser:
         STAGES.add(name, StageDeclaration(name, parser, traits))
@@ -185,7 +186,7 @@ def stage(name: str, traits: StageTraits = _NO_TRAITS) -> Callable[[StageParser]
 
 
 def traits_of(name: str) -> StageTraits:
-    """What is declared of a stage, supported or not; of an unknown one, what is true of most."""
+    """The traits of a stage, supported or not; the defaults for an unknown one."""
     declaration = STAGES.known(name)
     return _NO_TRAITS if declaration is None else declaration.traits
 
@@ -201,11 +202,11 @@ def is_stable(name: str, argument: Value) -> bool:
 def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] | None = None) -> list[StageSpec]:
     """The stages of a pipeline, in order; not yet optimised (see `optimise`).
 
-    available: metadata of the documents that it reads, for a pipeline inside a stage; None where it reads a collection.
-    Errors: TypeMismatch for a stage that is no object, 40323 for one with other than one field, 40324 for an unknown
-    name, CommandNotSupported or SearchNotEnabled for a refused one, 40601 and 40602 for one in the wrong place,
-    InvalidNamespace (73) where the first needs a collection and none is named, 7749501 for too many, 40218 for metadata
-    that is not there, 17313 for a `$match` with `$text` that is not the first stage.
+    available: metadata of the input documents, for a nested pipeline; None if the pipeline reads a collection.
+    Errors: TypeMismatch for a stage that is not an object, 40323 unless it has one field, 40324 for an unknown name,
+    CommandNotSupported or SearchNotEnabled for an unsupported one, 40601 and 40602 for a stage at a wrong position,
+    InvalidNamespace (73) if the first needs a collection and there is none, 7749501 for too many, 40218 for metadata
+    that is not available, 17313 for a `$match` with `$text` that is not the first stage.
     """
     if len(stages) > MAX_STAGES:
         raise CommandError(7749501, f"Pipeline length must be no longer than {MAX_STAGES} stages")
@@ -222,7 +223,7 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
             raise _search_not_first()
         check_available(ctx.metadata.requested, at_hand | ctx.metadata.provided)
         for spec in parsed:
-            spec.written = name
+            spec.client_stage = name
             spec.requested = frozenset(ctx.metadata.requested)
             spec.searches = searches
         at_hand = at_hand | ctx.metadata.provided if all(spec.keeps_metadata for spec in parsed) else set()
@@ -236,8 +237,8 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
 
 
 def _check_collectionless(specs: list[StageSpec]) -> None:
-    """InvalidNamespace (73) for a pipeline without a collection that begins with a stage that needs one."""
-    first = specs[0].written if specs else ""
+    """InvalidNamespace (73) for a pipeline without collection whose first stage needs one."""
+    first = specs[0].client_stage if specs else ""
     if not specs or not traits_of(first).collectionless:
         what = f"'{first}'" if specs else "an empty pipeline"
         raise CommandError(
@@ -246,7 +247,7 @@ def _check_collectionless(specs: list[StageSpec]) -> None:
 
 
 def check_stage_names(stages: list[Value]) -> None:
-    """Of the errors of `parse_pipeline` those that take no look into a stage: TypeMismatch, 40323 and 40324."""
+    """The errors of `parse_pipeline` that do not depend on arguments: TypeMismatch, 40323 and 40324."""
     for value in stages:
         name, _ = _named(value)
         if STAGES.get(name) is None and STAGES.unsupported_reason(name) is None:
@@ -267,7 +268,7 @@ def _unknown(name: str) -> CommandError:
 
 
 def requested_by(specs: list[StageSpec]) -> set[str]:
-    """The metadata that some of the stages read."""
+    """The metadata keywords that any of the stages read."""
     requested: set[str] = set()
     for spec in specs:
         requested |= spec.requested
@@ -285,7 +286,7 @@ def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec
     return declaration.parser(argument, ctx)
 
 
-# What mongod itself refuses without Atlas Search, with SearchNotEnabled (31082).
+# Stages that mongod itself refuses without Atlas Search, with SearchNotEnabled (31082).
 _NO_SEARCH: Final = "Atlas Search is not available"
 
 
@@ -306,7 +307,7 @@ def check_positions(specs: list[StageSpec]) -> None:
 
 
 def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContext) -> DocumentSource:
-    """The whole pipeline at work on a stream."""
+    """The output of the whole pipeline for an input."""
     for spec in specs:
         source = spec.open(source, run)
     return source

@@ -1,4 +1,4 @@
-"""`$collStats`: what a collection is, in one document, in place of the documents in it."""
+"""`$collStats`: statistics of a collection, in one document."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _SECTIONS: Final = ("latencyStats", "storageStats", "count", "queryExecStats")
 
 
 class CollStatsSpec(StageSpec):
-    """sections: the options of each section that is asked for."""
+    """sections: the options of each requested section."""
 
     def __init__(self, namespace: str, sections: dict[str, bytes]) -> None:
         self.name = "$collStats"
@@ -56,8 +56,8 @@ class CollStatsSpec(StageSpec):
 def parse_coll_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{latencyStats: {histograms: bool}, storageStats: {scale: n}, count: {}, queryExecStats: {}}`, or some of them.
 
-    TypeMismatch (14) for a section that is no object, 40415 for an unknown one or option, 31170 for options where there
-    are none. A section that is null is left out.
+    TypeMismatch (14) for a section that is not an object, 40415 for an unknown section or option, 31170 for options of
+    a section without options. A section that is null is left out.
     """
     if not isinstance(argument, bytes):
         raise CommandError(5447000, f"$collStats must take a nested object but found: {type_of(argument)}")

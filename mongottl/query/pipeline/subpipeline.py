@@ -1,4 +1,4 @@
-"""Pipelines inside a stage that read another collection: how they are named, checked and opened."""
+"""Nested pipelines on other collections: target namespace, checks, opening."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ from mongottl.query.pipeline.stage import StageSpec, open_pipeline, parse_pipeli
 def open_on_collection(
     specs: list[StageSpec], ctx: ParseContext, run: RunContext, match: bytes | None
 ) -> DocumentSource:
-    """A pipeline opened on the collection of its context, whose first `$match` narrows what is read."""
+    """Opens a pipeline on the collection of its context; a first `$match` becomes part of the query."""
     run.metadata |= requested_by(specs)
     specs = optimise(specs, ctx)
     if specs and specs[0].first_only:
@@ -42,7 +42,7 @@ class EmptySource(DocumentSource):
 
 
 def target_namespace(stage_name: str, value: Value, ctx: ParseContext) -> tuple[str, str]:
-    """(database, collection) of a `from` or `coll`: a collection's name in the same database."""
+    """(database, collection) of a field `from` or `coll`, which names a collection of the same database."""
     if isinstance(value, bytes):
         for key, part in fields(value):
             if key not in ("db", "coll"):
@@ -62,7 +62,7 @@ _MAX_NESTING: Final = 20  # pipelines inside pipelines
 
 
 def parse_sub_pipeline(value: Value, name: str, code: int, ctx: ParseContext) -> list[StageSpec]:
-    """A pipeline inside another stage. `code` refuses `$out` and `$merge`; 232 for more than 20 inside each other."""
+    """Parses a nested pipeline. code: error for `$out` and `$merge`. 232 for more than 20 levels of nesting."""
     if not isinstance(value, list):
         raise wrong_type(f"{name}.pipeline", value, "array")
     if _nesting(value) > _MAX_NESTING:
@@ -80,7 +80,7 @@ def parse_sub_pipeline(value: Value, name: str, code: int, ctx: ParseContext) ->
 
 
 def _nesting(stages: list[Value]) -> int:
-    """How many pipelines stand inside each other, this one included."""
+    """The levels of nested pipelines, this one included."""
     deepest = 0
     for item in stages:
         if isinstance(item, bytes) and traits_of(first_field_name(item)).has_pipeline:

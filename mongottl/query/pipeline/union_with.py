@@ -1,4 +1,4 @@
-"""`$unionWith`: the documents of the pipeline, and behind them those of another collection."""
+"""`$unionWith`: appends the documents of another collection."""
 
 from typing import Final
 
@@ -80,14 +80,14 @@ def parse_union_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     collection: Value = argument
     pipeline: Value = []
     if isinstance(argument, bytes):
-        written = read_fields("$unionWith", argument)
-        check_known("$unionWith", written, ["coll", "pipeline"])
-        if "coll" not in written and not brings_documents(written.get("pipeline", MISSING)):
+        parameters = read_fields("$unionWith", argument)
+        check_known("$unionWith", parameters, ["coll", "pipeline"])
+        if "coll" not in parameters and not brings_documents(parameters.get("pipeline", MISSING)):
             raise CommandError(
                 ErrorCode.FailedToParse, "$unionWith needs 'coll' or a pipeline that begins with $documents"
             )
-        collection = written.get("coll", "$cmd.aggregate")
-        pipeline = written.get("pipeline", [])
+        collection = parameters.get("coll", "$cmd.aggregate")
+        pipeline = parameters.get("pipeline", [])
     elif not isinstance(argument, str):
         raise CommandError(
             ErrorCode.FailedToParse,

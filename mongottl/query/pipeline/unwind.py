@@ -1,4 +1,4 @@
-"""`$unwind`: one document per element of an array, spliced together from the raw bytes."""
+"""`$unwind`: one document per element of an array, built from the raw bytes."""
 
 from typing import Final
 
@@ -28,11 +28,11 @@ from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import BATCH_BYTES, DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
-MAX_OUTPUT: Final = 1024  # documents per call, at most twice as many
+MAX_OUTPUT: Final = 1024  # documents per call; at most twice as many are output
 
 
 class UnwindSpec(StageSpec):
-    """path: of the array. preserve: keep documents without elements. index_path: where the element's place goes."""
+    """path: of the array. preserve: keep documents without elements. index_path: path for the element's index."""
 
     def __init__(self, path: FieldPath, preserve: bool, index_path: FieldPath | None) -> None:
         self.name = "$unwind"
@@ -59,7 +59,7 @@ class UnwindSpec(StageSpec):
 
 
 class UnwindSource(TransformSource):
-    """An array may be long, and each of its elements makes a whole document: they are handed out a few at a time."""
+    """Outputs the documents of a long array over several calls, since each contains a copy of the whole document."""
 
     def __init__(self, source: DocumentSource, spec: UnwindSpec, run: RunContext) -> None:
         super().__init__(source)
@@ -69,12 +69,12 @@ class UnwindSource(TransformSource):
         self._keeps_metadata: Final = bool(run.metadata)
         self._batch: list[bytes] = []
         self._position: i64 = 0
-        # The array that is being unwound, where the cursor stands on the next element; and for a root field what
-        # stands before its value and behind it.
+        # The array that is being unwound, with the cursor on the next element; for a root field also the bytes before
+        # and after its value.
         self._cursor: ElementCursor | None = None
         self._index = 0
         self._before = b""
-        self._behind = b""
+        self._suffix = b""
 
     def next_batch(self) -> list[bytes] | None:
         if self._position >= len(self._batch):
@@ -103,7 +103,7 @@ class UnwindSource(TransformSource):
         return found
 
     def _begin(self, doc: bytes, into: list[bytes]) -> None:
-        """Unwinds a document without elements, or puts the cursor on the first."""
+        """Outputs a document without elements, or moves the cursor to the first element."""
         path = self._path
         type_code: i64 = DOCUMENT
         pos: i64 = 0
@@ -120,7 +120,7 @@ class UnwindSource(TransformSource):
                 if path.depth == 1:
                     name = path.part_bytes[0]
                     self._before = doc[4 : pos - len(name) - 2]
-                    self._behind = doc[pos + i64(read_i32_le(doc, pos)) :]
+                    self._suffix = doc[pos + i64(read_i32_le(doc, pos)) :]
             elif self._preserve:
                 into.append(with_index(set_path(doc, 0, path.part_bytes, 0, 0, b""), self._index_path, None))
         elif type_code == 0 or type_code == NULL or type_code == UNDEFINED:
@@ -130,21 +130,21 @@ class UnwindSource(TransformSource):
             into.append(with_index(doc, self._index_path, None))
 
     def _continue(self, doc: bytes, cursor: ElementCursor, into: list[bytes], room: i64) -> i64:
-        """Unwinds elements until there are enough documents; what is left of `room`."""
+        """Unwinds elements until there are enough documents; returns the remaining room in bytes."""
         parts = self._path.part_bytes
         by_root = self._path.depth == 1
         named = parts[0] + b"\0"
         before = self._before
-        behind = self._behind
+        suffix = self._suffix
         index_path = self._index_path
         left: i64 = MAX_OUTPUT
         more = True
         while more and left > 0 and room > 0:
             value = doc[cursor.value : cursor.end]
             if by_root:
-                size = 4 + len(before) + 1 + len(named) + len(value) + len(behind)
+                size = 4 + len(before) + 1 + len(named) + len(value) + len(suffix)
                 changed = b"".join(
-                    [size.to_bytes(4, "little"), before, _TYPE_BYTES[cursor.type_code], named, value, behind]
+                    [size.to_bytes(4, "little"), before, _TYPE_BYTES[cursor.type_code], named, value, suffix]
                 )
             else:
                 changed = set_path(doc, 0, parts, 0, cursor.type_code, value)
@@ -157,12 +157,12 @@ class UnwindSource(TransformSource):
             more = cursor.next()
         if not more:
             self._cursor = None
-            self._before = self._behind = b""
+            self._before = self._suffix = b""
         return room
 
 
 def with_index(doc: bytes, path: FieldPath | None, index: int | None) -> bytes:
-    """The document with the place of its element at a path, if there is one; null for none."""
+    """The document with the index of its element at a path, if there is a path; null for no index."""
     if path is None:
         return doc
     value: Value = None if index is None else Int64(index)

@@ -1,9 +1,10 @@
-"""`$covariancePop` and `$covarianceSamp` of `$setWindowFields`: of the pairs of numbers in a frame, others passed over.
+"""`$covariancePop` and `$covarianceSamp` of `$setWindowFields`: of the pairs of numbers in a frame; other values are
+skipped.
 
-A running co-moment from which pairs that leave the frame are taken out again. A frame that moves first takes in what is
-new and then gives up what it leaves, in that order, as the rounding of MongoDB's results shows (its own tests of a
-centred frame have 2.5000000000000107 where a frame counted anew has 2.5). Infinities and NaN are kept apart, so that a
-frame forgets them when they leave.
+A running co-moment, from which pairs that leave the frame are subtracted. When a frame moves, new pairs are added first
+and then old ones removed, which the rounding of MongoDB's results shows (its own tests of a centred frame have
+2.5000000000000107 where a frame computed from scratch has 2.5). Infinities and NaN are counted separately, so that they
+have no effect after they leave the frame.
 """
 
 import decimal
@@ -19,7 +20,7 @@ from mongottl.query.pipeline.window.function import FunctionArguments, WindowFun
 
 
 class _RunningSum:
-    """A sum whose terms can be taken away again."""
+    """A sum from which terms can be removed."""
 
     def __init__(self) -> None:
         self.doubles: float = 0.0
@@ -50,7 +51,7 @@ class _RunningSum:
 class Covariance(WindowFunction):
     """`$covariancePop`, or with `sample` `$covarianceSamp`, of the pairs that `argument` gives.
 
-    A double, or a Decimal128 where one was among the numbers; null of no pair (of fewer than two with `sample`).
+    A double, or a Decimal128 if a number is one; null without pairs (with fewer than two with `sample`).
     """
 
     def __init__(self, sample: bool, argument: Expression, frame: Frame) -> None:
@@ -62,7 +63,7 @@ class Covariance(WindowFunction):
 
     def _restart(self) -> None:
         self._first = 0
-        self._behind = 0
+        self._end = 0
         self._count = 0
         self._sum_x = _RunningSum()
         self._sum_y = _RunningSum()
@@ -75,19 +76,19 @@ class Covariance(WindowFunction):
         self.frame.begin()
         self._restart()
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        first, behind = self.frame.bounds(partition, place)
-        self.steps = (behind - self._behind) + (first - self._first) + 1
-        while self._behind < behind:
-            self._change(partition, self._behind, 1, ev)
-            self._behind += 1
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        first, end = self.frame.bounds(partition, position)
+        self.steps = (end - self._end) + (first - self._first) + 1
+        while self._end < end:
+            self._change(partition, self._end, 1, ev)
+            self._end += 1
         while self._first < first:
             self._change(partition, self._first, -1, ev)
             self._first += 1
         return self._result()
 
-    def _change(self, partition: Partition, place: int, sign: int, ev: EvaluationContext) -> None:
-        ev.root = partition.document(place)
+    def _change(self, partition: Partition, position: int, sign: int, ev: EvaluationContext) -> None:
+        ev.root = partition.document(position)
         pair = self.argument.evaluate(ev)
         if not isinstance(pair, list) or len(pair) != 2 or width(pair[0]) == 0 or width(pair[1]) == 0:
             return
@@ -101,7 +102,7 @@ class Covariance(WindowFunction):
             self._remove(pair[0], pair[1])
 
     def _set_apart(self, value: Value, sign: int) -> bool:
-        """Counts a number that is not finite. False for any other."""
+        """Counts a number that is not finite; returns False for others."""
         number = to_decimal(value)
         if number.is_finite():
             return False
@@ -149,9 +150,9 @@ class Covariance(WindowFunction):
         return divide([self._moment, float(divisor)])
 
 
-def _parse_covariance(given: FunctionArguments) -> WindowFunction:
-    sample = given.name == "$covarianceSamp"
-    return Covariance(sample, parse_expression(given.argument, given.ctx), given.frame())
+def _parse_covariance(call: FunctionArguments) -> WindowFunction:
+    sample = call.name == "$covarianceSamp"
+    return Covariance(sample, parse_expression(call.argument, call.ctx), call.frame())
 
 
 window_function("$covariancePop")(_parse_covariance)

@@ -1,4 +1,4 @@
-"""Window functions of the values on the way to a document: `$expMovingAvg $locf $linearFill`."""
+"""Window functions that smooth or fill values: `$expMovingAvg $locf $linearFill`."""
 
 from typing import Final
 
@@ -27,8 +27,8 @@ class MovingAverage(WindowFunction):
     def begin(self, partition: Partition) -> None:
         self._average = None
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.document(place)
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        ev.root = partition.document(position)
         value = self.argument.evaluate(ev)
         if width(value) == 0:
             return None
@@ -45,7 +45,7 @@ class MovingAverage(WindowFunction):
 
 
 class CarriedForward(WindowFunction):
-    """`$locf`: the last value that was not null."""
+    """`$locf`: the last value that is not null."""
 
     def __init__(self, argument: Expression) -> None:
         super().__init__()
@@ -55,8 +55,8 @@ class CarriedForward(WindowFunction):
     def begin(self, partition: Partition) -> None:
         self._last = None
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.document(place)
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        ev.root = partition.document(position)
         value = self.argument.evaluate(ev)
         if not is_nullish(value):
             self._last = value
@@ -64,7 +64,7 @@ class CarriedForward(WindowFunction):
 
 
 class LinearFill(WindowFunction):
-    """`$linearFill`: null becomes what lies on the line between the values before and behind it."""
+    """`$linearFill`: null becomes the linear interpolation between the values before and after it."""
 
     def __init__(self, argument: Expression) -> None:
         super().__init__()
@@ -78,22 +78,22 @@ class LinearFill(WindowFunction):
         self._left = -1
         self._right = -1
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        x = partition.sort_value(place)
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        x = partition.sort_value(position)
         if width(x) == 0 and not isinstance(x, Date):
             raise CommandError(605001, f"$linearFill needs numbers or dates to sort by, and found {type_of(x)}")
-        if place > 0 and compare_values(x, partition.sort_value(place - 1)) == 0:
+        if position > 0 and compare_values(x, partition.sort_value(position - 1)) == 0:
             raise CommandError(6050106, "There can be no repeated values in the sort field")
         self.steps = 1
-        known = self._known(partition, place, ev)
+        known = self._known(partition, position, ev)
         if known is not None:
-            self._left = place
+            self._left = position
             self._left_value = known
             return known
         if self._left < 0:
             return None
-        if self._right <= place:
-            self._right = place + 1
+        if self._right <= position:
+            self._right = position + 1
             self._right_value = None
             while self._right < partition.count:
                 self._right_value = self._known(partition, self._right, ev)
@@ -110,8 +110,8 @@ class LinearFill(WindowFunction):
         rise = multiply([subtract([x, left]), subtract([self._right_value, self._left_value])])
         return add_values([self._left_value, divide([rise, subtract([right, left])])])
 
-    def _known(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.document(place)
+    def _known(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        ev.root = partition.document(position)
         value = self.argument.evaluate(ev)
         if is_nullish(value):
             return None
@@ -121,40 +121,40 @@ class LinearFill(WindowFunction):
 
 
 @window_function("$expMovingAvg")
-def parse_moving_average(given: FunctionArguments) -> WindowFunction:
+def parse_moving_average(call: FunctionArguments) -> WindowFunction:
     """`{input, N}` or `{input, alpha}`, alpha between 0 and 1."""
-    given.refuse_window()
-    written = given.named(["input", "N", "alpha"], ["input"])
-    given.need_sort()
-    if ("N" in written) == ("alpha" in written):
+    call.refuse_window()
+    parameters = call.named(["input", "N", "alpha"], ["input"])
+    call.need_sort()
+    if ("N" in parameters) == ("alpha" in parameters):
         raise CommandError(ErrorCode.FailedToParse, "$expMovingAvg needs either 'N' or 'alpha'")
     alpha: Value
-    if "N" in written:
-        count = whole(written["N"]) if width(written["N"]) else None
+    if "N" in parameters:
+        count = whole(parameters["N"]) if width(parameters["N"]) else None
         if count is None or count <= 0:
             raise CommandError(ErrorCode.FailedToParse, "'N' field must be an integer greater than zero")
         alpha = divide([Decimal128("2"), count + 1])
     else:
-        alpha = written["alpha"]
+        alpha = parameters["alpha"]
         if width(alpha) == 0:
             raise CommandError(ErrorCode.FailedToParse, "'alpha' must be a number")
         if not 0.0 < to_double(alpha) < 1.0:
             raise CommandError(ErrorCode.FailedToParse, "'alpha' must be between 0 and 1 (exclusive)")
-    return MovingAverage(parse_expression(written["input"], given.ctx), alpha)
+    return MovingAverage(parse_expression(parameters["input"], call.ctx), alpha)
 
 
 @window_function("$locf")
-def parse_locf(given: FunctionArguments) -> WindowFunction:
-    given.refuse_window()
-    return CarriedForward(parse_expression(given.argument, given.ctx))
+def parse_locf(call: FunctionArguments) -> WindowFunction:
+    call.refuse_window()
+    return CarriedForward(parse_expression(call.argument, call.ctx))
 
 
 @window_function("$linearFill")
-def parse_linear_fill(given: FunctionArguments) -> WindowFunction:
+def parse_linear_fill(call: FunctionArguments) -> WindowFunction:
     """605001 without a `sortBy` of one field."""
-    given.refuse_window()
-    if given.pattern is None or len(given.pattern.paths) != 1:
+    call.refuse_window()
+    if call.pattern is None or len(call.pattern.paths) != 1:
         raise CommandError(
             605001, "$linearFill must be specified with a top level sortBy expression with exactly one element"
         )
-    return LinearFill(parse_expression(given.argument, given.ctx))
+    return LinearFill(parse_expression(call.argument, call.ctx))

@@ -1,6 +1,6 @@
-"""Frames of `$setWindowFields`: which documents around one document its window spans.
+"""Frames of `$setWindowFields`: the documents around one document that its window contains.
 
-{documents: [-1, 1]}    by their places        {range: [-10, "current"], unit: "day"}    by their `sortBy` values
+{documents: [-1, 1]}    by position            {range: [-10, "current"], unit: "day"}    by their `sortBy` values
 """
 
 from bisect import bisect_right
@@ -27,18 +27,18 @@ from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
 
 _DOCUMENT_TYPE: Final = 3
 _NO_END: Final = 1 << 62
-PAGE: Final = 64  # documents at most
-PAGE_BYTES: Final = 256 << 10  # and bytes, before the last document
-_MOST_USED_PAGES: Final = 16  # that stay in memory: where frames begin and end, and where their document is
-_ENTRY_BYTES: Final = 160  # that a document takes in memory beside its bytes and key, roughly
+PAGE: Final = 64  # maximal number of documents
+PAGE_BYTES: Final = 256 << 10  # maximal size in bytes, the last document not counted
+_MIN_PAGES_IN_MEMORY: Final = 16  # for the start and end of frames, and the current documents
+_ENTRY_BYTES: Final = 160  # approximate memory of a document besides its bytes and key
 
 
 class Partition:
     """The documents of one partition, in order, with their sort keys. sort_path: of the first `sortBy` field, None
     without one.
 
-    They lie in pages. Beyond the memory limit the pages that have been in memory longest go to a temporary file, and
-    come back when one of their documents is asked for: frames move through a partition in a few places.
+    They are stored in pages. Beyond the memory limit the pages that have been in memory longest are written to a
+    temporary file, and read again when one of their documents is needed: frames access a partition at few positions.
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class Partition:
         self._sort_path: Final[FieldPath | None] = None if pattern is None else pattern.paths[0]
         self._memory_limit_bytes: Final[i64] = memory_limit_bytes
         self._space: Final = space
-        self._pages: Final[list[list[tuple[bytes, bytes]] | None]] = []  # None for those that are in the file alone
-        self._starts: Final[list[int]] = []  # the place of each page's first document
+        self._pages: Final[list[list[tuple[bytes, bytes]] | None]] = []  # None for pages that are only in the file
+        self._starts: Final[list[int]] = []  # the position of each page's first document
         self._sizes: Final[list[int]] = []
-        self._in_file: Final[dict[int, tuple[int, int]]] = {}  # by the page's number: place and size
-        self._in_memory: Final[dict[int, bool]] = {}  # their numbers, the longest there first
+        self._in_file: Final[dict[int, tuple[int, int]]] = {}  # page number to (offset, size)
+        self._in_memory: Final[dict[int, bool]] = {}  # page numbers, the longest in memory first
         self._held_bytes: i64 = 0
-        self._found = 0  # the page of the document that was asked for last
+        self._found = 0  # the page of the last access
         self._file: SpillFile | None = None
 
     def add(self, document: bytes, sort_key: bytes) -> None:
-        """Error 292 beyond the memory limit, where the disk may not be used."""
+        """Appends a document. Error 292 beyond the memory limit, if the disk may not be used."""
         number = len(self._pages) - 1
         page = self._pages[number] if number >= 0 else None
         if page is None or len(page) >= PAGE or self._sizes[number] >= PAGE_BYTES:
@@ -77,24 +77,24 @@ class Partition:
         if self._held_bytes > self._memory_limit_bytes:
             self._evict()
 
-    def document(self, place: int) -> bytes:
-        page = self._page(place)
-        return page[place - self._starts[self._found]][0]
+    def document(self, position: int) -> bytes:
+        page = self._page(position)
+        return page[position - self._starts[self._found]][0]
 
-    def sort_key(self, place: int) -> bytes:
-        page = self._page(place)
-        return page[place - self._starts[self._found]][1]
+    def sort_key(self, position: int) -> bytes:
+        page = self._page(position)
+        return page[position - self._starts[self._found]][1]
 
-    def sort_value(self, place: int) -> Value:
-        """The value of the first `sortBy` field; null if it has none."""
+    def sort_value(self, position: int) -> Value:
+        """The value of the document's first `sortBy` field; null if it is missing."""
         path = self._sort_path
         if path is None:
             return None
-        value = value_at(self.document(place), _DOCUMENT_TYPE, 0, path.part_bytes, 0)
+        value = value_at(self.document(position), _DOCUMENT_TYPE, 0, path.part_bytes, 0)
         return None if isinstance(value, Missing) else value
 
     def check_gathered(self, size: int) -> None:
-        """5414201 if a function gathers more of the partition than the partition itself may hold in memory."""
+        """5414201 if the state of a function, in bytes, exceeds the memory limit of the partition."""
         if size > self._memory_limit_bytes:
             raise CommandError(
                 5414201,
@@ -103,17 +103,17 @@ class Partition:
             )
 
     def close(self) -> None:
-        """Lets go of the file. May be called more than once."""
+        """Deletes the file. May be called more than once."""
         file = self._file
         self._file = None
         if file is not None:
             file.close()
 
-    def _page(self, place: int) -> list[tuple[bytes, bytes]]:
+    def _page(self, position: int) -> list[tuple[bytes, bytes]]:
         number = self._found
         starts = self._starts
-        if place < starts[number] or (number + 1 < len(starts) and place >= starts[number + 1]):
-            number = bisect_right(starts, place) - 1
+        if position < starts[number] or (number + 1 < len(starts) and position >= starts[number + 1]):
+            number = bisect_right(starts, position) - 1
             self._found = number
         page = self._pages[number]
         if page is None:
@@ -129,14 +129,14 @@ class Partition:
         return page
 
     def _evict(self) -> None:
-        """Sends pages away until the rest fits, but the latest ones stay."""
-        while self._held_bytes > self._memory_limit_bytes and len(self._in_memory) > _MOST_USED_PAGES:
+        """Removes pages from memory until the limit is met, except for the latest ones."""
+        while self._held_bytes > self._memory_limit_bytes and len(self._in_memory) > _MIN_PAGES_IN_MEMORY:
             number = next(iter(self._in_memory))
             if number not in self._in_file and number < len(self._pages) - 1:
                 self._write(number)
             del self._in_memory[number]
             if number not in self._in_file:
-                self._in_memory[number] = True  # the last page, which is not full yet
+                self._in_memory[number] = True  # the last page is not full yet and stays
                 continue
             self._pages[number] = None
             self._held_bytes -= self._sizes[number]
@@ -166,38 +166,38 @@ class Partition:
 
 
 class Frame:
-    """Base of frames. slides: whether it leaves documents behind as it goes on."""
+    """Base of frames. slides: whether documents leave the frame as it moves."""
 
     def __init__(self, slides: bool) -> None:
         self.slides: Final = slides
 
     def begin(self) -> None:
-        """A new partition."""
+        """Starts a new partition."""
 
-    def bounds(self, partition: Partition, place: int) -> tuple[int, int]:
-        """The places of the first document in the frame and of the first behind it."""
+    def bounds(self, partition: Partition, position: int) -> tuple[int, int]:
+        """The positions of the first document in the frame and of the first one after it."""
         return 0, partition.count
 
 
 class DocumentsFrame(Frame):
-    """lower, upper: places relative to the document; None for no bound."""
+    """lower, upper: positions relative to the document; None for no bound."""
 
     def __init__(self, lower: int | None, upper: int | None) -> None:
         super().__init__(lower is not None)
         self.lower: Final = lower
         self.upper: Final = upper
 
-    def bounds(self, partition: Partition, place: int) -> tuple[int, int]:
+    def bounds(self, partition: Partition, position: int) -> tuple[int, int]:
         count = partition.count
-        first = 0 if self.lower is None else min(max(place + self.lower, 0), count)
-        behind = count if self.upper is None else min(max(place + self.upper + 1, 0), count)
-        return first, max(first, behind)
+        first = 0 if self.lower is None else min(max(position + self.lower, 0), count)
+        end = count if self.upper is None else min(max(position + self.upper + 1, 0), count)
+        return first, max(first, end)
 
 
 class RangeFrame(Frame):
-    """lower, upper: what is added to the `sortBy` value, None for no bound. unit: of time, "" for numbers.
+    """lower, upper: added to the `sortBy` value, None for no bound. unit: of time, "" for numbers.
 
-    Bounds never go back while the document goes on, so each is looked for from where it was.
+    Bounds never decrease from one document to the next, so each search starts at the previous bound.
     """
 
     def __init__(self, lower: Value, upper: Value, unit: str) -> None:
@@ -206,14 +206,14 @@ class RangeFrame(Frame):
         self.upper: Final = upper
         self.unit: Final = unit
         self._first = 0
-        self._behind = 0
+        self._end = 0
 
     def begin(self) -> None:
         self._first = 0
-        self._behind = 0
+        self._end = 0
 
-    def bounds(self, partition: Partition, place: int) -> tuple[int, int]:
-        base = partition.sort_value(place)
+    def bounds(self, partition: Partition, position: int) -> tuple[int, int]:
+        base = partition.sort_value(position)
         if self.unit:
             if not isinstance(base, Date):
                 raise CommandError(
@@ -229,12 +229,12 @@ class RangeFrame(Frame):
             while self._first < count and compare_values(partition.sort_value(self._first), lowest) < 0:
                 self._first += 1
         if self.upper is None:
-            self._behind = count
+            self._end = count
         else:
             highest = self._moved(base, self.upper)
-            while self._behind < count and compare_values(partition.sort_value(self._behind), highest) <= 0:
-                self._behind += 1
-        return self._first, max(self._first, self._behind)
+            while self._end < count and compare_values(partition.sort_value(self._end), highest) <= 0:
+                self._end += 1
+        return self._first, max(self._first, self._end)
 
     def _moved(self, base: Value, by: Value) -> Value:
         if isinstance(base, Date):
@@ -256,24 +256,24 @@ def default_frame() -> Frame:
 def parse_frame(value: Value, pattern: SortPattern | None) -> Frame:
     """`{documents: [lower, upper]}` or `{range: [lower, upper], unit}`.
 
-    FailedToParse (9) for a bad shape; 5339900 for bounds the wrong way round, 5339901 and 5339902 for those that need
-    another `sortBy`, 8947401 for a range over a descending one.
+    FailedToParse (9) for a bad shape; 5339900 for a lower bound above the upper one, 5339901 and 5339902 for bounds
+    that need another `sortBy`, 8947401 for a range over a descending one.
     """
     if not isinstance(value, bytes):
         raise CommandError(ErrorCode.FailedToParse, "'window' field must be an object")
-    written = read_fields("window", value)
-    for name in written:
+    parameters = read_fields("window", value)
+    for name in parameters:
         if name not in ("documents", "range", "unit"):
             raise CommandError(
                 ErrorCode.FailedToParse,
                 f"'window' field can only contain 'documents', 'range' and 'unit', not '{name}'",
             )
-    if "documents" in written and "range" in written:
+    if "documents" in parameters and "range" in parameters:
         raise CommandError(ErrorCode.FailedToParse, "Window bounds can specify either 'documents' or 'unit', not both.")
-    if "documents" in written:
-        if "unit" in written:
+    if "documents" in parameters:
+        if "unit" in parameters:
             raise CommandError(ErrorCode.FailedToParse, "'unit' can only be specified with 'range' bounds")
-        lower, upper = _pair("documents", written["documents"])
+        lower, upper = _pair("documents", parameters["documents"])
         first = _document_bound(lower)
         last = _document_bound(upper)
         if first is not None and last is not None and first > last:
@@ -282,16 +282,16 @@ def parse_frame(value: Value, pattern: SortPattern | None) -> Frame:
             raise CommandError(5339901, "Document-based bounds require a sortBy")
         return DocumentsFrame(first, last)
     unit = ""
-    if "unit" in written:
-        given = written["unit"]
+    if "unit" in parameters:
+        given = parameters["unit"]
         if not isinstance(given, str):
             raise CommandError(ErrorCode.FailedToParse, "'unit' must be a string")
         unit = unit_of("window", given, ErrorCode.FailedToParse)
-    if "range" not in written:
+    if "range" not in parameters:
         if unit:
             raise CommandError(ErrorCode.FailedToParse, "'unit' can only be specified with 'range' bounds")
         return default_frame()
-    lower, upper = _pair("range", written["range"])
+    lower, upper = _pair("range", parameters["range"])
     low = _range_bound(lower, unit)
     high = _range_bound(upper, unit)
     if low is not None and high is not None and compare_values(low, high) > 0:
@@ -315,12 +315,12 @@ def _document_bound(value: Value) -> int | None:
             return None
         if value == "current":
             return 0
-    place = whole(value) if width(value) else None
-    if place is None:
+    position = whole(value) if width(value) else None
+    if position is None:
         raise CommandError(
             ErrorCode.FailedToParse, "Numeric document-based bounds must be an integer, 'unbounded' or 'current'"
         )
-    return max(-_NO_END, min(_NO_END, place))
+    return max(-_NO_END, min(_NO_END, position))
 
 
 def _range_bound(value: Value, unit: str) -> Value:

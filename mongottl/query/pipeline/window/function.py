@@ -1,7 +1,7 @@
-"""What `$setWindowFields` computes: what a window function is, accumulators over a frame, and the registry of the rest.
+"""Window functions of `$setWindowFields`: the base class, accumulators over a frame, and the registry.
 
-An accumulator over a frame that only grows is fed once per document; over any other frame it starts anew for each.
-The functions that are no accumulators stand in `windowplace windowfill windowslope windowscale covariance`.
+An accumulator over a frame that only grows adds each document once; over other frames it is computed anew for each
+document. The functions that are not accumulators are in the other modules of this package.
 """
 
 import math
@@ -26,16 +26,16 @@ from mongottl.query.sort import SortPattern
 
 
 class WindowFunction:
-    """One output field. steps: values that the last call of `value` took in, roughly."""
+    """One output field. steps: approximate number of values that the last call of `value` processed."""
 
     def __init__(self) -> None:
         self.steps: int = 1
 
     def begin(self, partition: Partition) -> None:
-        """A new partition, complete."""
+        """Starts a new partition, which is complete."""
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        """The field's value for a document; asked in order, once for each."""
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        """The field's value for a document; called once for each, in order."""
         raise NotImplementedError
 
 
@@ -48,7 +48,7 @@ class WindowAccumulator(WindowFunction):
         self.frame: Final = frame
         self._state: AccumulatorState = spec.start(None)
         self._first = 0
-        self._behind = 0
+        self._end = 0
         self._known = False
         self._result: Value = None
 
@@ -59,21 +59,21 @@ class WindowAccumulator(WindowFunction):
     def _restart(self, first: int) -> None:
         self._state = self.spec.start(None)
         self._first = first
-        self._behind = first
+        self._end = first
         self._known = False
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        first, behind = self.frame.bounds(partition, place)
-        if first != self._first or behind < self._behind:
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        first, end = self.frame.bounds(partition, position)
+        if first != self._first or end < self._end:
             self._restart(first)
         self.steps = 1
         argument = self.spec.argument
-        while self._behind < behind:
-            ev.root = partition.document(self._behind)
+        while self._end < end:
+            ev.root = partition.document(self._end)
             self._state.add(argument.evaluate(ev))
             if self._state.grows():
                 partition.check_gathered(self._state.size())
-            self._behind += 1
+            self._end += 1
             self.steps += 1
             self._known = False
         if not self._known:
@@ -83,7 +83,7 @@ class WindowAccumulator(WindowFunction):
 
 
 class SlidingStdDevState(StdDevState):
-    """Of a frame that leaves documents behind: null while anything infinite or NaN is in it, as in mongod."""
+    """Of a frame that slides: null while it contains infinities or NaN, as in mongod."""
 
     def __init__(self, sample: bool) -> None:
         super().__init__(sample)
@@ -107,7 +107,7 @@ def _sliding_samp(collation: Collation | None) -> AccumulatorState:
 
 
 class FunctionArguments:
-    """What a parser of a function may need. window: as written, MISSING without one."""
+    """The input of a function's parser. window: the original document, MISSING if there is none."""
 
     def __init__(
         self, field: str, name: str, argument: Value, window: Value, pattern: SortPattern | None, ctx: ParseContext
@@ -134,19 +134,19 @@ class FunctionArguments:
             raise CommandError(ErrorCode.FailedToParse, f"{self.name} requires {how}")
 
     def named(self, known: list[str], required: list[str]) -> dict[str, Value]:
-        """The argument's fields. FailedToParse (9) for another shape."""
+        """The fields of the argument, which must be an object. FailedToParse (9) for another shape."""
         if not isinstance(self.argument, bytes):
             raise CommandError(
                 ErrorCode.FailedToParse, f"{self.name} takes an object, and found {type_of(self.argument)}"
             )
-        written = read_fields(self.name, self.argument)
-        for key in written:
+        parameters = read_fields(self.name, self.argument)
+        for key in parameters:
             if key not in known:
                 raise CommandError(ErrorCode.FailedToParse, f"{self.name} got unexpected argument: {key}")
         for key in required:
-            if key not in written:
+            if key not in parameters:
                 raise CommandError(ErrorCode.FailedToParse, f"{self.name} requires '{key}'")
-        return written
+        return parameters
 
 
 FunctionParser: TypeAlias = Callable[[FunctionArguments], WindowFunction]
@@ -156,7 +156,7 @@ _NOT_IN_WINDOWS: Final = frozenset({"$mergeObjects", "$accumulator"})
 
 
 def window_function(name: str) -> Callable[[FunctionParser], FunctionParser]:
-    """Registers `def parse(given: FunctionArguments) -> WindowFunction`."""
+    """Registers `def parse(call: FunctionArguments) -> WindowFunction`."""
 
     def register(parser: FunctionParser) -> FunctionParser:
         WINDOW_FUNCTIONS.add(name, parser)
@@ -188,14 +188,14 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
     if not name:
         raise CommandError(ErrorCode.FailedToParse, f"Expected a $-prefixed window function in '{field}'")
     parser = WINDOW_FUNCTIONS.get(name)
-    given = FunctionArguments(field, name, argument, window, pattern, ctx)
+    call = FunctionArguments(field, name, argument, window, pattern, ctx)
     if parser is not None:
-        return parser(given)
+        return parser(call)
     if name in SIMPLE and name not in _NOT_IN_WINDOWS:
         spec: AccumulatorSpec = SimpleAccumulator(
             field, name, parse_expression(argument, ctx), SIMPLE[name], ctx.collation
         )
-        frame = given.frame()
+        frame = call.frame()
         if frame.slides and (name == "$stdDevPop" or name == "$stdDevSamp"):
             sliding = _sliding_pop if name == "$stdDevPop" else _sliding_samp
             spec = SimpleAccumulator(field, name, spec.argument, sliding, None)
@@ -203,4 +203,4 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
     accumulator = ACCUMULATORS.get(name)
     if accumulator is None or name in _NOT_IN_WINDOWS:
         raise CommandError(ErrorCode.FailedToParse, f"Unrecognized window function, {name}")
-    return WindowAccumulator(accumulator(field, name, argument, ctx), given.frame())
+    return WindowAccumulator(accumulator(field, name, argument, ctx), call.frame())

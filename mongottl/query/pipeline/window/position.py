@@ -1,4 +1,4 @@
-"""Window functions of a document's place in its partition: `$rank $denseRank $documentNumber $shift`."""
+"""Window functions of a document's position in its partition: `$rank $denseRank $documentNumber $shift`."""
 
 from typing import Final
 
@@ -22,11 +22,11 @@ class RankFunction(WindowFunction):
     def begin(self, partition: Partition) -> None:
         self._rank = 0
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
         if self.name == "$documentNumber":
-            return integer(place + 1)
-        if place == 0 or partition.sort_key(place) != partition.sort_key(place - 1):
-            self._rank = place + 1 if self.name == "$rank" else self._rank + 1
+            return integer(position + 1)
+        if position == 0 or partition.sort_key(position) != partition.sort_key(position - 1):
+            self._rank = position + 1 if self.name == "$rank" else self._rank + 1
         return integer(self._rank)
 
 
@@ -37,25 +37,25 @@ class ShiftFunction(WindowFunction):
         self.by: Final = by
         self.default: Final = default
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        at = place + self.by
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        at = position + self.by
         if at < 0 or at >= partition.count:
             return self.default
         ev.root = partition.document(at)
         return self.output.evaluate(ev)
 
 
-def _parse_rank(given: FunctionArguments) -> WindowFunction:
-    if not isinstance(given.window, Missing):
+def _parse_rank(call: FunctionArguments) -> WindowFunction:
+    if not isinstance(call.window, Missing):
         raise CommandError(5371601, "Rank style window functions take no other arguments")
-    if not isinstance(given.argument, bytes) or len(given.argument) != 5:
-        raise CommandError(5371603, f"{given.name} must be specified with '{{}}' as the value")
-    if given.pattern is None or len(given.pattern.paths) != 1:
+    if not isinstance(call.argument, bytes) or len(call.argument) != 5:
+        raise CommandError(5371603, f"{call.name} must be specified with '{{}}' as the value")
+    if call.pattern is None or len(call.pattern.paths) != 1:
         raise CommandError(
             5371602,
-            f"{given.name} must be specified with a top level sortBy expression with exactly one element",
+            f"{call.name} must be specified with a top level sortBy expression with exactly one element",
         )
-    return RankFunction(given.name)
+    return RankFunction(call.name)
 
 
 for _name in RANKS:
@@ -63,18 +63,18 @@ for _name in RANKS:
 
 
 @window_function("$shift")
-def parse_shift(given: FunctionArguments) -> WindowFunction:
+def parse_shift(call: FunctionArguments) -> WindowFunction:
     """`{output, by, default}`; the default is a constant."""
-    given.refuse_window()
-    written = given.named(["output", "by", "default"], ["output", "by"])
-    given.need_sort()
-    by = whole(written["by"]) if width(written["by"]) else None
+    call.refuse_window()
+    parameters = call.named(["output", "by", "default"], ["output", "by"])
+    call.need_sort()
+    by = whole(parameters["by"]) if width(parameters["by"]) else None
     if by is None:
         raise CommandError(ErrorCode.FailedToParse, "'$shift:by' field must be an integer")
     default: Value = None
-    if "default" in written:
-        node = parse_expression(written["default"], given.ctx)
+    if "default" in parameters:
+        node = parse_expression(parameters["default"], call.ctx)
         if not isinstance(node, Constant):
             raise CommandError(ErrorCode.FailedToParse, "'$shift:default' expression must yield a constant value.")
         default = node.value
-    return ShiftFunction(parse_expression(written["output"], given.ctx), by, default)
+    return ShiftFunction(parse_expression(parameters["output"], call.ctx), by, default)

@@ -14,7 +14,8 @@ from mongottl.query.pipeline.window.function import FunctionArguments, WindowFun
 
 
 class MinMaxScaler(WindowFunction):
-    """`$minMaxScaler`: where a value lies between the least and the greatest of its frame, from `low` to `high`."""
+    """`$minMaxScaler`: a value scaled linearly, so that the smallest of its frame becomes `low` and the greatest
+    `high`."""
 
     def __init__(self, argument: Expression, low: Value, high: Value, frame: Frame) -> None:
         super().__init__()
@@ -26,13 +27,13 @@ class MinMaxScaler(WindowFunction):
     def begin(self, partition: Partition) -> None:
         self.frame.begin()
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        first, behind = self.frame.bounds(partition, place)
-        self.steps = behind - first + 1
-        current = self._number(partition, place, ev)
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        first, end = self.frame.bounds(partition, position)
+        self.steps = end - first + 1
+        current = self._number(partition, position, ev)
         least = current
         greatest = current
-        for at in range(first, behind):
+        for at in range(first, end):
             number = self._number(partition, at, ev)
             if compare_values(number, least) < 0:
                 least = number
@@ -44,8 +45,8 @@ class MinMaxScaler(WindowFunction):
         share = divide([subtract([current, least]), width_of_frame])
         return add_values([multiply([share, subtract([self.high, self.low])]), self.low])
 
-    def _number(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.document(place)
+    def _number(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        ev.root = partition.document(position)
         value = self.argument.evaluate(ev)
         if width(value) == 0:
             raise CommandError(10487001, f"$minMaxScaler expects its input to be numeric, and found {type_of(value)}")
@@ -53,20 +54,20 @@ class MinMaxScaler(WindowFunction):
 
 
 @window_function("$minMaxScaler")
-def parse_min_max_scaler(given: FunctionArguments) -> WindowFunction:
+def parse_min_max_scaler(call: FunctionArguments) -> WindowFunction:
     """`{input, min, max}`, from 0 to 1 unless both are given."""
-    written = given.named(["input", "min", "max"], ["input"])
-    if ("min" in written) != ("max" in written):
+    parameters = call.named(["input", "min", "max"], ["input"])
+    if ("min" in parameters) != ("max" in parameters):
         raise CommandError(ErrorCode.FailedToParse, "$minMaxScaler needs both 'min' and 'max', or neither")
-    low = _constant_number(written.get("min", 0), given)
-    high = _constant_number(written.get("max", 1), given)
+    low = _constant_number(parameters.get("min", 0), call)
+    high = _constant_number(parameters.get("max", 1), call)
     if compare_values(low, high) >= 0:
         raise CommandError(ErrorCode.FailedToParse, "$minMaxScaler needs a 'max' greater than 'min'")
-    return MinMaxScaler(parse_expression(written["input"], given.ctx), low, high, given.frame())
+    return MinMaxScaler(parse_expression(parameters["input"], call.ctx), low, high, call.frame())
 
 
-def _constant_number(value: Value, given: FunctionArguments) -> Value:
-    node = parse_expression(value, given.ctx)
+def _constant_number(value: Value, call: FunctionArguments) -> Value:
+    node = parse_expression(value, call.ctx)
     if not isinstance(node, Constant) or width(node.value) == 0:
         raise CommandError(ErrorCode.FailedToParse, "$minMaxScaler: 'min' and 'max' must be constant numbers")
     return node.value

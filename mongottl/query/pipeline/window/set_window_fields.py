@@ -1,7 +1,7 @@
 """`$setWindowFields`: values computed per document from the documents around it.
 
-Everything is read and sorted by partition and `sortBy`, in runs of bounded size. Then one partition after the other is
-gathered and its documents are given out with their new fields, a bounded number of steps per call.
+The whole input is read and sorted by partition and `sortBy`. Then each partition is collected and its documents are
+output with their new fields, with a bounded number of steps per call.
 """
 
 from typing import Final
@@ -32,11 +32,11 @@ from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.sorter import SortEntry, Sorter
 from mongottl.query.spill import SpillStatistics
 
-STEPS: Final = 4096  # values that one call takes into windows, roughly
+STEPS: Final = 4096  # approximate number of values that one call processes
 
 
 class WindowSpec(StageSpec):
-    """paths: of the output fields. output: as written. sort_by: as written, None without one."""
+    """paths: of the output fields. output, sort_by: the original documents; sort_by is None if there is none."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class WindowSpec(StageSpec):
         self.ctx: Final = ctx
 
     def effect(self) -> Effect | None:
-        """A filter on what the partitions are by chooses partitions as a whole; any other takes from a window."""
+        """A filter on the partition key selects whole partitions; any other would remove documents from windows."""
         partition = self.partition_by
         if not isinstance(partition, FieldExpression) or any(path.parts[0] == partition.name for path in self.paths):
             return None
@@ -66,7 +66,7 @@ class WindowSpec(StageSpec):
         return WindowSource(source, self, run)
 
     def functions(self) -> list[WindowFunction]:
-        """The functions of the output fields; they have a state, so each opened stage has its own."""
+        """New functions of the output fields; they have a state, so each opened stage needs its own."""
         found: list[WindowFunction] = []
         for name, specification in fields(self.output):
             found.append(parse_window_function(name, specification, self.pattern, self.ctx))
@@ -83,7 +83,8 @@ class WindowSpec(StageSpec):
 
 
 class WindowSource(DocumentSource):
-    """Entries are sorted by the partition's key and the sort key behind it; their number is the former's length."""
+    """Sort keys are the partition's key followed by the sort key; the number of a SortEntry is the length of the
+    former."""
 
     def __init__(self, source: DocumentSource, spec: WindowSpec, run: RunContext) -> None:
         self.source: Final = source
@@ -96,10 +97,10 @@ class WindowSource(DocumentSource):
         self._reading = True
         self._sorted: list[SortEntry] = []  # the next entries, from `_position` on
         self._position = 0
-        self._spilled: Final = SpillStatistics()  # of all partitions
+        self._spilled: Final = SpillStatistics()  # totals of all partitions
         self._partition = self._new_partition()
         self._key = b""
-        self._given = -1  # documents of the partition that are given out; -1 while it is being gathered
+        self._next_output = -1  # position of the next document to output; -1 while the partition is being collected
 
     def next_batch(self) -> list[bytes] | None:
         sorter = self._sorter
@@ -114,7 +115,7 @@ class WindowSource(DocumentSource):
             self._reading = False
             sorter.finish()
             return []
-        if self._given < 0:
+        if self._next_output < 0:
             if self._position >= len(self._sorted):
                 self._sorted = sorter.take(BATCH_SIZE)
                 self._position = 0
@@ -160,48 +161,48 @@ class WindowSource(DocumentSource):
         sorter.check()
 
     def _gather(self) -> None:
-        """Takes what is sorted into the partition, and ends it where another begins, or nothing follows."""
+        """Adds sorted documents to the partition, which ends where another begins or at the end of the input."""
         partition = self._partition
         entries = self._sorted
-        place = self._position
-        while place < len(entries):
-            sorted_key, _, document, key_length, _, _ = entries[place]
+        position = self._position
+        while position < len(entries):
+            sorted_key, _, document, key_length, _, _ = entries[position]
             key = sorted_key[:key_length]
             if partition.count == 0:
                 self._key = key
             elif key != self._key:
                 break
             partition.add(document, sorted_key[key_length:])
-            place += 1
-        self._position = place
-        if place < len(entries) or not entries:
+            position += 1
+        self._position = position
+        if position < len(entries) or not entries:
             for function in self._functions:
                 function.begin(partition)
-            self._given = 0
+            self._next_output = 0
 
     def _compute(self) -> list[bytes]:
         partition = self._partition
         outputs = self._outputs
         found: list[bytes] = []
         steps = 0
-        place = self._given
+        position = self._next_output
         room: i64 = BATCH_BYTES
-        while place < partition.count and len(found) < BATCH_SIZE and steps < STEPS and room > 0:
-            doc = partition.document(place)
+        while position < partition.count and len(found) < BATCH_SIZE and steps < STEPS and room > 0:
+            doc = partition.document(position)
             values: list[Value] = []
             for function in self._functions:
-                value = function.value(partition, place, self._ev)
+                value = function.value(partition, position, self._ev)
                 steps += function.steps
                 values.append(None if isinstance(value, Missing) else value)
             changed = outputs.put(doc, values)
             found.append(changed)
             room -= i64(len(changed))
-            place += 1
-        self._given = place
-        if place >= partition.count:
+            position += 1
+        self._next_output = position
+        if position >= partition.count:
             partition.close()
             self._partition = self._new_partition()
-            self._given = -1
+            self._next_output = -1
         return found
 
 
@@ -213,14 +214,14 @@ def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpe
             ErrorCode.FailedToParse,
             f"the $setWindowFields stage specification must be an object, found {type_of(argument)}",
         )
-    written = read_fields("$setWindowFields", argument)
-    check_known("$setWindowFields", written, ["partitionBy", "sortBy", "output"])
-    if "output" not in written:
+    parameters = read_fields("$setWindowFields", argument)
+    check_known("$setWindowFields", parameters, ["partitionBy", "sortBy", "output"])
+    if "output" not in parameters:
         raise missing_field("$setWindowFields.output")
-    output = written["output"]
+    output = parameters["output"]
     if not isinstance(output, bytes):
         raise wrong_type("$setWindowFields.output", output, "object")
-    sort_by = written.get("sortBy", MISSING)
+    sort_by = parameters.get("sortBy", MISSING)
     pattern: SortPattern | None = None
     if is_nullish(sort_by):
         sort_by = None
@@ -230,8 +231,8 @@ def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpe
         pattern = parse_sort(sort_by, ctx.collation)
         ctx.metadata.requested.update(pattern.metadata)
     partition_by: Expression | None = None
-    if not isinstance(written.get("partitionBy", MISSING), Missing):
-        partition_by = parse_expression(written["partitionBy"], ctx)
+    if not isinstance(parameters.get("partitionBy", MISSING), Missing):
+        partition_by = parse_expression(parameters["partitionBy"], ctx)
         if isinstance(partition_by, Constant):
             if isinstance(partition_by.value, list):
                 raise CommandError(
@@ -248,9 +249,9 @@ def window_stage(
     output: bytes,
     ctx: ParseContext,
 ) -> WindowSpec:
-    """The stage with the output fields of a specification. 40176 and 40177 where these get into each other's way.
+    """The stage with the output fields of a specification. 40176 and 40177 for conflicting paths.
 
-    pattern: of `sort_by`; one without fields counts as none.
+    pattern: of `sort_by`; None or without fields for no order.
     """
     if pattern is not None and pattern.is_empty():
         pattern = None

@@ -1,4 +1,4 @@
-"""Window functions of how a value grows along the sort field: `$derivative $integral`."""
+"""Window functions of a value's slope and area along the sort field: `$derivative $integral`."""
 
 from typing import Final
 
@@ -36,20 +36,20 @@ class Slope(WindowFunction):
     def begin(self, partition: Partition) -> None:
         self.frame.begin()
 
-    def value(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        first, behind = self.frame.bounds(partition, place)
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        first, end = self.frame.bounds(partition, position)
         self.steps = 1
         if self.name == "$derivative":
-            if behind - first < 2:
+            if end - first < 2:
                 return None
-            return self._slope(partition, first, behind - 1, ev)
-        if behind <= first:
+            return self._slope(partition, first, end - 1, ev)
+        if end <= first:
             return None
-        self.steps = behind - first
-        return self._area(partition, first, behind, ev)
+        self.steps = end - first
+        return self._area(partition, first, end, ev)
 
-    def _y(self, partition: Partition, place: int, ev: EvaluationContext) -> Value:
-        ev.root = partition.document(place)
+    def _y(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        ev.root = partition.document(position)
         return self.argument.evaluate(ev)
 
     def _check_x(self, x: Value) -> None:
@@ -83,13 +83,13 @@ class Slope(WindowFunction):
             run = divide([run, self.unit_ms])
         return divide([subtract([high, low]), run])
 
-    def _area(self, partition: Partition, first: int, behind: int, ev: EvaluationContext) -> Value:
+    def _area(self, partition: Partition, first: int, end: int, ev: EvaluationContext) -> Value:
         total = Sum()
         previous_x: Value = None
         previous_y: Value = None
-        for place in range(first, behind):
-            x = partition.sort_value(place)
-            y = self._y(partition, place, ev)
+        for position in range(first, end):
+            x = partition.sort_value(position)
+            y = self._y(partition, position, ev)
             self._check_x(x)
             if is_nullish(y):
                 continue
@@ -105,14 +105,14 @@ class Slope(WindowFunction):
         return divide([area, self.unit_ms]) if self.unit_ms else area
 
 
-def _parse_slope(given: FunctionArguments) -> WindowFunction:
-    written = given.named(["input", "unit"], ["input"])
-    given.need_sort(single=True)
-    if isinstance(given.window, Missing) and given.name == "$derivative":
+def _parse_slope(call: FunctionArguments) -> WindowFunction:
+    parameters = call.named(["input", "unit"], ["input"])
+    call.need_sort(single=True)
+    if isinstance(call.window, Missing) and call.name == "$derivative":
         raise CommandError(ErrorCode.FailedToParse, "$derivative requires explicit window bounds")
     unit_ms = 0
-    if "unit" in written:
-        unit = written["unit"]
+    if "unit" in parameters:
+        unit = parameters["unit"]
         if not isinstance(unit, str):
             raise CommandError(ErrorCode.FailedToParse, "'unit' must be a string")
         if unit not in _UNIT_MS:
@@ -121,7 +121,7 @@ def _parse_slope(given: FunctionArguments) -> WindowFunction:
                 5490710 if known else int(ErrorCode.FailedToParse), f"unit must be 'week' or smaller, and is '{unit}'"
             )
         unit_ms = _UNIT_MS[unit]
-    return Slope(given.name, parse_expression(written["input"], given.ctx), given.frame(), unit_ms)
+    return Slope(call.name, parse_expression(parameters["input"], call.ctx), call.frame(), unit_ms)
 
 
 window_function("$derivative")(_parse_slope)
