@@ -70,7 +70,7 @@ from mongottl.document.compare import (
     bracket_of_type,
 )
 from mongottl.document.nesting import MAX_LEVELS, too_deep
-from mongottl.document.numbers import TWO_63
+from mongottl.document.numbers import DECIMAL_DIGITS, LARGEST_DOUBLE, TWO_63
 from mongottl.document.types import (
     ARRAY,
     BOOL,
@@ -133,9 +133,7 @@ _CLASS_LARGE: Final = 10
 _CLASS_BEYOND_DOUBLE: Final = 11
 
 _TWO_55: Final = 36028797018963968.0
-_LARGEST_DOUBLE: Final = 1.7976931348623157e308
 _INT64_LIMIT: Final = 2**63
-_DECIMAL_DIGITS: Final = 34
 _COEFFICIENT_BITS: Final = 2**113 - 1
 _COEFFICIENT_LIMIT: Final = 10**34
 _EXPONENT_BIAS: Final = 6176  # of a Decimal128
@@ -243,7 +241,7 @@ def _write_double(writer: BytesWriter, number: float) -> None:
     elif magnitude < 1.0:
         writer.append(u8(_ZERO - _CLASS_BELOW_ONE if negative else _ZERO + _CLASS_BELOW_ONE))
         _write_double_bits(writer, magnitude, 0)
-    elif magnitude <= _LARGEST_DOUBLE:
+    elif magnitude <= LARGEST_DOUBLE:
         writer.append(u8(_ZERO - _CLASS_LARGE if negative else _ZERO + _CLASS_LARGE))
         _write_double_bits(writer, magnitude, 0)
     elif number != number:
@@ -274,14 +272,14 @@ def _write_decimal(writer: BytesWriter, bid: bytes) -> None:
     exponent = (bits >> 113 & 0x3FFF) - _EXPONENT_BIAS
     start: i64 = i64(len(writer)) + 1
     inexact: i64
-    scale = 10**-exponent if -_DECIMAL_DIGITS < exponent < 0 else 1
+    scale = 10**-exponent if -DECIMAL_DIGITS < exponent < 0 else 1
     whole = coefficient
     rest = 0
     if exponent < 0:
         whole, rest = divmod(coefficient, scale)
     elif exponent < 19:
         whole = coefficient * 10**exponent
-    if -_DECIMAL_DIGITS < exponent < 19 and 0 < whole < _INT64_LIMIT:
+    if -DECIMAL_DIGITS < exponent < 19 and 0 < whole < _INT64_LIMIT:
         _write_integer_part(writer, i64(whole), negative, 0 if rest == 0 else 1)
         fraction, rest_of_fraction = divmod(rest << 55, scale)
         inexact = 0 if rest_of_fraction == 0 else 1
@@ -293,7 +291,7 @@ def _write_decimal(writer: BytesWriter, bid: bytes) -> None:
         # The first of the 34 digits is not 0, so where exponents differ they alone decide.
         digits = len(str(coefficient))
         writer.write((exponent + digits + _TAIL_EXPONENT_BIAS).to_bytes(2, "big"))
-        writer.write((coefficient * 10 ** (_DECIMAL_DIGITS - digits)).to_bytes(15, "big"))
+        writer.write((coefficient * 10 ** (DECIMAL_DIGITS - digits)).to_bytes(15, "big"))
     if negative:
         _invert(writer, start)
 
@@ -301,7 +299,7 @@ def _write_decimal(writer: BytesWriter, bid: bytes) -> None:
 def _write_decimal_as_double(writer: BytesWriter, magnitude: Decimal, negative: bool) -> i64:
     """A decimal below 1 or from 2**63 on, without its tail; returns whether it is inexact and must have one."""
     # Python's Decimal compares with float exactly, in any decimal context.
-    if magnitude > _LARGEST_DOUBLE:
+    if magnitude > LARGEST_DOUBLE:
         writer.append(u8(_ZERO - _CLASS_BEYOND_DOUBLE if negative else _ZERO + _CLASS_BEYOND_DOUBLE))
         return 1
     size_class: i64 = _CLASS_BELOW_ONE if magnitude < 1 else _CLASS_LARGE

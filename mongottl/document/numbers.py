@@ -32,6 +32,8 @@ from mongottl.document.types import (
 )
 
 TWO_63: Final = 9223372036854775808.0
+LARGEST_DOUBLE: Final = 1.7976931348623157e308
+DECIMAL_DIGITS: Final = 34  # significant digits of a Decimal128
 _NAN: Final = Decimal("NaN")
 # Decimals with more digits before the point exceed int64. Checked first, since 1E+6144 as an int has 6,145 digits.
 _MAX_INT64_DIGITS: Final = 19

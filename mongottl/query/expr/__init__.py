@@ -3,15 +3,15 @@
     expression = parse_expression(value, ctx)
     expression.evaluate(ev) -> Value
 
-    base         nodes, evaluation context, scopes, registry       parser       from values to trees
+    base         nodes, evaluation context, scopes, registry       parser       parsing of values into trees
     path         field paths and variables                         numbers      numeric types and conversions
     arithmetic, array, boolean, comparison, conditional, …: the operators, by family
 
-An operator is added where its family lives, by `@expression`, `@unary_expression` or, for a syntax of its own,
+An operator is added to the module of its family, with `@expression`, `@unary_expression` or, for a special syntax,
 `@expression_parser`.
 """
 
-# Filters and expressions contain each other, so the names that `match` needs are there before the operators are.
+# Filters and expressions import each other, so the names that `match` needs must be defined before the operators.
 from mongottl.query.expr.base import (
     EXPRESSIONS,
     UNBOUND,

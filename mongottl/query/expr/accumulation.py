@@ -1,6 +1,6 @@
 """Accumulators as operators on their arguments: `$sum $avg $min $max $stdDevPop $stdDevSamp $firstN $lastN …`.
 
-With one argument that is an array, of its elements; with several, of their values.
+With one argument that is an array they apply to its elements; with several arguments to their values.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ from mongottl.query.expr.parser import show, type_of
 from mongottl.query.expr.ranking import smallest
 
 
-def _fed(state: AccumulatorState, values: list[Value]) -> Value:
+def _accumulate(state: AccumulatorState, values: list[Value]) -> Value:
     only = values[0] if len(values) == 1 else None
     for value in only if isinstance(only, list) else values:
         state.add(value)
@@ -34,39 +34,39 @@ def _fed(state: AccumulatorState, values: list[Value]) -> Value:
 
 @expression("$sum", 0, -1)
 def sum_(values: list[Value]) -> Value:
-    return _fed(SumState(), values)
+    return _accumulate(SumState(), values)
 
 
 @expression("$avg", 0, -1)
 def avg(values: list[Value]) -> Value:
-    return _fed(AvgState(), values)
+    return _accumulate(AvgState(), values)
 
 
 @collated_expression("$min", 0, -1)
 def min_(values: list[Value], collation: Collation | None) -> Value:
-    return _fed(ExtremeState(-1, collation), values)
+    return _accumulate(ExtremeState(-1, collation), values)
 
 
 @collated_expression("$max", 0, -1)
 def max_(values: list[Value], collation: Collation | None) -> Value:
-    return _fed(ExtremeState(1, collation), values)
+    return _accumulate(ExtremeState(1, collation), values)
 
 
 @expression("$stdDevPop", 0, -1)
 def std_dev_pop(values: list[Value]) -> Value:
-    return _fed(StdDevState(False), values)
+    return _accumulate(StdDevState(False), values)
 
 
 @expression("$stdDevSamp", 0, -1)
 def std_dev_samp(values: list[Value]) -> Value:
-    return _fed(StdDevState(True), values)
+    return _accumulate(StdDevState(True), values)
 
 
 _N_OF: Final = Syntax(5787801, 5787901, [("n", 5787906), ("input", 5787907)])
 
 
 def check_count(name: str, n: Value) -> int:
-    """The `n` of `$firstN` and its like: a positive integer. 5787902 to 5787908 otherwise."""
+    """The `n` of `$firstN`, `$minN` and others: a positive integer. 5787902 to 5787908 otherwise."""
     if width(n) == 0:
         raise CommandError(5787902, f"Value for 'n' must be of integral type, but found {show(n)}")
     number = whole(n)
@@ -78,7 +78,7 @@ def check_count(name: str, n: Value) -> int:
 
 
 class ArrayOfN:
-    """`$firstN`, `$lastN`, `$minN`, `$maxN` of an array: the function of (n, array)."""
+    """`$firstN`, `$lastN`, `$minN`, `$maxN` of an array, as a function of (n, array)."""
 
     def __init__(self, name: str, collation: Collation | None) -> None:
         self.name: Final = name

@@ -1,6 +1,6 @@
-"""Running totals: what `$group` keeps per group, and what `$sum`, `$avg` and their like compute from an array.
+"""States of accumulators, for `$group`, and for `$sum`, `$avg` and others as operators on arrays.
 
-A state is fed value by value and asked for its result at the end; it may be asked more than once.
+Values are added to a state one by one; `result` may be called any number of times.
 """
 
 import decimal
@@ -25,27 +25,27 @@ from mongottl.query.expr.parser import show, type_of
 
 
 class AccumulatorState:
-    """One total that grows."""
+    """The state of an accumulator."""
 
     def add(self, value: Value) -> None:
-        """Takes one more value; MISSING where the document has none."""
+        """Adds a value; MISSING if the document has none."""
         raise NotImplementedError
 
     def result(self) -> Value:
-        """The total so far; MISSING if there is none."""
+        """The result so far; MISSING if there is none."""
         raise NotImplementedError
 
     def size(self) -> int:
-        """How many bytes it holds, roughly, for the memory limit; quickly, since it may be asked after each value."""
+        """Approximate memory in bytes, for the memory limit. Must be fast, since it may be called after each value."""
         return 64
 
     def grows(self) -> bool:
-        """Whether it may hold more with each value, rather than one value or number."""
+        """Whether its memory may grow with each value."""
         return False
 
 
 class SumState(AccumulatorState):
-    """`$sum`: what is no number counts as nothing."""
+    """`$sum`: values that are not numbers are ignored."""
 
     def __init__(self) -> None:
         self.total: Final = Sum()
@@ -74,7 +74,7 @@ class AvgState(AccumulatorState):
             total.integers += value
             self.count += 1
         elif isinstance(value, Int64):
-            # As a double, in mongod too: an average of int64 has no more digits than that.
+            # As a double, as in mongod, also for int64.
             total.add_double(float(value))
             self.count += 1
         elif total.add(value):
@@ -89,7 +89,7 @@ class AvgState(AccumulatorState):
 
 
 class CountState(AccumulatorState):
-    """`$count`: of documents, whatever their values."""
+    """`$count`: the number of documents, whatever their values."""
 
     def __init__(self) -> None:
         self.total: Final = Sum()
@@ -133,7 +133,7 @@ class LastState(AccumulatorState):
 
 
 class ExtremeState(AccumulatorState):
-    """`$min` (sign -1) and `$max` (sign 1): null and nothing are passed over."""
+    """`$min` (sign -1) and `$max` (sign 1): null and missing values are skipped."""
 
     def __init__(self, sign: int, collation: Collation | None = None) -> None:
         self.value: Value = MISSING
@@ -155,7 +155,7 @@ class ExtremeState(AccumulatorState):
 
 
 class GatheredState(AccumulatorState):
-    """A list of values. bytes: how many they take together."""
+    """A list of values. bytes: their total size."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []
@@ -179,7 +179,7 @@ class PushState(GatheredState):
 
 
 class AddToSetState(AccumulatorState):
-    """`$addToSet`: the first of the values that compare equal stays."""
+    """`$addToSet`: of values that compare equal the first is kept."""
 
     def __init__(self, collation: Collation | None = None) -> None:
         self.collation: Final = collation
@@ -205,7 +205,7 @@ class AddToSetState(AccumulatorState):
 
 
 class ConcatArraysState(GatheredState):
-    """`$concatArrays`: arrays put behind each other. TypeMismatch for what is no array."""
+    """`$concatArrays`: concatenated arrays. TypeMismatch for other types."""
 
     def add(self, value: Value) -> None:
         if isinstance(value, Missing):
@@ -217,7 +217,7 @@ class ConcatArraysState(GatheredState):
 
 
 class SetUnionState(AddToSetState):
-    """`$setUnion`: the elements of all arrays, once each. TypeMismatch for what is no array."""
+    """`$setUnion`: the elements of all arrays, without duplicates. TypeMismatch for other types."""
 
     def add(self, value: Value) -> None:
         if isinstance(value, Missing):
@@ -229,9 +229,9 @@ class SetUnionState(AddToSetState):
 
 
 class MergeObjectsState(AccumulatorState):
-    """`$mergeObjects`: later fields replace earlier ones where those stand.
+    """`$mergeObjects`: later fields replace earlier ones, which keep their position.
 
-    error_code: for what is no object: 40400 as an expression, 5911200 in a group.
+    error_code: for other types than objects: 40400 as an expression, 5911200 in a group.
     """
 
     def __init__(self, error_code: int) -> None:
@@ -294,7 +294,7 @@ class StdDevState(AccumulatorState):
 
 
 def size_of(value: Value) -> int:
-    """Bytes that a value takes, roughly."""
+    """The approximate memory of a value in bytes."""
     if isinstance(value, str):
         return 56 + len(value)
     if isinstance(value, bytes):

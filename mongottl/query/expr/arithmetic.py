@@ -1,8 +1,8 @@
 """`$add $subtract $multiply $divide $mod $abs $ceil $floor $round $trunc $exp $ln $log $log10 $pow $sqrt $sigmoid`.
 
-null, undefined or nothing as an operand makes the result null. Integers stay integers while they fit: int32 becomes
-int64, int64 becomes double. Sums of doubles are compensated, so that their order matters little. A Decimal128 among
-the operands makes the result one.
+The result is null if an operand is null, undefined or missing. Integers stay integers while they fit: int32 becomes
+int64, int64 becomes double. Sums of doubles use compensated summation, so they hardly depend on the order. If an
+operand is a Decimal128, so is the result.
 """
 
 import decimal
@@ -10,7 +10,7 @@ import math
 from typing import Final
 
 from mongottl.document.build import encode
-from mongottl.document.numbers import TWO_63, clamp_to_long, decimal_of, is_nan, to_double, whole
+from mongottl.document.numbers import DECIMAL_DIGITS, TWO_63, clamp_to_long, decimal_of, is_nan, to_double, whole
 from mongottl.document.types import INT64_MIN, Date, Decimal128, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
@@ -44,9 +44,9 @@ _EXACT_IN_DOUBLE: Final = 1 << 53
 
 
 class Sum:
-    """A running sum of numbers: integers and decimals exactly, doubles with compensation, types kept track of.
+    """A running sum of numbers: exact for integers and decimals, compensated for doubles.
 
-    widest: INT, LONG, FLOAT or DECIMAL, of all that was added.
+    widest: INT, LONG, FLOAT or DECIMAL, the widest type added so far.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Sum:
         self.decimals: decimal.Decimal = decimal.Decimal(0)
 
     def add(self, value: Value) -> bool:
-        """False if the value is no number."""
+        """Adds a number; returns False for other types."""
         if isinstance(value, float):
             self.add_double(value)
             if self.widest < FLOAT:
@@ -96,7 +96,7 @@ class Sum:
         return _two_sum(self.high, self.low + float(self.integers - int(top)), top)
 
     def exact_decimal(self) -> decimal.Decimal:
-        """The sum of everything; doubles are taken with all their digits."""
+        """The sum of everything; doubles are converted with all their digits."""
         total = DECIMAL_CONTEXT.add(self.decimals, decimal.Decimal(self.integers))
         if self.high != 0.0 or self.low != 0.0:
             total = DECIMAL_CONTEXT.add(total, double_to_decimal_34(self.high))
@@ -105,7 +105,7 @@ class Sum:
         return total
 
     def short_decimal(self) -> decimal.Decimal:
-        """The same, but doubles are taken with 15 digits: what `$add` does."""
+        """The sum of everything, where doubles are converted with 15 digits, as `$add` does."""
         total = self.decimals
         if self.integers != 0:
             total = DECIMAL_CONTEXT.add(total, decimal.Decimal(self.integers))
@@ -114,7 +114,7 @@ class Sum:
         return total
 
     def result(self) -> Value:
-        """The sum in the narrowest type that is at least as wide as the widest operand and holds it."""
+        """The sum in the narrowest type that can represent it and is not narrower than the widest operand."""
         if self.widest == INT:
             return narrow(self.integers)
         if self.widest == LONG:
@@ -159,7 +159,7 @@ class AddExpression(Expression):
 
 
 def add_values(values: list[Value]) -> Value:
-    """The sum of numbers, or a date moved by them. Stops at the first null: what follows is not looked at."""
+    """The sum of numbers, or a date plus numbers. Stops at the first null; later operands are not checked."""
     total = Sum()
     has_date = False
     for value in values:
@@ -198,7 +198,7 @@ def _moved_date(total: Sum) -> Value:
 
 
 def round_half_away(number: float) -> int:
-    """The nearest integer; halves go away from zero."""
+    """The nearest integer; halves are rounded away from zero."""
     base = math.trunc(number)
     if abs(number - base) >= 0.5:
         return base + (1 if number > 0 else -1)
@@ -207,13 +207,13 @@ def round_half_away(number: float) -> int:
 
 @expression_parser("$add")
 def parse_add(name: str, argument: Value, scope: Scope) -> Expression:
-    """`[a, b, …]`: numbers, and at most one date, which the others move by milliseconds."""
+    """`[a, b, …]`: numbers, and at most one date, to which the numbers are added as milliseconds."""
     return AddExpression(parse_arguments(name, argument, scope, 0, -1))
 
 
 @expression("$subtract", 2)
 def subtract(values: list[Value]) -> Value:
-    """`[a, b]`: numbers; date - date in milliseconds (int64); date - number moves the date."""
+    """`[a, b]`: numbers; date - date in milliseconds (int64); date - number in milliseconds is a date."""
     a = values[0]
     b = values[1]
     x = width(a)
@@ -258,7 +258,7 @@ def _date_minus(date: Date, number: Value) -> Value:
 
 @expression("$multiply", 0, -1)
 def multiply(values: list[Value]) -> Value:
-    """`[a, b, …]`: the product; 1 of nothing."""
+    """`[a, b, …]`: the product; 1 without operands."""
     product = 1
     double = 1.0
     exact = decimal.Decimal(1)
@@ -339,7 +339,7 @@ def mod(values: list[Value]) -> Value:
     if left < 0:
         remainder = -remainder
     if x == LONG or y == LONG:
-        return Int64(remainder)  # not in one expression with the int: compiled, that would be a plain int
+        return Int64(remainder)  # not in one expression with the int: mypyc would make it a plain int
     return remainder
 
 
@@ -360,7 +360,6 @@ def decimal_remainder(a: decimal.Decimal, b: decimal.Decimal) -> decimal.Decimal
     return remainder.copy_sign(a)
 
 
-_DECIMAL_DIGITS: Final = 34
 _WIDE: Final = decimal.Context(prec=13000, Emin=-20000, Emax=20000, traps=[])
 
 
@@ -387,7 +386,7 @@ def absolute(value: Value) -> Value:
     raise _not_numeric("$abs", value)
 
 
-def _toward(name: str, value: Value, rounding: str) -> Value:
+def _round_toward(name: str, value: Value, rounding: str) -> Value:
     if is_nullish(value):
         return None
     kind = width(value)
@@ -401,8 +400,8 @@ def _toward(name: str, value: Value, rounding: str) -> Value:
         return math.copysign(float(whole_part), number) if whole_part == 0 else float(whole_part)
     if kind == DECIMAL:
         exact = to_decimal(value)
-        # As MongoDB's quantum of one has it: NaN for infinities and for what has no place for the ones in 34 digits.
-        if not exact.is_finite() or (exact and exact.adjusted() >= _DECIMAL_DIGITS):
+        # As MongoDB's quantize to 1: NaN for infinities and for numbers whose integer part exceeds 34 digits.
+        if not exact.is_finite() or (exact and exact.adjusted() >= DECIMAL_DIGITS):
             return from_decimal(decimal.Decimal("NaN"))
         return from_decimal(exact.quantize(decimal.Decimal(1), rounding, DECIMAL_CONTEXT))
     raise _not_numeric(name, value)
@@ -410,16 +409,17 @@ def _toward(name: str, value: Value, rounding: str) -> Value:
 
 @unary_expression("$ceil")
 def ceil(value: Value) -> Value:
-    return _toward("$ceil", value, decimal.ROUND_CEILING)
+    return _round_toward("$ceil", value, decimal.ROUND_CEILING)
 
 
 @unary_expression("$floor")
 def floor(value: Value) -> Value:
-    return _toward("$floor", value, decimal.ROUND_FLOOR)
+    return _round_toward("$floor", value, decimal.ROUND_FLOOR)
 
 
 def _round_to(name: str, values: list[Value], rounding: str) -> Value:
-    """A number rounded to a decimal place, -20 to 100; the type stays, but an int32 may widen."""
+    """A number rounded to a decimal place from -20 to 100, of the same type, except that an int32 may become an
+    int64."""
     number = values[0]
     place: Value = 0 if len(values) < 2 else values[1]
     if is_nullish(number) or is_nullish(place):
@@ -455,7 +455,7 @@ def _round_to(name: str, values: list[Value], rounding: str) -> Value:
 
 
 def _quantize(number: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
-    """The number as a multiple of 10**-digits, or as near as 34 digits come to that."""
+    """The number rounded to a multiple of 10**-digits, as far as 34 digits allow."""
     if not number.is_finite():
         return number
     exponent = max(-digits, -6176)
@@ -466,7 +466,7 @@ def _quantize(number: decimal.Decimal, digits: int, rounding: str) -> decimal.De
 
 @expression("$round", 1, 2)
 def round_(values: list[Value]) -> Value:
-    """`[number, place]`: halves go to the even neighbour."""
+    """`[number, place]`: halves are rounded to even."""
     return _round_to("$round", values, decimal.ROUND_HALF_EVEN)
 
 
@@ -499,7 +499,7 @@ def ln(value: Value) -> Value:
         raise _not_numeric("$ln", value)
     if not _positive_or_nan(value):
         raise CommandError(28766, f"$ln's argument must be a positive number, but is {show(value)}")
-    if kind == DECIMAL and not is_nan(value):  # a NaN comes out as a double, in mongod too
+    if kind == DECIMAL and not is_nan(value):  # a NaN becomes a double, as in mongod
         return from_decimal(natural_logarithm(to_decimal(value)))
     return math.log(to_double(value))
 
@@ -542,7 +542,7 @@ def log(values: list[Value]) -> Value:
     if not _positive_or_nan(base) or to_double(base) == 1.0:
         raise CommandError(28759, f"$log's base must be a positive number not equal to 1, but is {show(base)}")
     if is_nan(number) or is_nan(base):
-        return math.nan  # a double also of decimals
+        return math.nan  # a double also for decimals
     if width(number) == DECIMAL or width(base) == DECIMAL:
         return from_decimal(
             DECIMAL_CONTEXT.divide(natural_logarithm(to_decimal(number)), natural_logarithm(to_decimal(base)))
@@ -615,7 +615,7 @@ def _double_power(base: float, exponent: float) -> float:
 
 @expression_parser("$sigmoid")
 def parse_sigmoid(name: str, argument: Value, scope: Scope) -> Expression:
-    """One expression; an array is a value here, and so refused, not a list of arguments."""
+    """One expression; an array is not a list of arguments here, but a value, which is refused."""
     return UnaryExpression(name, sigmoid, parse_operand(argument, scope))
 
 

@@ -21,16 +21,16 @@ from mongottl.query.expr.base import (
     is_nullish,
     unary_expression,
 )
-from mongottl.query.expr.named import ABSENT, Syntax, given
+from mongottl.query.expr.named import ABSENT, Syntax, is_given
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import parse_operand, show, type_of
 
-MAX_ARRAY_BYTES: Final = 100 << 20  # mongod's limit for what $range may build, taken for what else makes arrays longer
+MAX_ARRAY_BYTES: Final = 100 << 20  # mongod's limit of $range, used for all operators that build arrays
 
 
 @expression("$arrayElemAt", 2)
 def array_elem_at(values: list[Value]) -> Value:
-    """`[array, index]`: from the end if negative; no value outside the array."""
+    """`[array, index]`: counted from the end if negative; MISSING outside the array."""
     array = values[0]
     index = values[1]
     if is_nullish(array) or is_nullish(index):
@@ -39,22 +39,22 @@ def array_elem_at(values: list[Value]) -> Value:
         raise CommandError(28689, f"$arrayElemAt's first argument must be an array, but is {type_of(array)}")
     if width(index) == 0:
         raise CommandError(28690, f"$arrayElemAt's second argument must be a numeric value, but is {type_of(index)}")
-    place = whole_int32(index)
-    if place is None:
+    position = whole_int32(index)
+    if position is None:
         raise CommandError(
             28691, f"$arrayElemAt's second argument must be representable as a 32-bit integer: {show(index)}"
         )
-    if place < 0:
-        place += len(array)
-    return array[place] if 0 <= place < len(array) else MISSING
+    if position < 0:
+        position += len(array)
+    return array[position] if 0 <= position < len(array) else MISSING
 
 
-def _end_element(name: str, value: Value, place: int) -> Value:
+def _end_element(name: str, value: Value, position: int) -> Value:
     if is_nullish(value):
         return None
     if not isinstance(value, list):
         raise CommandError(28689, f"{name}'s argument must be an array, but is {type_of(value)}")
-    return value[place] if value else MISSING
+    return value[position] if value else MISSING
 
 
 @unary_expression("$first")
@@ -81,7 +81,7 @@ def concat_arrays(values: list[Value]) -> Value:
 
 
 def _check_length(name: str, length: int) -> None:
-    """QueryExceededMemoryLimitNoDiskUseAllowed (292) for an array that is made too long."""
+    """QueryExceededMemoryLimitNoDiskUseAllowed (292) for a result that is too long."""
     if length * 8 > MAX_ARRAY_BYTES:
         raise CommandError(
             ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
@@ -102,14 +102,14 @@ def in_(values: list[Value], collation: Collation | None) -> Value:
 
 @collated_expression("$indexOfArray", 2, 4)
 def index_of_array(values: list[Value], collation: Collation | None) -> Value:
-    """`[array, value, start, end]`: the first place from `start` to before `end`, or -1."""
+    """`[array, value, start, end]`: the first index from `start` to before `end`, or -1."""
     array = values[0]
     if is_nullish(array):
         return None
     if not isinstance(array, list):
         raise CommandError(40090, f"$indexOfArray requires an array as a first argument, found: {type_of(array)}")
-    start = _place(values[2], "starting") if len(values) > 2 else 0
-    end = _place(values[3], "ending") if len(values) > 3 else len(array)
+    start = _search_position(values[2], "starting") if len(values) > 2 else 0
+    end = _search_position(values[3], "ending") if len(values) > 3 else len(array)
     wanted = values[1]
     for i in range(start, min(end, len(array))):
         if compare_values(array[i], wanted, collation) == 0:
@@ -117,17 +117,17 @@ def index_of_array(values: list[Value], collation: Collation | None) -> Value:
     return -1
 
 
-def _place(value: Value, which: str) -> int:
-    place = whole_int32(value)
-    if place is None:
+def _search_position(value: Value, which: str) -> int:
+    position = whole_int32(value)
+    if position is None:
         raise CommandError(
             9711600 if width(value) else 40096,
             f"$indexOfArray requires an integral {which} index, found a value of type: {type_of(value)}, "
             f"with value: {show(value)}",
         )
-    if place < 0:
-        raise CommandError(9711601, f"$indexOfArray requires a nonnegative {which} index, found: {place}")
-    return place
+    if position < 0:
+        raise CommandError(9711601, f"$indexOfArray requires a nonnegative {which} index, found: {position}")
+    return position
 
 
 @unary_expression("$isArray")
@@ -215,13 +215,14 @@ _SORT_ARRAY: Final = Syntax(2942500, 2942501, [("input", 2942502), ("sortBy", 29
 
 @expression_parser("$sortArray")
 def parse_sort_array(name: str, argument: Value, scope: Scope) -> Expression:
-    """`{input, sortBy}`: sortBy is a sort document, or 1 or -1 for whole values. Codes 2942500 to 2942507."""
-    written = _SORT_ARRAY.read(name, argument)
-    return SortArrayExpression(parse_operand(written["input"], scope), written["sortBy"], scope.ctx.collation)
+    """`{input, sortBy}`: sortBy is a sort document, or 1 or -1 to sort by the elements themselves. Codes 2942500 to
+    2942507."""
+    raw = _SORT_ARRAY.read(name, argument)
+    return SortArrayExpression(parse_operand(raw["input"], scope), raw["sortBy"], scope.ctx.collation)
 
 
 class SortArrayExpression(Expression):
-    """paths: empty if whole values are compared. Paths go through documents, never into arrays."""
+    """paths: empty to compare the elements themselves. Paths do not traverse arrays."""
 
     def __init__(self, input: Expression, sort_by: Value, collation: Collation | None) -> None:
         self.input: Final = input
@@ -283,17 +284,17 @@ _ZIP: Final = Syntax(34460, 34464, [("inputs", 34465)], ["useLongestLength", "de
 @expression_parser("$zip")
 def parse_zip(name: str, argument: Value, scope: Scope) -> Expression:
     """`{inputs: [array, …], useLongestLength, defaults: [value, …]}`. Codes 34460 to 34468."""
-    written = _ZIP.read(name, argument)
-    inputs = written["inputs"]
+    raw = _ZIP.read(name, argument)
+    inputs = raw["inputs"]
     if not isinstance(inputs, list):
         raise CommandError(34461, f"inputs must be an array of expressions, found {type_of(inputs)}")
     if not inputs:
         raise CommandError(34465, "$zip requires at least one input array")
-    longest = written.get("useLongestLength", False)
+    longest = raw.get("useLongestLength", False)
     if not isinstance(longest, bool):
         raise CommandError(34463, f"useLongestLength must be a bool, found {type_of(longest)}")
-    defaults = written.get("defaults", ABSENT)
-    if given(defaults):
+    defaults = raw.get("defaults", ABSENT)
+    if is_given(defaults):
         if not isinstance(defaults, list):
             raise CommandError(34462, f"defaults must be an array of expressions, found {type_of(defaults)}")
         if not longest:

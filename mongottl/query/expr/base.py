@@ -1,14 +1,14 @@
-"""The nodes of an expression tree, and what they are evaluated in.
+"""The base classes of expression trees, evaluation context, scopes and the registry of operators.
 
     expression = parse_expression("$a.b", ctx)      # once
     ev = EvaluationContext()
     for doc in batch:
         ev.root = doc                               # no allocation per document
-        value = expression.evaluate(ev)             # MISSING where there is nothing
+        value = expression.evaluate(ev)             # MISSING if there is no value
 
-A node knows its operands, so that it can be folded, asked for the fields it needs, and described. Variables bound by
-`$let`, `$map` and their like live in numbered slots of the context; the numbers are given while parsing, by nesting
-depth, so that two variables in scope at once never share one.
+A node has its operands, for constant folding, collecting of the fields it reads, and explain. Variables bound by
+`$let`, `$map` and others are stored in numbered slots of the context; the numbers are assigned during parsing by
+nesting depth, so that two variables in scope at once never share one.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from mongottl.query.timestamps import timestamp_seconds
 
 
 class Unbound:
-    """In `ParseContext.let`: a variable that exists, with a value that is not known yet.
+    """In `ParseContext.let`: a variable that is defined, but whose value is not known yet.
 
     Pipelines of `$lookup` are parsed once with such variables, to check them, and again for each outer document.
     """
@@ -36,9 +36,9 @@ UNBOUND: Final = Unbound()
 
 
 class EvaluationContext:
-    """The document that expressions read, and the variables that are bound at the moment.
+    """The document that expressions read, and the current values of variables.
 
-    root: the document, `$$ROOT`; assign it to go on to the next one.
+    root: the document, `$$ROOT`; assign the next document to it.
     slots: values of the bound variables, by slot number.
     """
 
@@ -47,7 +47,7 @@ class EvaluationContext:
         self.slots: list[Value] = []
 
     def bind(self, slot: i64, value: Value) -> None:
-        """Puts a value into a slot, making room up to it."""
+        """Stores a value in a slot, extending the slots if needed."""
         slots = self.slots
         while len(slots) <= slot:
             slots.append(MISSING)
@@ -58,14 +58,14 @@ class Expression:
     """A node of an expression tree. Immutable once parsed."""
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        """The value for the context's document, in the model of `document.types`; MISSING where there is none.
+        """The value for the context's document, as a value of `document.types`; MISSING if there is none.
 
-        Raises CommandError with mongod's code for operands that the operator does not take.
+        Raises CommandError with mongod's code for invalid operands.
         """
         raise NotImplementedError
 
     def operands(self) -> list["Expression"]:
-        """The expressions that this one is computed from."""
+        """The operands of this expression."""
         return []
 
     def describe(self) -> Value:
@@ -73,16 +73,16 @@ class Expression:
         raise NotImplementedError
 
     def collect_fields(self, fields: set[str]) -> bool:
-        """Adds the root fields it reads; False if it needs the whole document."""
+        """Adds the root fields it reads to `fields`; returns False if it needs the whole document."""
         return all(operand.collect_fields(fields) for operand in self.operands())
 
     def dependencies(self) -> set[str] | None:
-        """Names of the root fields that the value depends on; None: the whole document."""
+        """Names of the root fields that it reads; None for the whole document."""
         fields: set[str] = set()
         return fields if self.collect_fields(fields) else None
 
     def foldable(self) -> bool:
-        """Whether it may be evaluated while parsing if all operands are constants."""
+        """Whether it may be evaluated during parsing if all operands are constants."""
         return True
 
 
@@ -103,7 +103,7 @@ class Constant(Expression):
 
 
 class Scope:
-    """What names mean at one place of an expression: the operation's context and the variables bound around it."""
+    """The names in scope at a position of an expression: the parse context and the variables bound around it."""
 
     def __init__(self, ctx: ParseContext, parent: "Scope | None" = None) -> None:
         self.ctx: Final = ctx
@@ -120,19 +120,20 @@ class Scope:
         return inner
 
     def reserve(self, count: int) -> "Scope":
-        """The same names, with `count` slots left free for those who bind around the inner expressions."""
+        """A scope with the same names that leaves `count` slots free for variables bound around the inner
+        expressions."""
         inner = Scope(self.ctx, self)
         inner.next_slot += count
         return inner
 
     def define(self, constants: dict[str, Value]) -> "Scope":
-        """The scope in which further names stand for known values (`$$PRUNE` inside `$redact`)."""
+        """A scope with additional names for constant values (`$$PRUNE` inside `$redact`)."""
         inner = Scope(self.ctx, self)
         inner.constants = {**self.constants, **constants}
         return inner
 
     def system_variable(self, name: str) -> Value:
-        """The operation's own `$$NOW` and the like; UNBOUND for what has no fixed value. 51144 where there is none."""
+        """The value of `$$NOW` and other constants; UNBOUND for other system variables. 51144 if it is not defined."""
         if not self.ctx.runtime_constants and (name == "NOW" or name == "CLUSTER_TIME"):
             raise CommandError(51144, f"Builtin variable '$${name}' is not available")
         if name == "NOW":
@@ -153,9 +154,9 @@ CollatedFunction: TypeAlias = Callable[[list[Value], Collation | None], Value]
 
 
 class Operator:
-    """An entry of the registry: how an operator's argument becomes a node.
+    """An entry of the registry.
 
-    Either `parser`, or one of the three functions with the numbers of arguments it takes.
+    Either `parser`, or one of the three functions with the number of its arguments.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ EXPRESSIONS: Final[Registry[Operator]] = Registry("expression")
 
 
 def expression_parser(name: str) -> Callable[[ExpressionParser], ExpressionParser]:
-    """Registers `def parse(name, argument, scope) -> Expression` for an operator with a syntax of its own."""
+    """Registers `def parse(name, argument, scope) -> Expression` for an operator with a special syntax."""
 
     def register(parser: ExpressionParser) -> ExpressionParser:
         EXPRESSIONS.add(name, Operator(parser=parser))
@@ -195,7 +196,7 @@ def expression(
 ) -> Callable[[ValueFunction], ValueFunction]:
     """Registers `def function(values: list[Value]) -> Value` for an operator that takes a list of arguments.
 
-    minimum, maximum: how many; `maximum` alone left out means exactly `minimum`, and -1 any number.
+    minimum, maximum: number of arguments; without `maximum` exactly `minimum`; maximum -1 for any number.
     """
 
     def register(function: ValueFunction) -> ValueFunction:
@@ -209,9 +210,9 @@ def expression(
 def collated_expression(
     name: str, minimum: int, maximum: int | None = None
 ) -> Callable[[CollatedFunction], CollatedFunction]:
-    """Registers `def function(values, collation) -> Value` for an operator whose value depends on how strings compare.
+    """Registers `def function(values, collation) -> Value` for an operator whose value depends on the collation.
 
-    minimum, maximum: as for `expression`.
+    minimum, maximum: number of arguments, as for `expression`.
     """
 
     def register(function: CollatedFunction) -> CollatedFunction:
@@ -233,7 +234,7 @@ def unary_expression(name: str) -> Callable[[UnaryFunction], UnaryFunction]:
 
 
 class FunctionExpression(Expression):
-    """An operator whose value is a plain function of its operands' values."""
+    """An operator that is a function of its operands' values."""
 
     def __init__(self, name: str, function: ValueFunction, arguments: list[Expression], foldable: bool = True) -> None:
         self.name: Final = name
@@ -258,7 +259,7 @@ class FunctionExpression(Expression):
 
 
 class CollatedExpression(FunctionExpression):
-    """A plain function of its operands' values and of the collation."""
+    """An operator that is a function of its operands' values and the collation."""
 
     def __init__(
         self, name: str, function: CollatedFunction, arguments: list[Expression], collation: Collation | None
@@ -315,7 +316,7 @@ class NamedExpression(Expression):
 
 
 def is_nullish(value: Value) -> bool:
-    """null, undefined or no value at all."""
+    """Whether a value is null, undefined or MISSING."""
     return value is None or isinstance(value, (Missing, Undefined))
 
 
@@ -323,11 +324,11 @@ _NO_DOCUMENT: Final = EvaluationContext()
 
 
 def fold(node: Expression, ctx: ParseContext) -> Expression:
-    """A Constant instead of an operator on constants.
+    """Replaces an operator on constants by its value.
 
-    An operator that cannot take its constants is an error, also where no document would ever reach it, but only once
-    the whole expression is parsed, since mongod's optimiser, which finds it, comes after its parser. Where nothing is
-    optimised (`folding_fails` is false) such an operator stays as it is and fails when it is evaluated.
+    If the operator fails on its constants, the expression is refused, even if no document would evaluate it; but only
+    after the whole expression is parsed, since mongod's optimiser, which detects it, runs after its parser. Without
+    optimisation (`folding_fails` is false) the operator is kept and fails when it is evaluated.
     """
     if not node.foldable():
         return node
@@ -346,7 +347,7 @@ def fold(node: Expression, ctx: ParseContext) -> Expression:
 
 
 def raise_folding_error(ctx: ParseContext) -> None:
-    """The first error that `fold` met in the expression that has just been parsed."""
+    """Raises the first error of `fold` in the expression that has just been parsed."""
     error = ctx.folding_error
     if error is not None:
         ctx.folding_error = None

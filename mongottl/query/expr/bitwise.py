@@ -1,4 +1,4 @@
-"""`$bitAnd $bitNot $bitOr $bitXor`: on int32 and int64; an int64 among the operands makes the result one."""
+"""`$bitAnd $bitNot $bitOr $bitXor`: on int32 and int64; the result is an int64 if an operand is."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ def _combine(name: str, values: list[Value], operator: int) -> Value:
         else:
             result ^= number
     if long:
-        return Int64(result)  # not in one expression with the int: compiled, that would be a plain int
+        return Int64(result)  # not in one expression with the int: mypyc would make it a plain int
     return result
 
 

@@ -1,4 +1,4 @@
-"""`$and $or $not`: over truth values of any type."""
+"""`$and $or $not`: on values of any type, converted to booleans."""
 
 from typing import Final
 
@@ -46,7 +46,7 @@ class OrExpression(Expression):
 
 @expression_parser("$and")
 def parse_and(name: str, argument: Value, scope: Scope) -> Expression:
-    """`[a, b, …]`: true if there is nothing untrue. A constant that decides the matter ends the list."""
+    """`[a, b, …]`: true unless an operand is false. The list ends at a constant that decides the result."""
     arguments: list[Expression] = []
     for operand in parse_arguments(name, argument, scope, 0, -1):
         if isinstance(operand, Constant) and is_true(operand.value):
@@ -59,7 +59,7 @@ def parse_and(name: str, argument: Value, scope: Scope) -> Expression:
 
 @expression_parser("$or")
 def parse_or(name: str, argument: Value, scope: Scope) -> Expression:
-    """`[a, b, …]`: true if anything is true."""
+    """`[a, b, …]`: true if an operand is true. The list ends at a constant that decides the result."""
     arguments: list[Expression] = []
     for operand in parse_arguments(name, argument, scope, 0, -1):
         if isinstance(operand, Constant) and not is_true(operand.value):

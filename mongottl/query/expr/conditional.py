@@ -1,4 +1,4 @@
-"""`$cond $ifNull $switch`: only the branch that is taken is evaluated."""
+"""`$cond $ifNull $switch`: only the selected branch is evaluated."""
 
 from typing import Final
 
@@ -73,7 +73,7 @@ class IfNullExpression(Expression):
 
 @expression_parser("$ifNull")
 def parse_if_null(name: str, argument: Value, scope: Scope) -> Expression:
-    """`[a, b, …, replacement]`: the first that is not null; the last one in any case. 1257300 for fewer than two."""
+    """`[a, b, …, replacement]`: the first operand that is not null, else the last one. 1257300 for fewer than two."""
     arguments = parse_arguments(name, argument, scope, 0, -1)
     if len(arguments) < 2:
         raise CommandError(1257300, f"$ifNull needs at least two arguments, had: {len(arguments)}")
@@ -81,7 +81,7 @@ def parse_if_null(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 class SwitchExpression(Expression):
-    """default: None where there is none, and then no match is an error."""
+    """default: None if there is none; then it is an error if no case matches."""
 
     def __init__(self, cases: list[Expression], thens: list[Expression], default: Expression | None) -> None:
         self.cases: Final = cases
@@ -117,7 +117,7 @@ class SwitchExpression(Expression):
 
 @expression_parser("$switch")
 def parse_switch(name: str, argument: Value, scope: Scope) -> Expression:
-    """`{branches: [{case, then}, …], default}`. Codes 40060 to 40068 for the ways to get it wrong."""
+    """`{branches: [{case, then}, …], default}`. Codes 40060 to 40068 for a bad shape."""
     if not isinstance(argument, bytes):
         raise CommandError(40060, f"$switch requires an object as an argument, found: {type_of(argument)}")
     cases: list[Expression] = []
@@ -141,7 +141,7 @@ def parse_switch(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 def _simplified_switch(cases: list[Expression], thens: list[Expression], default: Expression | None) -> Expression:
-    """Without the branches that are never taken; 40069 if nothing is left."""
+    """The expression without branches that are never selected; 40069 if none is left."""
     open_cases: list[Expression] = []
     open_thens: list[Expression] = []
     for i in range(len(cases)):

@@ -79,7 +79,7 @@ _SPECIAL: Final[dict[str, float]] = {
 
 
 class ConversionError(Exception):
-    """A value that does not convert; what `onError` is for."""
+    """A value that cannot be converted; `onError` replaces the result."""
 
 
 @unary_expression("$type")
@@ -97,7 +97,7 @@ def _unsupported(value: Value, target: int) -> ConversionError:
 
 
 def double_text(number: float) -> str:
-    """A double as `$toString` writes it: the shortest digits that give it back, "1e+16", "NaN"."""
+    """A double as `$toString` writes it: the shortest digits that round-trip, "1e+16", "NaN"."""
     if number != number:
         return "NaN"
     if math.isinf(number):
@@ -107,7 +107,7 @@ def double_text(number: float) -> str:
 
 
 def convert(value: Value, target: int, subtype: int, format: str, big_endian: bool) -> Value:
-    """A value, not null, as one of another type. ConversionError where that is not possible."""
+    """Converts a value that is not null to another type. ConversionError if that is not possible."""
     if target == STRING:
         return _to_string(value, format)
     if target == BOOL:
@@ -232,7 +232,7 @@ def _integer_in(text: str) -> int:
     significant = digits.lstrip("0")
     if len(significant) > 19:
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Overflow")
-    # Without the zeros in front: Python refuses to read a number of more than 4,300 digits.
+    # Without leading zeros: Python refuses to parse more than 4,300 digits.
     number = int(significant or "0")
     return -number if text[0] == "-" else number
 
@@ -394,7 +394,7 @@ _FORMATS: Final = frozenset({"auto", "base64", "base64url", "hex", "utf8", "uuid
 
 
 class ConvertExpression(NamedExpression):
-    """`$convert`. on_error, on_null: None where not given."""
+    """`$convert`. on_error, on_null: None if not given."""
 
     def __init__(self, parameters: dict[str, Expression]) -> None:
         super().__init__("$convert", parameters)
@@ -456,7 +456,7 @@ class ConvertExpression(NamedExpression):
 
 
 def _target_of(to: Value) -> int:
-    """The type code that a `to` names, as a document by its `type`; -1 for null. Unknown fields are let pass."""
+    """The type code of `to`, or of its field `type`; -1 for null. Unknown fields are ignored."""
     if isinstance(to, bytes):
         members = dict(fields(to))
         if "type" not in members:
@@ -486,7 +486,7 @@ def _target_of(to: Value) -> int:
 
 
 def _subtype_of(to: Value) -> int:
-    """The binary subtype that a `to` names, 0 by default."""
+    """The binary subtype of `to`, 0 by default."""
     if isinstance(to, bytes):
         for key, value in fields(to):
             if key == "subtype":
@@ -512,12 +512,13 @@ _CONVERT: Final = Syntax(9, 9, [("input", 9), ("to", 9)], ["onError", "onNull", 
 
 @expression_parser("$convert")
 def parse_convert(name: str, argument: Value, scope: Scope) -> Expression:
-    """`{input, to, onError, onNull, format, byteOrder}`. FailedToParse for the shape, ConversionFailure (241)."""
+    """`{input, to, onError, onNull, format, byteOrder}`. FailedToParse for a bad shape; ConversionFailure (241) on
+    evaluation."""
     return ConvertExpression(_CONVERT.parse(name, argument, scope))
 
 
 class ConversionFunction:
-    """`$toInt` and its like: `$convert` to a fixed type; null stays null."""
+    """`$toInt` and others: `$convert` to a fixed type; null stays null."""
 
     def __init__(self, name: str, target: int, subtype: int, format: str) -> None:
         self.name: Final = name

@@ -1,11 +1,11 @@
 """Trigonometry, powers and logarithms of decimals, to the 34 digits of Decimal128.
 
-MongoDB computes powers and logarithms in binary floating point of 128 bits, so arguments and results pass through 113
-binary digits (`_to_binary`) here too: the last decimal digit, and the zeros behind an exact result, depend on it.
+MongoDB computes powers and logarithms in binary floating point of 128 bits, so arguments and results are rounded to 113
+binary digits (`_to_binary`) here too: the last decimal digit, and trailing zeros of an exact result, depend on it.
 
-Power series after the argument is brought near zero, computed with 80 digits (twice 34 and some, for what
-cancels near a zero of the function) and rounded once by who stores the result. No `-x` and no `abs(x)` here: they round
-to the 28 digits of the thread's own context.
+The argument is reduced, then power series are computed with 80 digits (more than twice 34, because of cancellation near
+zeros of the function); the caller rounds the result. `-x` and `abs(x)` must not be used here, since they round to the
+28 digits of the thread's decimal context.
 """
 
 import decimal
@@ -23,7 +23,7 @@ _TINY: Final = -18  # exponent below which x³ is beyond the 34 digits of x
 
 
 def _series(first: Decimal, factor: Decimal, start: int) -> Decimal:
-    """first * (1 + f/((s)(s+1)) + f²/((s)…(s+3)) + …), the common shape of sine and cosine."""
+    """first * (1 + f/((s)(s+1)) + f²/((s)…(s+3)) + …), the common series of sine and cosine."""
     total = first
     term = first
     n = start
@@ -35,7 +35,7 @@ def _series(first: Decimal, factor: Decimal, start: int) -> Decimal:
 
 
 def _reduced(x: Decimal) -> Decimal:
-    """The argument in [-π, π]: with as many digits of π as its size asks for."""
+    """The argument reduced to [-π, π], with as many digits of π as its size requires."""
     if x.copy_abs() <= PI:
         return x
     digits = max(x.adjusted(), 0) + 90
@@ -99,7 +99,7 @@ def arc_tangent(x: Decimal) -> Decimal:
         return _CONTEXT.divide(PI, _TWO).copy_sign(x)
     if not x:
         return x
-    # atan x = 2 atan (x / (1 + sqrt(1 + x²))): thrice brings the argument under 0.2.
+    # atan x = 2 atan (x / (1 + sqrt(1 + x²))): three times reduces the argument below 0.2.
     for _ in range(3):
         x = _CONTEXT.divide(x, _CONTEXT.add(_ONE, _CONTEXT.sqrt(_CONTEXT.add(_ONE, _CONTEXT.multiply(x, x)))))
     square = _CONTEXT.multiply(x, x).copy_negate()
@@ -209,7 +209,7 @@ _RESULT: Final = decimal.Context(
 
 
 def _to_binary(x: Decimal) -> Decimal:
-    """The nearest number with 113 binary digits, halves to the even one; its decimal digits as far as 80 go."""
+    """The nearest number with 113 binary digits, halves to even; up to 80 decimal digits of it."""
     if not x.is_finite() or not x:
         return x
     numerator, denominator = x.copy_abs().as_integer_ratio()
@@ -228,7 +228,7 @@ def _to_binary(x: Decimal) -> Decimal:
 
 
 def _divided(numerator: int, denominator: int, shift: int) -> tuple[int, int, int]:
-    """Quotient, rest and divisor of numerator * 2**shift / denominator, in integers."""
+    """Quotient, remainder and divisor of numerator * 2**shift / denominator, in integers."""
     if shift >= 0:
         numerator <<= shift
     else:
@@ -237,7 +237,7 @@ def _divided(numerator: int, denominator: int, shift: int) -> tuple[int, int, in
 
 
 def _to_all_digits(x: Decimal) -> Decimal:
-    """The result with all 34 digits, zeros at the end included; a zero has the least exponent, and no sign."""
+    """The result with 34 digits, trailing zeros included; a zero has the smallest exponent and no sign."""
     rounded = _RESULT.plus(_to_binary(x))
     if not rounded.is_finite():
         return rounded
@@ -266,7 +266,7 @@ def natural_logarithm(x: Decimal) -> Decimal:
 
 
 def common_logarithm(x: Decimal) -> Decimal:
-    """log10 x of a positive number; a whole number where the result is one to 34 digits."""
+    """log10 x of a positive number; a whole number if the result is one to 34 digits."""
     if not x.is_finite():
         return x
     logarithm = _to_all_digits(_CONTEXT.log10(x))

@@ -1,7 +1,7 @@
 """Percentiles of a stream of numbers in bounded memory: a merging t-digest.
 
-Up to BUFFER numbers are kept as they are, and percentiles are exact. Beyond that neighbouring numbers are put together
-into centroids, a mean and how many it stands for, which are small near both ends and larger in the middle:
+Up to BUFFER numbers are stored, and percentiles are exact. Beyond that neighbouring numbers are merged into centroids
+(mean, count), whose counts are small near both ends and larger in the middle:
 
     1 1 2 5 | 13 … 4000 … 4000 … 11 | 4 2 1 1        numbers per centroid
 
@@ -15,7 +15,7 @@ from typing import Final
 from mypy_extensions import i64
 
 BUFFER: Final = 20_000  # numbers; sorting them takes a few milliseconds
-_DELTA: Final = 2000.0  # centroids at most, roughly
+_DELTA: Final = 2000.0  # approximate maximal number of centroids
 
 
 class Digest:
@@ -23,14 +23,14 @@ class Digest:
         self._numbers: list[float] = []
         self._means: list[float] = []
         self._weights: list[float] = []
-        self._merged: i64 = 0  # how many numbers the centroids stand for
-        self._below: i64 = 0  # infinities, which have no mean
+        self._merged: i64 = 0  # total count of the centroids
+        self._below: i64 = 0  # count of -infinity, which is not in the centroids
         self._above: i64 = 0
         self._least: float = math.inf
         self._greatest: float = -math.inf
 
     def add(self, number: float) -> None:
-        """A number that is not NaN."""
+        """Adds a number that is not NaN."""
         if number == math.inf:
             self._above += 1
         elif number == -math.inf:
@@ -44,11 +44,12 @@ class Digest:
         return int(self._below + self._above + self._merged + i64(len(self._numbers)))
 
     def size(self) -> int:
-        """Bytes in memory, roughly."""
+        """Approximate memory in bytes."""
         return 32 * len(self._numbers) + 64 * len(self._means)
 
     def percentile(self, share: float) -> float | None:
-        """The smallest number of which at least the share are no greater; None if there are none."""
+        """The smallest number such that at least the fraction `share` of all numbers are not greater; None without
+        numbers."""
         count = self.count()
         if count == 0:
             return None
@@ -79,8 +80,8 @@ class Digest:
                     return means[i]
                 low = means[i - 1] if i > 0 else self._least
                 high = means[i + 1] if i + 1 < len(means) else self._greatest
-                place = (rank - before - 0.5) / weight - 0.5
-                return min(max(means[i] + place * (high - low) / 2.0, low), high)
+                offset = (rank - before - 0.5) / weight - 0.5
+                return min(max(means[i] + offset * (high - low) / 2.0, low), high)
             before += weight
         return self._greatest
 
@@ -132,6 +133,6 @@ class Digest:
 
 
 def _next_limit(share: float) -> float:
-    """The share at which a centroid that begins at `share` has to end."""
+    """The fraction at which a centroid that begins at the fraction `share` must end."""
     angle = math.asin(2.0 * share - 1.0) + 2.0 * math.pi / _DELTA
     return 1.0 if angle >= math.pi / 2.0 else (math.sin(angle) + 1.0) / 2.0

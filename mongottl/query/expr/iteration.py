@@ -1,4 +1,4 @@
-"""`$map $filter $reduce`: an expression for each element of an array, with variables bound to it."""
+"""`$map $filter $reduce`: evaluate an expression for each element of an array, bound to a variable."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ from mongottl.query.interrupt import CHECK_EVERY, check_interrupt
 
 
 class MapExpression(NamedExpression):
-    """index_slot: of the variable that counts, -1 if there is none."""
+    """index_slot: of the variable for the index, -1 if there is none."""
 
     def __init__(
         self, parameters: dict[str, Expression], input: Expression, slot: int, index_slot: int, body: Expression
@@ -64,13 +64,13 @@ _MAP: Final = Syntax(16878, 16879, [("input", 16880), ("in", 16882)], ["as", "ar
 @expression_parser("$map")
 def parse_map(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, as, arrayIndexAs, in}`; the variable is `this` by default."""
-    written = _MAP.read(name, argument)
-    names = [_variable_name(written.get("as", "this"))]
-    if "arrayIndexAs" in written:
-        names.append(_variable_name(written["arrayIndexAs"]))
-    source = parse_operand(written["input"], scope)
+    raw = _MAP.read(name, argument)
+    names = [_variable_name(raw.get("as", "this"))]
+    if "arrayIndexAs" in raw:
+        names.append(_variable_name(raw["arrayIndexAs"]))
+    source = parse_operand(raw["input"], scope)
     inner = scope.bind(names)
-    body = parse_operand(written["in"], inner)
+    body = parse_operand(raw["in"], inner)
     index_slot = inner.slots[names[1]] if len(names) > 1 else -1
     return MapExpression({"input": source, "in": body}, source, inner.slots[names[0]], index_slot, body)
 
@@ -83,7 +83,7 @@ def _variable_name(value: Value) -> str:
 
 
 class FilterExpression(NamedExpression):
-    """limit: how many elements at most; None for all."""
+    """limit: maximal number of elements; None for all."""
 
     def __init__(
         self,
@@ -147,15 +147,15 @@ _FILTER: Final = Syntax(28646, 28647, [("input", 28648), ("cond", 28650)], ["as"
 @expression_parser("$filter")
 def parse_filter(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, as, cond, limit}`; the variable is `this` by default."""
-    written = _FILTER.read(name, argument)
-    variable = _variable_name(written.get("as", "this"))
-    source = parse_operand(written["input"], scope)
+    raw = _FILTER.read(name, argument)
+    variable = _variable_name(raw.get("as", "this"))
+    source = parse_operand(raw["input"], scope)
     inner = scope.bind([variable])
-    cond = parse_operand(written["cond"], inner)
+    cond = parse_operand(raw["cond"], inner)
     parameters: dict[str, Expression] = {"input": source, "cond": cond}
     limit: Expression | None = None
-    if "limit" in written:
-        limit = parse_operand(written["limit"], scope)
+    if "limit" in raw:
+        limit = parse_operand(raw["limit"], scope)
         parameters["limit"] = limit
     return FilterExpression(parameters, source, inner.slots[variable], cond, limit)
 
@@ -198,10 +198,10 @@ _REDUCE: Final = Syntax(40075, 40076, [("input", 40077), ("initialValue", 40078)
 @expression_parser("$reduce")
 def parse_reduce(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, initialValue, in}`, with `$$value` and `$$this`."""
-    written = _REDUCE.read(name, argument)
-    source = parse_operand(written["input"], scope)
-    initial = parse_operand(written["initialValue"], scope)
+    raw = _REDUCE.read(name, argument)
+    source = parse_operand(raw["input"], scope)
+    initial = parse_operand(raw["initialValue"], scope)
     inner = scope.bind(["this", "value"])
-    body = parse_operand(written["in"], inner)
+    body = parse_operand(raw["in"], inner)
     parameters: dict[str, Expression] = {"input": source, "initialValue": initial, "in": body}
     return ReduceExpression(parameters, source, initial, inner.slots["this"], body)

@@ -1,4 +1,4 @@
-"""`$literal` and `$const`: a value as it stands, whatever it looks like."""
+"""`$literal` and `$const`: a value that is not parsed as an expression."""
 
 from mongottl.document.types import Value
 from mongottl.query.expr.base import Constant, Expression, Scope, expression_parser

@@ -1,4 +1,4 @@
-"""`$meta`: what the query found out about a document besides the document itself."""
+"""`$meta`: the metadata of a document."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from mongottl.query.metadata import KEYWORDS
 
 
 class MetaExpression(Expression):
-    """The metadata of the document that the stage looks at; MISSING where it carries none of that kind."""
+    """A piece of metadata of the current document; MISSING if the document does not have it."""
 
     def __init__(self, keyword: str) -> None:
         self.keyword: Final = keyword
@@ -23,7 +23,7 @@ class MetaExpression(Expression):
         return encode({"$meta": self.keyword})
 
     def collect_fields(self, fields: set[str]) -> bool:
-        # A part of the document would not carry it.
+        # Needs the whole document: a document of selected fields has no metadata.
         return False
 
     def foldable(self) -> bool:
@@ -32,7 +32,7 @@ class MetaExpression(Expression):
 
 @expression_parser("$meta")
 def parse_meta(name: str, argument: Value, scope: Scope) -> Expression:
-    """`<keyword>`. 17307 if it is no string, 17308 for an unknown one."""
+    """`<keyword>`. 17307 if it is not a string, 17308 for an unknown one."""
     if not isinstance(argument, str):
         raise CommandError(17307, "$meta only supports string arguments")
     if argument not in KEYWORDS:

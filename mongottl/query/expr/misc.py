@@ -1,4 +1,4 @@
-"""`$rand $binarySize $bsonSize $tsSecond $tsIncrement`, and what is refused by name."""
+"""`$rand $binarySize $bsonSize $tsSecond $tsIncrement`, `$toHashedIndexKey`, and unsupported operators."""
 
 import random
 from typing import Final
@@ -18,12 +18,12 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.parser import type_of
 
-# A generator of its own, so that who needs a repeatable run can seed it.
+# A separate generator, which can be seeded for reproducible runs.
 RANDOM: Final = random.Random()
 
 
 class RandExpression(Expression):
-    """A number from [0, 1), another one for each document."""
+    """A random number from [0, 1), a new one for each evaluation."""
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         return RANDOM.random()
@@ -37,7 +37,7 @@ class RandExpression(Expression):
 
 @expression_parser("$rand")
 def parse_rand(name: str, argument: Value, scope: Scope) -> Expression:
-    """`{}`. 10065 for another type, 3040501 for anything in it."""
+    """`{}`. 10065 for another type, 3040501 if it is not empty."""
     if isinstance(argument, list):
         if argument:
             raise CommandError(3040501, "$rand does not currently accept arguments")
@@ -88,7 +88,7 @@ def ts_increment(value: Value) -> Value:
 
 @unary_expression("$toHashedIndexKey")
 def to_hashed_index_key(value: Value) -> Value:
-    """The key that a hashed index keeps for the value; a missing one as null."""
+    """The key of the value in a hashed index; a missing value counts as null."""
     return hashed_value(None if isinstance(value, Missing) else value)
 
 

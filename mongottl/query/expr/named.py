@@ -1,4 +1,4 @@
-"""Operators with named parameters, `{$op: {input: …, n: …}}`: reading them, and the plain case as one node."""
+"""Operators with named parameters, `{$op: {input: …, n: …}}`: parsing, and a node for functions of the parameters."""
 
 from typing import Final
 
@@ -16,14 +16,14 @@ from mongottl.query.expr.parser import parse_operand, type_of
 
 
 class Absent:
-    """Stands for a parameter that was not written, in the values of a ParameterExpression."""
+    """The type of ABSENT: a parameter that is not given, among the values of a ParameterExpression."""
 
 
 ABSENT: Final = Absent()
 
 
 class ParameterExpression(NamedExpression):
-    """An operator whose value is a function of its parameters' values, in the order of `keys`; else ABSENT."""
+    """An operator that is a function of its parameters' values, in the order of `keys`; ABSENT for those not given."""
 
     def __init__(self, name: str, keys: list[str], parameters: dict[str, Expression], function: ValueFunction) -> None:
         super().__init__(name, parameters)
@@ -41,9 +41,9 @@ class ParameterExpression(NamedExpression):
 
 
 class Syntax:
-    """The named parameters of an operator, and the codes of errors in them.
+    """The named parameters of an operator, and the error codes for them.
 
-    required: parameters and the code for each one that is not there; optional: the others.
+    required: (parameter, code if it is missing); optional: the other parameters.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class Syntax:
         self.keys: Final[list[str]] = [key for key, _ in required] + ([] if optional is None else optional)
 
     def read(self, name: str, argument: Value) -> dict[str, Value]:
-        """The parameters as written."""
+        """The parameters by name, not parsed."""
         if not isinstance(argument, bytes):
             raise CommandError(
                 self.not_object, f"{name} only supports an object as an argument, not {type_of(argument)}"
             )
-        written: dict[str, Value] = {}
+        raw: dict[str, Value] = {}
         for key, value in fields(argument):
             if key not in self.keys:
                 raise CommandError(self.unknown, f"{name} found an unknown argument: {key}")
-            written[key] = value
+            raw[key] = value
         for key, code in self.required:
-            if key not in written:
+            if key not in raw:
                 raise CommandError(code, f"Missing '{key}' parameter to {name}")
-        return written
+        return raw
 
     def parse(self, name: str, argument: Value, scope: Scope) -> dict[str, Expression]:
         """The parameters as expressions."""
@@ -82,9 +82,9 @@ class Syntax:
         return parsed
 
     def node(self, name: str, argument: Value, scope: Scope, function: ValueFunction) -> Expression:
-        """An operator that is nothing but a function of its parameters."""
+        """Parses an operator that is a function of its parameters."""
         return ParameterExpression(name, self.keys, self.parse(name, argument, scope), function)
 
 
-def given(value: Value) -> bool:
+def is_given(value: Value) -> bool:
     return not isinstance(value, Absent)

@@ -1,7 +1,7 @@
-"""Numbers of the four BSON types: which type a result has, and how a value becomes one of another type.
+"""Numbers of the four BSON types: result types and conversions.
 
-int32 and int64 widen to each other, to double, and to Decimal128, in this order. A double becomes a decimal of 15
-significant digits where the two meet in an operator, as mongod documents for `$toDecimal`.
+Types widen in the order int32, int64, double, Decimal128. With a decimal as another operand, a double is converted to a
+decimal of 15 significant digits, as MongoDB documents it for `$toDecimal`.
 """
 
 import decimal
@@ -32,7 +32,7 @@ DECIMAL: Final = 4
 
 
 def width(value: Value) -> int:
-    """INT, LONG, FLOAT or DECIMAL; 0 for what is no number."""
+    """INT, LONG, FLOAT or DECIMAL; 0 for other types."""
     if isinstance(value, bool):
         return 0
     if isinstance(value, Int64):
@@ -84,10 +84,10 @@ def double_to_decimal_15(number: float) -> decimal.Decimal:
 
 
 def double_to_decimal_34(number: float) -> decimal.Decimal:
-    """A double as a decimal with all digits a Decimal128 holds."""
+    """A double as a decimal with 34 significant digits."""
     return DECIMAL_CONTEXT.create_decimal(decimal.Decimal(number))
 
 
 def from_decimal(number: decimal.Decimal) -> Value:
-    """A Decimal128, rounded to 34 digits if need be."""
+    """A Decimal128, rounded to 34 digits if necessary."""
     return Decimal128(DECIMAL_CONTEXT.create_decimal(number))

@@ -50,7 +50,7 @@ def object_to_array(value: Value) -> Value:
 
 @unary_expression("$arrayToObject")
 def array_to_object(value: Value) -> Value:
-    """`[[key, value], …]` or `[{k, v}, …]`; of equal keys the last one counts. Codes 40386 to 40398."""
+    """`[[key, value], …]` or `[{k, v}, …]`; of equal keys the last one is used. Codes 40386 to 40398."""
     if is_nullish(value):
         return None
     if not isinstance(value, list):
@@ -141,17 +141,17 @@ def parse_get_field(name: str, argument: Value, scope: Scope) -> Expression:
     field: Value = argument
     source: Expression | None = None
     if isinstance(argument, bytes) and not (fields(argument) and fields(argument)[0][0].startswith("$")):
-        written: dict[str, Value] = {}
+        raw: dict[str, Value] = {}
         for key, value in fields(argument):
             if key not in ("field", "input"):
                 raise CommandError(3041701, f"$getField found an unknown argument: {key}")
-            written[key] = value
-        if "field" not in written:
+            raw[key] = value
+        if "field" not in raw:
             raise CommandError(3041702, "$getField requires 'field' to be specified")
-        if "input" not in written:
+        if "input" not in raw:
             raise CommandError(3041703, "$getField requires 'input' to be specified")
-        field = written["field"]
-        source = parse_operand(written["input"], scope)
+        field = raw["field"]
+        source = parse_operand(raw["input"], scope)
     node = parse_operand(field, scope)
     if isinstance(node, Constant) and not isinstance(node.value, str):
         raise CommandError(
@@ -163,7 +163,7 @@ def parse_get_field(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 class SetFieldExpression(NamedExpression):
-    """value: MISSING takes the field out, which is what `$unsetField` does."""
+    """`$setField` and `$unsetField`. If the value is MISSING, the field is removed."""
 
     def __init__(self, name: str, parameters: dict[str, Expression], field: str) -> None:
         super().__init__(name, parameters)
@@ -182,7 +182,7 @@ class SetFieldExpression(NamedExpression):
 
 
 def with_field(doc: bytes, name: bytes, value: Value) -> bytes:
-    """The document with a root field set in its place, or at the end; MISSING takes it out."""
+    """The document with a root field set, in its position or at the end; MISSING removes the field."""
     builder = DocumentBuilder()
     cursor = ElementCursor(doc, 0)
     seen = False
@@ -200,16 +200,16 @@ def with_field(doc: bytes, name: bytes, value: Value) -> bytes:
 def _parse_set_field(name: str, argument: Value, scope: Scope, keys: list[tuple[str, int]]) -> Expression:
     if not isinstance(argument, bytes):
         raise CommandError(4161100, f"{name} only supports an object as its argument")
-    written: dict[str, Value] = {}
+    raw: dict[str, Value] = {}
     known = [key for key, _ in keys]
     for key, value in fields(argument):
         if key not in known:
             raise CommandError(4161101, f"{name} found an unknown argument: {key}")
-        written[key] = value
+        raw[key] = value
     for key, code in keys:
-        if key not in written:
+        if key not in raw:
             raise CommandError(code, f"{name} requires '{key}' to be specified")
-    field = written["field"]
+    field = raw["field"]
     if isinstance(field, str) and field.startswith("$"):
         raise CommandError(
             4161108, f"{name} requires 'field' to evaluate to a constant, but got a field path or variable: {field}"
@@ -225,9 +225,9 @@ def _parse_set_field(name: str, argument: Value, scope: Scope, keys: list[tuple[
         )
     if "\0" in node.value:
         raise CommandError(9534700, f"{name} requires 'field' without a null character")
-    parameters: dict[str, Expression] = {"field": node, "input": parse_operand(written["input"], scope)}
-    if "value" in written:
-        parameters["value"] = parse_operand(written["value"], scope)
+    parameters: dict[str, Expression] = {"field": node, "input": parse_operand(raw["input"], scope)}
+    if "value" in raw:
+        parameters["value"] = parse_operand(raw["value"], scope)
     return SetFieldExpression(name, parameters, node.value)
 
 

@@ -1,7 +1,7 @@
-"""From a value to an expression tree.
+"""Parses values into expression trees.
 
 A string that starts with `$` is a path or a variable, an object whose only field starts with `$` is an operator, other
-objects and arrays are built from the expressions in them, and everything else is itself.
+objects and arrays contain expressions, and all other values are constants.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ from mongottl.query.expr.path import parse_path
 
 
 class ArrayExpression(Expression):
-    """`[a, b]`: an array of the values; null where there is none."""
+    """`[a, b]`: an array of the values; null for missing ones."""
 
     def __init__(self, items: list[Expression]) -> None:
         self.items: Final = items
@@ -48,7 +48,7 @@ class ArrayExpression(Expression):
 
 
 class ObjectExpression(Expression):
-    """`{a: x, b: y}`: a document of the values; fields without a value are left out."""
+    """`{a: x, b: y}`: a document of the values, without fields whose value is missing."""
 
     def __init__(self, names: list[str], values: list[Expression]) -> None:
         self.names: Final = names
@@ -76,9 +76,9 @@ class ObjectExpression(Expression):
 def parse_expression(value: Value, ctx: ParseContext, scope: Scope | None = None) -> Expression:
     """The expression tree of a value.
 
-    scope: the variables around it, for expressions inside others; by default those of `ctx` alone.
-    Errors: InvalidPipelineOperator for an unknown operator, CommandNotSupported for one we refuse, 15983 for an object
-    that mixes an operator with fields, and those of each operator for its arguments.
+    scope: the variables in scope, for nested expressions; by default only those of `ctx`.
+    Errors: InvalidPipelineOperator for an unknown operator, CommandNotSupported for an unsupported one, 15983 for an
+    object that mixes an operator with fields, and errors of operators about their arguments.
     """
     node = parse_operand(value, Scope(ctx) if scope is None else scope)
     raise_folding_error(ctx)
@@ -86,7 +86,7 @@ def parse_expression(value: Value, ctx: ParseContext, scope: Scope | None = None
 
 
 def parse_operand(value: Value, scope: Scope) -> Expression:
-    """The same inside an operator's argument."""
+    """The expression tree of a value within an operator's argument; errors as those of `parse_expression`."""
     if isinstance(value, str):
         if value.startswith("$"):
             return parse_path(value, scope)
@@ -158,10 +158,10 @@ def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 def parse_arguments(name: str, argument: Value, scope: Scope, minimum: int, maximum: int) -> list[Expression]:
-    """The operands of an operator: an array's elements, or the one value itself.
+    """The operands of an operator: the elements of an array, or the argument itself as the only one.
 
-    minimum, maximum: how many it takes, -1 for any number. Errors: 16020 for another number than the exact one, 28667
-    for one outside a range.
+    minimum, maximum: allowed number of operands, -1 for any. Errors: 16020 for a wrong number if it is fixed, 28667 if
+    it is a range.
     """
     arguments: list[Expression] = []
     if isinstance(argument, list):
@@ -188,7 +188,7 @@ MAX_STRING_BYTES: Final = MAX_DOCUMENT_BYTES
 
 
 def check_string(text: str) -> str:
-    """The text itself; 16493 if it is longer than a document may be."""
+    """Returns the text; 16493 if it is longer than a document may be."""
     size = len(text)
     if size * 4 >= MAX_STRING_BYTES and (not text.isascii() or size >= MAX_STRING_BYTES):
         size = len(text.encode("utf-8"))
@@ -198,12 +198,12 @@ def check_string(text: str) -> str:
 
 
 def type_of(value: Value) -> str:
-    """The type's name as error messages give it; "missing" for no value."""
+    """The name of a value's type in error messages; "missing" for MISSING."""
     return type_name(type_code_of(value))
 
 
 def show(value: Value) -> str:
-    """A value as error messages print it: shell notation, roughly."""
+    """A value as error messages show it, approximately in shell notation."""
     if isinstance(value, bytes):
         inner = ", ".join(f"{name}: {show(member)}" for name, member in fields(value))
         return "{ " + inner + " }" if inner else "{}"

@@ -1,8 +1,7 @@
 """Field paths and variables: `"$a.b"`, `"$$ROOT"`, `"$$this.c"`.
 
-A path through an array gives the array of what it finds in the elements that are documents. Elements without the field
-leave no gap, and arrays directly inside the array are passed over. A component that looks like a number is a field name
-here, never an index.
+A path through an array gives an array of the values at the path in its elements that are documents. Elements without
+the field, and nested arrays, are skipped. A component that looks like a number is a field name here, never an index.
 """
 
 from typing import Final
@@ -17,7 +16,7 @@ from mongottl.query.expr.base import UNBOUND, Constant, EvaluationContext, Expre
 
 
 def value_at(buf: bytes, type_code: i64, pos: i64, parts: list[bytes], index: i64) -> Value:
-    """What the path parts[index:] finds from the value at `pos`, decoded; MISSING if nothing."""
+    """The decoded value at the path parts[index:] from the value at `pos`; MISSING if there is none."""
     depth: i64 = len(parts)
     while index < depth:
         if type_code == DOCUMENT:
@@ -46,7 +45,7 @@ def _values_in_array(buf: bytes, start: i64, parts: list[bytes], index: i64) -> 
 
 
 def value_in(value: Value, parts: list[bytes], index: i64) -> Value:
-    """What the path parts[index:] finds from a decoded value."""
+    """The value at the path parts[index:] from a decoded value; MISSING if there is none."""
     if index >= len(parts):
         return value
     if isinstance(value, bytes):
@@ -63,7 +62,7 @@ def value_in(value: Value, parts: list[bytes], index: i64) -> Value:
 
 
 class RootExpression(Expression):
-    """`$$ROOT`, and `$$CURRENT` while nothing else is bound to it."""
+    """`$$ROOT`, and `$$CURRENT` unless it is bound to another value."""
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         return ev.root
@@ -127,7 +126,7 @@ class FieldPathExpression(Expression):
 class VariableExpression(Expression):
     """`"$$name"` or `"$$name.path"`, where the name is bound to a slot.
 
-    parts: the path behind the name, empty if there is none.
+    parts: the path after the name, may be empty.
     """
 
     def __init__(self, name: str, slot: int, parts: list[str]) -> None:
@@ -150,7 +149,7 @@ class VariableExpression(Expression):
 
 
 class UnboundExpression(Expression):
-    """A variable whose value is not known in this parse; such a tree is only checked, never evaluated."""
+    """A variable whose value is not known yet; the tree is only checked, never evaluated."""
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
@@ -166,9 +165,9 @@ SYSTEM_VARIABLES: Final = frozenset({"NOW", "CLUSTER_TIME", "REMOVE", "USER_ROLE
 
 
 def parse_path(text: str, scope: Scope) -> Expression:
-    """A string that starts with `$`, as an expression.
+    """The expression of a string that starts with `$`.
 
-    Errors: 16872 for "$" alone, FailedToParse for a bad variable name, 17276 for one that is not bound, and those of
+    Errors: 16872 for "$" alone, FailedToParse for a bad variable name, 17276 for an undefined variable, and those of
     `check_field_path` for the path.
     """
     if not text.startswith("$$"):
@@ -223,7 +222,7 @@ def _name_character(char: str) -> bool:
 
 
 def check_readable_name(name: str) -> None:
-    """FailedToParse unless the text may stand behind `$$`."""
+    """FailedToParse unless the text is a valid variable name after `$$`."""
     if name == "":
         raise CommandError(ErrorCode.FailedToParse, "empty variable names are not allowed")
     if not (name[0].isalpha() or not name[0].isascii()):
@@ -232,7 +231,7 @@ def check_readable_name(name: str) -> None:
 
 
 def check_user_name(name: str) -> None:
-    """FailedToParse unless a user may bind the name: a lower-case letter first, or CURRENT itself."""
+    """FailedToParse unless the name can be bound by users: it starts with a lower-case letter, or is CURRENT."""
     if name == "":
         raise CommandError(ErrorCode.FailedToParse, "empty variable names are not allowed")
     if name == "CURRENT":

@@ -1,4 +1,4 @@
-"""`$regexFind $regexFindAll $regexMatch`, by the regular expressions of filters (`query.match.pcre`)."""
+"""`$regexFind $regexFindAll $regexMatch`, with the regular expressions of filters (`query.match.pcre`)."""
 
 from typing import Final
 
@@ -25,7 +25,8 @@ MATCH: Final = 2
 
 
 class RegexExpression(NamedExpression):
-    """kind: FIND, FIND_ALL or MATCH. The last pattern is kept compiled: it is nearly always a constant."""
+    """kind: FIND, FIND_ALL or MATCH. The last compiled pattern is cached, since patterns are nearly always
+    constants."""
 
     def __init__(self, name: str, kind: int, parameters: dict[str, Expression]) -> None:
         super().__init__(name, parameters)
@@ -59,7 +60,7 @@ class RegexExpression(NamedExpression):
         return None if self.kind == FIND else empty
 
     def _compile(self, ev: EvaluationContext) -> CompiledRegex | None:
-        """The pattern, None if it is null. Codes 51105 to 51111 for what is none."""
+        """The compiled pattern, None if it is null. Codes 51105 to 51111 for invalid ones."""
         regex = self.regex.evaluate(ev)
         letters = ""
         pattern: str | None = None
@@ -102,7 +103,7 @@ class RegexExpression(NamedExpression):
 
 
 def _found(subject: bytes, spans: list[tuple[int, int]], known: int, known_index: int) -> tuple[bytes, int]:
-    """(`{match, idx, captures}`, idx): idx counts code points, from a known byte position and its index on."""
+    """(`{match, idx, captures}`, idx): idx counts code points, starting from a known byte position and its index."""
     start, end = spans[0]
     index = known_index + len(subject[known:start].decode("utf-8"))
     captures: list[Value] = []

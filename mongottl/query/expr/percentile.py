@@ -42,24 +42,24 @@ def parse_shares(node: Expression) -> list[float]:
 
 
 def parse_percentile_parameters(name: str, argument: Value) -> dict[str, Value]:
-    """The parameters of `$percentile` and `$median` as written. 7436100, 40414, 40415, BadValue for a bad one."""
+    """The parameters of `$percentile` and `$median`, not parsed. 7436100, 40414, 40415, BadValue for bad ones."""
     if not isinstance(argument, bytes):
         raise CommandError(7436100 if name == "$median" else 7429703, f"{name} needs an object; found {show(argument)}")
     known = ["input", "method"] if name == "$median" else ["input", "p", "method"]
-    written: dict[str, Value] = {}
+    raw: dict[str, Value] = {}
     for key, value in fields(argument):
         if key not in known:
             raise unknown_field(f"{name}.{key}")
-        written[key] = value
+        raw[key] = value
     for key in known:
-        if key not in written:
+        if key not in raw:
             raise missing_field(f"{name}.{key}")
     method = get_value(argument, "method")
     if not isinstance(method, str):
         raise CommandError(ErrorCode.TypeMismatch, f"BSON field '{name}.method' is the wrong type '{type_of(method)}'")
-    if method != "approximate":  # mongod knows two exact methods, but only behind a feature flag
+    if method != "approximate":  # mongod has two exact methods, but only with a feature flag
         raise CommandError(ErrorCode.BadValue, "Currently only 'approximate' can be used as percentile 'method'.")
-    return written
+    return raw
 
 
 class PercentileExpression(NamedExpression):
@@ -85,9 +85,9 @@ class PercentileExpression(NamedExpression):
 
 def _parse(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, p, method}`; `$median` has no `p`."""
-    written = parse_percentile_parameters(name, argument)
-    shares = parse_shares(parse_operand(written["p"], scope)) if name == "$percentile" else [0.5]
-    return PercentileExpression(name, {"input": parse_operand(written["input"], scope)}, shares)
+    raw = parse_percentile_parameters(name, argument)
+    shares = parse_shares(parse_operand(raw["p"], scope)) if name == "$percentile" else [0.5]
+    return PercentileExpression(name, {"input": parse_operand(raw["input"], scope)}, shares)
 
 
 for _name in ("$median", "$percentile"):

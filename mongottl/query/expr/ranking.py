@@ -10,7 +10,7 @@ from mongottl.document.types import Value
 def smallest(
     values: list[Value], count: int, greatest: bool = False, collation: Collation | None = None
 ) -> list[Value]:
-    """The `count` smallest values in order (or the greatest, descending); equal ones as they came."""
+    """The `count` smallest values in ascending order, or the greatest in descending order; stable."""
     keyed: list[tuple[bytes, int]] = []
     for i in range(len(values)):
         keyed.append((encode_value(values[i], greatest, collation), i))
@@ -19,6 +19,7 @@ def smallest(
 
 
 def percentile(ordered: list[float], p: float) -> float:
-    """The discrete percentile of sorted numbers: the smallest of which at least the share p are no greater."""
-    place = math.ceil(p * len(ordered)) - 1
-    return ordered[max(place, 0)]
+    """The discrete percentile of sorted numbers: the smallest such that at least the fraction p of all are not
+    greater."""
+    index = math.ceil(p * len(ordered)) - 1
+    return ordered[max(index, 0)]

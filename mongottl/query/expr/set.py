@@ -22,7 +22,7 @@ from mongottl.query.interrupt import CHECK_EVERY, check_interrupt
 
 
 def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Value]:
-    """The values by their canonical keys, which order as the values do; of equal ones the first."""
+    """The values by their KeyStrings, which sort as the values do; of equal values the first."""
     found: dict[bytes, Value] = {}
     turns: i64 = 0
     for value in array:
@@ -71,7 +71,7 @@ def set_intersection(values: list[Value], collation: Collation | None) -> Value:
 
 @collated_expression("$setDifference", 2)
 def set_difference(values: list[Value], collation: Collation | None) -> Value:
-    """`[a, b]`: what is in a alone, in the order of a."""
+    """`[a, b]`: the elements of a that are not in b, in the order of a."""
     if is_nullish(values[0]) or is_nullish(values[1]):
         return None
     left = values[0]
@@ -106,7 +106,7 @@ def set_is_subset(values: list[Value], collation: Collation | None) -> Value:
 
 @expression_parser("$setEquals")
 def parse_set_equals(name: str, argument: Value, scope: Scope) -> Expression:
-    """`[a, b, …]`. 17045 for fewer than two, 5887502 for a constant that is no array."""
+    """`[a, b, …]`. 17045 for fewer than two, 5887502 for a constant that is not an array."""
     arguments = parse_arguments(name, argument, scope, 0, -1)
     if len(arguments) < 2:
         raise CommandError(17045, f"$setEquals needs at least two arguments had: {len(arguments)}")

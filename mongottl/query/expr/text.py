@@ -16,13 +16,14 @@ from mongottl.document.types import (
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import Expression, Scope, expression, expression_parser, is_nullish, unary_expression
 from mongottl.query.expr.date.calendar import MONTH_NAMES, LocalTime, iso_text
-from mongottl.query.expr.named import Syntax, given
+from mongottl.query.expr.named import Syntax, is_given
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import check_string, show, type_of
 
 
 def coerce_to_string(value: Value) -> str:
-    """What operators take for a string: null is empty, numbers and dates are written out. 16007 for other types."""
+    """A value converted to a string for string operators: null is empty. 16007 for types other than numbers and
+    dates."""
     if isinstance(value, str):
         return value
     if is_nullish(value):
@@ -77,13 +78,13 @@ def _ascii_upper(text: str) -> str:
 
 @unary_expression("$toLower")
 def to_lower(value: Value) -> Value:
-    """ASCII letters alone."""
+    """Converts only ASCII letters."""
     return _ascii_lower(coerce_to_string(value))
 
 
 @unary_expression("$toUpper")
 def to_upper(value: Value) -> Value:
-    """ASCII letters alone."""
+    """Converts only ASCII letters."""
     return _ascii_upper(coerce_to_string(value))
 
 
@@ -116,16 +117,16 @@ def _index_bounds(name: str, values: list[Value], size: int) -> tuple[int, int]:
 
 
 def _search_index(name: str, value: Value, which: str) -> int:
-    place = whole_int32(value)
-    if place is None:
+    index = whole_int32(value)
+    if index is None:
         raise CommandError(
             40096,
             f"{name} requires an integral {which} index, found a value of type: {type_of(value)}, "
             f"with value: {show(value)}",
         )
-    if place < 0:
-        raise CommandError(40097, f"{name} requires a nonnegative {which} index, found: {place}")
-    return place
+    if index < 0:
+        raise CommandError(40097, f"{name} requires a nonnegative {which} index, found: {index}")
+    return index
 
 
 @expression("$indexOfBytes", 2, 4)
@@ -146,7 +147,7 @@ def index_of_bytes(values: list[Value]) -> Value:
 
 @expression("$indexOfCP", 2, 4)
 def index_of_cp(values: list[Value]) -> Value:
-    """`[string, substring, start, end]` in code points, or -1; a match starts before `end`, but may go beyond it."""
+    """`[string, substring, start, end]` in code points, or -1; a match starts before `end`, but may end after it."""
     text = values[0]
     if is_nullish(text):
         return None
@@ -175,12 +176,12 @@ def _substr_number(value: Value, code: int, which: str) -> int:
     return clamp_to_long(value)
 
 
-def _is_continuation(data: bytes, place: int) -> bool:
-    return place < len(data) and data[place] & 0xC0 == 0x80
+def _is_continuation(data: bytes, index: int) -> bool:
+    return index < len(data) and data[index] & 0xC0 == 0x80
 
 
 def _substr_bytes(values: list[Value]) -> Value:
-    """`[string, start, count]` in UTF-8 bytes; a negative count means to the end."""
+    """`[string, start, count]` in UTF-8 bytes; a negative count means up to the end."""
     data = coerce_to_string(values[0]).encode("utf-8")
     start = _substr_number(values[1], 16034, "starting index")
     count = _substr_number(values[2], 16035, "length")
@@ -262,7 +263,7 @@ def _trimmed(name: str, values: list[Value], left: bool, right: bool) -> Value:
             50699, f"{name} requires its input to be a string, got {show(text)} (of type {type_of(text)})"
         )
     chars: Value = _WHITESPACE
-    if given(values[1]):
+    if is_given(values[1]):
         chars = values[1]
         if is_nullish(chars):
             return None
@@ -291,7 +292,7 @@ def _rtrim(values: list[Value]) -> Value:
 
 @expression_parser("$trim")
 def parse_trim(name: str, argument: Value, scope: Scope) -> Expression:
-    """`{input, chars}`: without the characters at both ends; whitespace by default. Codes 50694 to 50700."""
+    """`{input, chars}`: removes the characters at both ends; whitespace by default. Codes 50694 to 50700."""
     return _TRIM.node(name, argument, scope, _trim)
 
 

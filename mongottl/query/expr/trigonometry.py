@@ -1,6 +1,6 @@
 """`$sin $cos $tan $asin $acos $atan $atan2 $sinh … $degreesToRadians $radiansToDegrees`.
 
-Doubles by the C library, decimals by `decimals`.
+Doubles are computed by the C library, decimals by `decimals`.
 """
 
 import decimal
@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from mongottl.document.numbers import decimal_of, to_double
+from mongottl.document.numbers import LARGEST_DOUBLE, decimal_of, to_double
 from mongottl.document.types import Decimal128, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import UnaryFunction, expression, is_nullish, unary_expression
@@ -16,11 +16,9 @@ from mongottl.query.expr.decimals import DECIMAL_FUNCTIONS, PI, arc_tangent_2
 from mongottl.query.expr.numbers import DECIMAL, DECIMAL_CONTEXT, from_decimal, to_decimal, width
 from mongottl.query.expr.parser import show, type_of
 
-_LARGEST: Final = 1.7976931348623157e308
-
 
 class TrigonometricFunction:
-    """lowest, highest: the closed interval of arguments it takes; 50989 outside of it."""
+    """lowest, highest: the closed interval of valid arguments; 50989 outside of it."""
 
     def __init__(self, name: str, function: Callable[[float], float], lowest: float, highest: float) -> None:
         self.name: Final = name
@@ -31,8 +29,8 @@ class TrigonometricFunction:
     def _takes(self, value: Value, number: float) -> bool:
         if not isinstance(value, Decimal128):
             return self.lowest <= number <= self.highest
-        exact = decimal_of(value)  # just beyond 1, it would be 1 as a double; and far beyond 1E+308 it is still finite
-        if self.highest == _LARGEST:
+        exact = decimal_of(value)  # as a double, a decimal just above 1 would be 1, and one above 1.8E+308 infinite
+        if self.highest == LARGEST_DOUBLE:
             return exact.is_finite()
         return exact >= self.lowest and exact <= self.highest
 
@@ -65,9 +63,9 @@ def _atanh(number: float) -> float:
 
 
 _FUNCTIONS: Final[list[tuple[str, Callable[[float], float], float, float]]] = [
-    ("$sin", math.sin, -_LARGEST, _LARGEST),
-    ("$cos", math.cos, -_LARGEST, _LARGEST),
-    ("$tan", math.tan, -_LARGEST, _LARGEST),
+    ("$sin", math.sin, -LARGEST_DOUBLE, LARGEST_DOUBLE),
+    ("$cos", math.cos, -LARGEST_DOUBLE, LARGEST_DOUBLE),
+    ("$tan", math.tan, -LARGEST_DOUBLE, LARGEST_DOUBLE),
     ("$asin", math.asin, -1.0, 1.0),
     ("$acos", math.acos, -1.0, 1.0),
     ("$atan", math.atan, -math.inf, math.inf),

@@ -1,4 +1,4 @@
-"""`$let`: names for values, inside one expression."""
+"""`$let`: binds variables within an expression."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ class LetExpression(Expression):
         self.body: Final = body
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        # The values cannot see each other: their slots lie beyond all that is in scope for them.
+        # The values cannot read each other's variables: the slots are above all slots in scope for them.
         for i in range(len(self.slots)):
             ev.bind(self.slots[i], self.values[i].evaluate(ev))
         return self.body.evaluate(ev)
@@ -60,7 +60,7 @@ def parse_let(name: str, argument: Value, scope: Scope) -> Expression:
     if not has_body:
         raise CommandError(16877, "Missing 'in' parameter to $let")
     if isinstance(variables, list):
-        variables = encode_array(variables)  # its indexes are names, and bad ones
+        variables = encode_array(variables)  # its indexes are invalid variable names
     if not isinstance(variables, bytes):
         raise CommandError(10065, "invalid parameter: expected an object (vars)")
     names: list[str] = []
@@ -68,7 +68,7 @@ def parse_let(name: str, argument: Value, scope: Scope) -> Expression:
     for variable, value in fields(variables):
         check_user_name(variable)
         names.append(variable)
-        # Nested binders in a value must not use the slots that this $let fills.
+        # Operators within a value that bind variables must not use the slots of this $let.
         values.append(parse_operand(value, scope.reserve(len(names) - 1)))
     inner = scope.bind(names)
     return LetExpression(names, [inner.slots[key] for key in names], values, parse_operand(body, inner))

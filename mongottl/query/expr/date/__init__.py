@@ -1,8 +1,8 @@
 """The date operators.
 
-calendar    years, weeks and days; parts: what a date consists of
-arithmetic  $dateAdd, $dateDiff, $dateTrunc and their like
-format      $dateToString; text: $dateFromString
+calendar    years, weeks, days and time zones; parts: the parts of a date
+arithmetic  $dateAdd, $dateSubtract, $dateDiff, $dateTrunc
+format      $dateToString and $dateFromString; text: parsing of dates
 """
 
 from mongottl.query.expr.date import arithmetic, format, parts, text  # registers the operators

@@ -1,7 +1,7 @@
-"""`$dateAdd $dateSubtract $dateDiff $dateTrunc`: in calendar units, by the clocks of a time zone.
+"""`$dateAdd $dateSubtract $dateDiff $dateTrunc`: in calendar units of a time zone.
 
-Years to days are counted on the calendar of the zone, so that a day may have 23 or 25 hours; hours and less are counted
-on the instants.
+Years to days are units of local time, so a day may have 23 or 25 hours; hours and smaller units are units of elapsed
+time.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import show, type_of
 
-# Units by what they count: months, days, or milliseconds.
+# Units that are multiples of months, days, and milliseconds.
 _MONTHS: Final[dict[str, int]] = {"month": 1, "quarter": 3, "year": 12}
 _DAYS: Final[dict[str, int]] = {"day": 1, "week": 7}
 _MILLISECONDS: Final[dict[str, int]] = {
@@ -45,14 +45,14 @@ _MILLISECONDS: Final[dict[str, int]] = {
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SUNDAY: Final = 6
 
-# Bins of $dateTrunc are counted from 2000-01-01T00:00, a Saturday.
+# The reference of the bins of $dateTrunc: 2000-01-01T00:00, a Saturday.
 _REFERENCE_DAYS: Final = 10957
 _REFERENCE_MS: Final = _REFERENCE_DAYS * MS_PER_DAY
 _REFERENCE_YEAR: Final = 2000
 
 
 def unit_of(name: str, value: Value, not_string: int = 5439013) -> str:
-    """A time unit. FailedToParse (9) for an unknown one. not_string: the code for a value of another type."""
+    """A time unit. FailedToParse (9) for an unknown one. not_string: error code for another type."""
     if not isinstance(value, str):
         raise CommandError(not_string, f"{name} requires 'unit' to be a string, but got {type_of(value)}")
     if value not in _MONTHS and value not in _DAYS and value not in _MILLISECONDS:
@@ -63,7 +63,7 @@ def unit_of(name: str, value: Value, not_string: int = 5439013) -> str:
 
 
 def week_start_of(name: str, value: Value) -> int:
-    """A `startOfWeek`, 0 for Monday. 5439015 if it is no string, 5439016 if it is no day."""
+    """A `startOfWeek`, 0 for Monday. 5439015 if it is not a string, 5439016 for an unknown day."""
     if not isinstance(value, str):
         raise CommandError(5439015, f"{name} requires 'startOfWeek' to be a string, but got {type_of(value)}")
     day = value.lower()
@@ -80,7 +80,7 @@ def is_date(value: Value) -> bool:
 
 
 def add_units(utc_ms: int, unit: str, amount: int, zone: TimeZone) -> int:
-    """The instant so many units later; a day that the month does not have becomes its last one."""
+    """The instant `amount` units later; a day beyond the end of the month becomes its last day."""
     if unit in _MILLISECONDS:
         return utc_ms + amount * _MILLISECONDS[unit]
     time = zone.local(utc_ms)
@@ -130,7 +130,7 @@ class DateAddExpression(NamedExpression):
             raise CommandError(5166405, f"{self.name} expects integer amount of time units")
         if self.sign < 0 and count == INT64_MIN:
             raise CommandError(6045000, f"invalid {self.name} 'amount' parameter value: {show(amount)}")
-        # Beyond the dates that BSON holds, whatever the start: not worth computing.
+        # Out of BSON's range of dates for every start, so not computed.
         if abs(count) * _shortest_ms(unit_name) > 1 << 65:
             raise CommandError(5976500, f"invalid {self.name} 'amount' parameter value: {count} {unit_name}")
         moved = add_units(date_ms(start), unit_name, count * self.sign, zone)
@@ -198,7 +198,7 @@ class DateDiffExpression(NamedExpression):
 
 
 def units_between(start_ms: int, end_ms: int, unit: str, zone: TimeZone, first_day: int) -> int:
-    """How many boundaries of the unit lie between two instants; negative if they are the wrong way round."""
+    """The number of boundaries of the unit between two instants; negative if end is before start."""
     if unit in _MILLISECONDS:
         size = _MILLISECONDS[unit]
         if unit == "hour":
@@ -216,7 +216,7 @@ def units_between(start_ms: int, end_ms: int, unit: str, zone: TimeZone, first_d
 
 
 def _week_number(days: int, first_day: int) -> int:
-    # Day 0 was a Thursday (3): the week that begins on `first_day`.
+    # Day 0 was a Thursday (3).
     return (days + 3 - first_day) // 7
 
 
@@ -249,7 +249,7 @@ class DateTruncExpression(NamedExpression):
         unit_name = unit_of("$dateTrunc", unit)
         first_day = _SUNDAY
         if is_nullish(week_start) and (unit_name == "week" or not isinstance(self.date, Constant)):
-            return None  # for a constant date and another unit it does not count: mongod folds that elsewhere
+            return None  # with a constant date and another unit it is ignored, since mongod folds that case
         if unit_name == "week":
             first_day = week_start_of("$dateTrunc", week_start)
         if not is_date(date):
@@ -265,7 +265,7 @@ class DateTruncExpression(NamedExpression):
 
 
 def truncated(utc_ms: int, unit: str, size: int, zone: TimeZone, first_day: int) -> int:
-    """The beginning of the bin of `size` units that an instant lies in. 5439000 to 5439006 where bins are too long."""
+    """The start of the bin of `size` units that contains an instant. 5439000 to 5439006 if bins are too long."""
     if unit in _MILLISECONDS:
         if not fits_long(size * _MILLISECONDS[unit]):
             raise CommandError(5439002, "$dateTrunc: binSize overflows")

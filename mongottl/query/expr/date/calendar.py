@@ -1,7 +1,7 @@
-"""The proleptic Gregorian calendar over all dates that BSON holds, and time zones.
+"""The proleptic Gregorian calendar for BSON's range of dates, and time zones.
 
-Instants are milliseconds since 1970-01-01T00:00:00Z, days are counted from that day. Local times are instants shifted
-by the zone's offset, so that all the calendar's arithmetic is the same for both.
+Instants are milliseconds since 1970-01-01T00:00:00Z, day numbers are days since that day. Local times are instants plus
+the zone's offset, so that the same calendar functions serve for both.
 """
 
 import datetime
@@ -14,7 +14,7 @@ MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
 MS_PER_DAY: Final = 86_400_000
 
-# The instants for which Python's zones know offsets; outside, the nearest one counts.
+# The range of instants of Python's zones; outside of it, the offset at the nearest instant is used.
 _FIRST_MS: Final = -62135596800000 + 2 * MS_PER_DAY
 _LAST_MS: Final = 253402300799000 - 2 * MS_PER_DAY
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -36,7 +36,7 @@ MONTH_NAMES: Final = (
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """The day number of a date; `day` may lie outside the month."""
+    """The day number of a date; `day` may be outside the month."""
     year -= month <= 2
     era = year // 400
     year_of_era = year - era * 400
@@ -82,7 +82,7 @@ def iso_week(days: int) -> tuple[int, int]:
 
 
 class LocalTime:
-    """The parts of a local time."""
+    """The parts of a local time, given in milliseconds."""
 
     def __init__(self, local_ms: int) -> None:
         days, rest = divmod(local_ms, MS_PER_DAY)
@@ -126,7 +126,7 @@ class TimeZone:
         return self._zone is None and self._offset_ms == 0
 
     def offset_ms(self, utc_ms: int) -> int:
-        """What to add to the instant to get the local time."""
+        """The offset of local time from UTC at an instant, in milliseconds."""
         zone = self._zone
         if zone is None:
             return self._offset_ms
@@ -138,7 +138,8 @@ class TimeZone:
         return LocalTime(utc_ms + self.offset_ms(utc_ms))
 
     def to_utc(self, local_ms: int) -> int:
-        """The instant of a local time. Of two (clocks set back) the first; a gap (set forward) is counted through."""
+        """The instant of a local time. If it occurs twice (clocks set back), the first; in a gap (clocks set forward),
+        with the offset before it."""
         if self._zone is None:
             return local_ms - self._offset_ms
         before = local_ms - self.offset_ms(local_ms - MS_PER_DAY)
@@ -156,7 +157,7 @@ _KNOWN: Final[dict[str, TimeZone]] = {"UTC": UTC, "GMT": UTC}
 
 
 def time_zone(name: str) -> TimeZone:
-    """The zone of an IANA name or an offset `±hh[[:]mm]`. 40485 for what is neither."""
+    """The zone of an IANA name or an offset `±hh[[:]mm]`. 40485 for other texts."""
     known = _KNOWN.get(name)
     if known is not None:
         return known
@@ -181,7 +182,7 @@ def _fixed_zone(name: str) -> TimeZone | None:
 def _named_zone(name: str) -> TimeZone | None:
     if name in _UTC_NAMES:
         return UTC
-    # Imported here: most servers never see a time zone, and start-up time counts.
+    # Imported here to keep start-up fast, since few servers use time zones.
     import zoneinfo
 
     try:

@@ -1,4 +1,4 @@
-"""Dates to text and back: `$dateToString $dateFromString`."""
+"""Dates from and to strings: `$dateToString $dateFromString`."""
 
 from typing import Final
 
@@ -40,20 +40,20 @@ _LETTERS: Final = "dGHjLmMSUuVwYzZ%bB"
 
 
 def format_date(format: str, utc_ms: int, zone: TimeZone) -> str:
-    """An instant written by a format string. 18537 for years outside 0 to 9999."""
+    """An instant formatted by a format string. 18537 for years outside 0 to 9999."""
     offset = zone.offset_ms(utc_ms)
     time = LocalTime(utc_ms + offset)
-    written: list[str] = []
+    parts: list[str] = []
     i = 0
     while i < len(format):
         char = format[i]
         if char != "%":
-            written.append(char)
+            parts.append(char)
         else:
             i += 1
-            written.append(_specified(format[i], time, offset))
+            parts.append(_specified(format[i], time, offset))
         i += 1
-    return "".join(written)
+    return "".join(parts)
 
 
 def _specified(letter: str, time: LocalTime, offset: int) -> str:
@@ -101,7 +101,7 @@ def _specified(letter: str, time: LocalTime, offset: int) -> str:
 
 
 def _evaluated_format(node: Expression | None, name: str, fault: int, ev: EvaluationContext) -> Value:
-    """The format that an operator is given, None for null or none. `fault` refuses what is no string."""
+    """The value of an operator's `format`, None if null or not given. fault: error code for another type."""
     value = None if node is None else node.evaluate(ev)
     if is_nullish(value):
         return None
@@ -189,5 +189,5 @@ class DateFromStringExpression(NamedExpression):
 
 @expression_parser("$dateFromString")
 def parse_date_from_string(name: str, argument: Value, scope: Scope) -> Expression:
-    """`{dateString, format, timezone, onError, onNull}`. ConversionFailure (241) for a text that is no date."""
+    """`{dateString, format, timezone, onError, onNull}`. ConversionFailure (241) for a string that is not a date."""
     return DateFromStringExpression(_FROM_STRING.parse(name, argument, scope))

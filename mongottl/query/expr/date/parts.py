@@ -1,4 +1,4 @@
-"""Dates to parts and back: `$year … $isoDayOfWeek $dateToParts $dateFromParts`."""
+"""Dates to and from parts: `$year … $isoDayOfWeek $dateToParts $dateFromParts`."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -46,7 +46,7 @@ def date_ms(value: Value) -> int:
 
 
 def zone_of(node: Expression | None, ev: EvaluationContext) -> TimeZone | None:
-    """The time zone that a parameter gives, UTC if it is not there; None if it is null. 40517, 40485 for others."""
+    """The time zone of a parameter, UTC without it; None if it is null. 40517, 40485 for invalid values."""
     if node is None:
         return UTC
     value = node.evaluate(ev)

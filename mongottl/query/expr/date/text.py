@@ -1,8 +1,8 @@
-"""Dates from text: what `$dateFromString`, `$toDate` and `$convert` read.
+"""Parsing of dates, for `$dateFromString`, `$toDate` and `$convert`.
 
 Without a format: `year-month-day` with an optional time (`T` or a space before it), fraction and zone;
 `month/day/year`; compact forms (`20240131`, `20240131T120000`); names of months in English (`January 31, 2024`, `31 Jan
-2024`); and RFC 822 forms with a day of the week. With one: its conversion specifiers, as `$dateToString` writes them.
+2024`); and RFC 822 forms with a day of the week. With a format: the conversion specifiers of `$dateToString`.
 """
 
 import re
@@ -25,7 +25,7 @@ from mongottl.query.expr.date.calendar import (
 
 
 class TextError(Exception):
-    """The text is no date; the reason is for the message."""
+    """The text is not a date; the message gives the reason."""
 
 
 _TIME: Final = (
@@ -83,9 +83,9 @@ def _month_number(name: str) -> int:
 
 
 def parse_date_text(text: str, zone: TimeZone | None) -> int:
-    """The instant that a text names, in milliseconds. TextError if it names none.
+    """The instant of a text, in milliseconds. TextError if it is not a date.
 
-    zone: for a text without one of its own; given and in the text too, it is an error.
+    zone: for a text without time zone; it is an error if both have one.
     """
     trimmed = text.strip()
     for form in _FORMS:
@@ -184,7 +184,7 @@ def _named(name: str) -> TimeZone:
         raise TextError("The timezone could not be found in the database") from None
 
 
-# Conversion specifier to the part it reads, and how many digits at most.
+# Conversion specifier to (part, maximal number of digits).
 _SPECIFIERS: Final[dict[str, tuple[str, str]]] = {
     "d": ("day", r"\d{1,2}"),
     "G": ("iso_year", r"\d{4}"),
@@ -208,12 +208,12 @@ _PARSED_LETTERS: Final = "".join(_SPECIFIERS) + "%"
 
 
 def check_parse_format(format: str) -> None:
-    """The errors of `check_format` for what `$dateFromString` does not take."""
+    """Checks the format of a `$dateFromString`: errors of `check_format`."""
     check_format(format, _PARSED_LETTERS)
 
 
 def check_format(format: str, letters: str) -> None:
-    """18535 for a `%` at the end, 18536 for one with another letter behind it."""
+    """18535 for a `%` at the end, 18536 for one with a letter that is not in `letters`."""
     i = 0
     while i < len(format):
         if format[i] == "%":
@@ -226,7 +226,7 @@ def check_format(format: str, letters: str) -> None:
 
 
 def parse_formatted(text: str, format: str, zone: TimeZone | None) -> int:
-    """The instant that a text names under a format. TextError if it does not fit."""
+    """The instant of a text in a format. TextError if it does not match."""
     check_parse_format(format)
     pattern = ""
     seen: list[str] = []
@@ -258,7 +258,7 @@ def parse_formatted(text: str, format: str, zone: TimeZone | None) -> int:
     if "year" not in parts:
         raise TextError("an incomplete date/time string has been found, with elements missing")
     if "ordinal" in parts:
-        parts["shift"] = "1"  # mongod's parser counts the days of a year from 0, although it writes them from 1
+        parts["shift"] = "1"  # mongod parses days of a year from 0, although it formats them from 1
     minutes = parts.get("minutes")
     if minutes is not None:
         sign = "-" if minutes.startswith("-") else "+"
