@@ -151,7 +151,7 @@ class TextStage(PlanStage):
     def _passing(self, records: list[Record]) -> list[Record]:
         self._fetched += len(records)
         search = self._search
-        if not search.is_settled_by_terms:
+        if not search.is_decided_by_terms:
             records = [record for record in records if search.matches(record[1])]
         self._matched += len(records)
         rest = self._rest

@@ -1,13 +1,13 @@
-"""Full-text search: from text to terms, from a `$search` string to what a document must hold, and scores.
+"""Full-text search: terms of texts, parsing and matching of `$search` strings, and scores.
 
-    languages   the languages there are: names, stemmers, stop words
-    stopwords   the words of each that say nothing by themselves
+    languages   the supported languages: names, stemmers, stop words
+    stopwords   the stop words of each language
     unicode, unicode_tables   delimiters, case and diacritics
-    tokenizer   text into terms
-    fields      which strings of a document a text index covers, in which language, with which weight; their scores
+    tokenizer   terms of a text
+    fields      the strings of a document in a text index, with language and weight; their scores
     search      `$search` strings: terms, phrases, negations; matching them against documents
 
-What MongoDB documents of version 3 of text indexes holds here; versions 1 and 2 fold ASCII alone. Nothing is imported
-from outside before the first text is looked at. Source: MongoDB's pages "Text Indexes", "Text Search Languages" and
+Implements version 3 of text indexes as documented by MongoDB; versions 1 and 2 fold only ASCII. Libraries are imported
+when the first text is processed. Source: MongoDB's pages "Text Indexes", "Text Search Languages" and
 "$text"; the scores of the examples there.
 """

@@ -1,13 +1,14 @@
-"""Which strings of a document a text index covers, in which language and with which weight, and what they score.
+"""The strings of a document in a text index, with language and weight, and their scores.
 
-Strings stand at a path that has a weight, or anywhere with the wildcard "$**"; each element of an array counts
-for itself. A document or subdocument names its language in a field, by default `language`; those within inherit it.
+Indexed are strings at a path with a weight, or at any path with the wildcard "$**"; each element of an array is a
+string of its own. A document or subdocument specifies its language in a field, by default `language`; nested ones
+inherit it.
 
 The score of a term in one string, of n terms, where it occurs k times:
 
-    weight * (1 + 1/2 + 1/4 + … k times) * (0.5 * k / n + 0.5) * (1.1 if the string is the term and nothing else)
+    weight * (1 + 1/2 + 1/4 + … k times) * (0.5 * k / n + 0.5) * (1.1 if the string is only the term)
 
-A document's score for a term is the sum over its strings; for a search, the sum over the terms that it asks for.
+A document's score for a term is the sum over its strings; for a search, the sum over the terms of the search.
 Source: MongoDB's "Text Indexes" and "Control Search Results with Weights" pages, and the scores of its examples.
 """
 
@@ -42,7 +43,7 @@ class TextFields:
         self._override = override
         self._override_name: bytes = override.encode("utf-8")
         self._everywhere = weights.get(WILDCARD, 0)
-        # Paths that lead to weights, so that other subdocuments need not be looked at.
+        # Prefixes of the paths with weights, so that other subdocuments can be skipped.
         self._leading: set[str] = set()
         for path in weights:
             parts = path.split(".")
@@ -51,7 +52,7 @@ class TextFields:
         self._tokenizer = Tokenizer(version)
 
     def scores(self, document: bytes) -> dict[str, float]:
-        """What the document scores for each term that it holds."""
+        """The document's score for each of its terms."""
         scores: dict[str, float] = {}
         for text, language, weight in self.texts(document):
             counts: dict[str, int] = {}
@@ -67,7 +68,7 @@ class TextFields:
         return scores
 
     def texts(self, document: bytes) -> list[IndexedText]:
-        """The strings. 17261 for a language that is no string, 17262 for one that there is not."""
+        """The indexed strings. 17261 if the language is not a string, 17262 if it is unknown."""
         found: list[IndexedText] = []
         self._walk(document, 0, "", self.default_language, found)
         return found
@@ -80,25 +81,27 @@ class TextFields:
             raise CommandError(LANGUAGE_NOT_STRING, "found language override field in document with non-string type")
         cursor = ElementCursor(buf, start)
         while cursor.next():
-            kind = cursor.type_code
-            if kind != STRING and kind != DOCUMENT and kind != ARRAY:
+            container_type = cursor.type_code
+            if container_type != STRING and container_type != DOCUMENT and container_type != ARRAY:
                 continue
             name = cursor.name()
             if name != self._override or prefix + name in self.weights:
-                self._take(buf, kind, cursor.value, prefix + name, language, found)
+                self._add_text(buf, container_type, cursor.value, prefix + name, language, found)
 
-    def _take(self, buf: bytes, kind: i64, pos: i64, path: str, language: Language, found: list[IndexedText]) -> None:
-        if kind == STRING:
+    def _add_text(
+        self, buf: bytes, container_type: i64, pos: i64, path: str, language: Language, found: list[IndexedText]
+    ) -> None:
+        if container_type == STRING:
             weight = self._weight(path)
             if weight:
                 found.append(IndexedText(read_string(buf, pos), language, weight))
-        elif kind == DOCUMENT:
-            if self._leads_on(path):
+        elif container_type == DOCUMENT:
+            if self._leads_to_weights(path):
                 self._walk(buf, int(pos), path + ".", language, found)
-        elif kind == ARRAY:
+        elif container_type == ARRAY:
             cursor = ElementCursor(buf, pos)
             while cursor.next():
-                self._take(buf, cursor.type_code, cursor.value, path, language, found)
+                self._add_text(buf, cursor.type_code, cursor.value, path, language, found)
 
     def _language(self, name: str, inherited: Language) -> Language:
         if name == "":
@@ -111,5 +114,5 @@ class TextFields:
     def _weight(self, path: str) -> int:
         return self.weights.get(path, 0) or self._everywhere
 
-    def _leads_on(self, path: str) -> bool:
+    def _leads_to_weights(self, path: str) -> bool:
         return self._everywhere != 0 or path in self._leading

@@ -1,8 +1,8 @@
 """The languages of text search. Source: MongoDB's page "Text Search Languages".
 
-Stemming is Snowball's, the family of algorithms that MongoDB uses too, by the package `snowballstemmer`; it takes the
-compiled PyStemmer by itself where that is installed (the extra `text`). Both are of a later release than MongoDB's
-copy, so single words may get another stem; Dutch is stemmed by the older of its two algorithms, which is MongoDB's.
+Stemming is Snowball's, the family of algorithms that MongoDB uses too, by the package `snowballstemmer`, which uses the
+compiled PyStemmer if that is installed (the extra `text`). Both are later releases than MongoDB's copy, so some words
+may have another stem; for Dutch the older of the two algorithms is used, which is MongoDB's.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from typing import Final
 
 from mongottl.query.fulltext.stopwords import STOP_WORDS
 
-# Stems that are remembered of each language.
+# Cached stems per language.
 _REMEMBERED: Final = 50_000
 
 
 class Language:
-    """algorithm: Snowball's name of the stemmer, "" for none. Both that and the stop words are loaded at first use."""
+    """algorithm: Snowball's name of the stemmer, "" for none. Stemmer and stop words are loaded at first use."""
 
     def __init__(self, name: str, code: str, algorithm: str) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Language:
         return word in known
 
     def stem(self, word: str) -> str:
-        """What words of one meaning have in common; the word itself without a stemmer."""
+        """The stem of a word; the word itself without a stemmer."""
         if self._algorithm == "":
             return word
         found = self._stems.get(word)
@@ -48,7 +48,7 @@ class Language:
     def _computed(self, word: str) -> str:
         stem = self._stem
         if stem is None:
-            import snowballstemmer  # thirty milliseconds, for those who search text
+            import snowballstemmer  # takes thirty milliseconds, so imported when needed
 
             stem = snowballstemmer.stemmer(self._algorithm).stemWord
             self._stem = stem
@@ -79,7 +79,7 @@ LANGUAGES: Final = (
 
 
 def language_named(name: str) -> Language | None:
-    """By name or two-letter code, in any case; None if there is no such language."""
+    """The language of a name or two-letter code, ignoring case; None if there is no such language."""
     wanted = name.lower()
     for language in LANGUAGES:
         if wanted in (language.name, language.code):

@@ -1,10 +1,10 @@
-"""What `$search` asks for, and whether a document has it.
+"""Parsing of `$search` strings, and matching of documents.
 
     coffee cake          one of the terms
-    "brown fox" quick    every phrase, as it is written, in one of the strings; terms besides add to the score
+    "brown fox" quick    each phrase, literally, in one of the strings; other terms add to the score
     fox -brown           none of the negated terms; -"brown fox" none of the negated phrases
-    well-known           a hyphen within a word only parts it
-    -fox                 nothing: what is negated only takes away
+    well-known           a hyphen within a word only separates words
+    -fox                 matches nothing: negations only exclude documents
 
 Source: MongoDB's "$text" page.
 """
@@ -16,28 +16,28 @@ from mongottl.query.fulltext.tokenizer import Tokenizer
 
 
 class SearchString:
-    """A `$search` string cut into its parts: text to take terms from, and phrases as written."""
+    """A parsed `$search` string: text of terms, and phrases, each also negated."""
 
     def __init__(self, search: str) -> None:
         self.positive: list[str] = []
         self.negated: list[str] = []
         self.phrases: list[str] = []
         self.negated_phrases: list[str] = []
-        self._cut(search)
+        self._split(search)
 
-    def _cut(self, search: str) -> None:
-        start = -1  # of the phrase that we are in
+    def _split(self, search: str) -> None:
+        start = -1  # of the current phrase
         negating = False
         word = ""
-        behind_space = True
-        for place, character in enumerate(search):
+        after_space = True
+        for position, character in enumerate(search):
             if character == '"':
                 if start < 0:
-                    self._take(word, negating)
-                    negating = negating and search[place - 1] == "-"
-                    start = place + 1
+                    self._add_word(word, negating)
+                    negating = negating and search[position - 1] == "-"
+                    start = position + 1
                 else:
-                    phrase = search[start:place]
+                    phrase = search[start:position]
                     (self.negated_phrases if negating else self.phrases).append(phrase)
                     if not negating:
                         self.positive.append(phrase)
@@ -45,30 +45,31 @@ class SearchString:
                     negating = False
                 word = ""
             elif start < 0:
-                if character == "-" and behind_space:
+                if character == "-" and after_space:
                     negating = True
                 elif character.isspace():
-                    self._take(word, negating)
+                    self._add_word(word, negating)
                     word = ""
                     negating = False
                 else:
                     word += character
-            behind_space = character.isspace()
-        if start >= 0:  # a phrase without an end is none, but its words count
+            after_space = character.isspace()
+        if start >= 0:  # an unterminated phrase counts as words
             word = search[start:]
             if negating:
                 return
-        self._take(word, negating)
+        self._add_word(word, negating)
 
-    def _take(self, word: str, negated: bool) -> None:
+    def _add_word(self, word: str, negated: bool) -> None:
         if word:
             (self.negated if negated else self.positive).append(word)
 
 
 class TextSearch:
-    """A `$text` condition on the collection that it searches.
+    """A `$text` condition on a collection with a text index.
 
-    language: of the search string. index_terms: the terms as the index has them, without case and diacritics; sorted.
+    language: of the search string. index_terms: the terms in the form of the index, without case and diacritics;
+    sorted.
     """
 
     def __init__(
@@ -87,13 +88,13 @@ class TextSearch:
         return set(tokenizer.terms(" ".join(texts), self.language))
 
     @property
-    def is_settled_by_terms(self) -> bool:
-        """Whether a document with one of `index_terms` is sure to match."""
+    def is_decided_by_terms(self) -> bool:
+        """Whether every document with one of `index_terms` matches."""
         parts = self._parts
         return not (self._exact or self._negated or parts.phrases or parts.negated_phrases)
 
     def matches(self, document: bytes) -> bool:
-        """Whether a document has what is asked for and nothing of what is not."""
+        """Whether a document matches terms and phrases, and none of the negated ones."""
         missing = set(range(len(self._parts.phrases)))
         found = False
         for text, language, _ in self._fields.texts(document):
@@ -107,9 +108,9 @@ class TextSearch:
                 for phrase in self._parts.negated_phrases:
                     if self._tokenizer.folded(phrase, language) in folded:
                         return False
-                for place in [*missing]:
-                    if self._tokenizer.folded(self._parts.phrases[place], language) in folded:
-                        missing.discard(place)
+                for position in [*missing]:
+                    if self._tokenizer.folded(self._parts.phrases[position], language) in folded:
+                        missing.discard(position)
         return found and not missing
 
     def describe(self) -> dict[str, Value]:

@@ -1,7 +1,7 @@
-"""Stop words: articles, pronouns, prepositions, conjunctions and auxiliaries, which text search passes over.
+"""Stop words: articles, pronouns, prepositions, conjunctions and auxiliaries, which text search skips.
 
-Lists of our own, a few dozen to two hundred of the closed classes of words for each language; MongoDB's differ in
-single words. They are compared in lower case and with their diacritics.
+Our own lists of a few dozen to two hundred function words per language; MongoDB's differ in some words. They are
+compared in lower case and with their diacritics.
 """
 
 from typing import Final

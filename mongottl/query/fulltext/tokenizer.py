@@ -1,11 +1,11 @@
-"""Text into terms: words without delimiters, stop words, endings, case and diacritics, as far as each is wanted."""
+"""Terms of a text: words without stop words, stemmed, and folded by case and diacritics as required."""
 
 from mongottl.query.fulltext.languages import ENGLISH, TURKISH, Language
 from mongottl.query.fulltext.unicode import lower_case, without_diacritics, word_pattern
 
 
 class Tokenizer:
-    """version: of the text index. case_sensitive, diacritic_sensitive: keep what differs only by that apart."""
+    """version: of the text index. case_sensitive, diacritic_sensitive: do not fold case or diacritics."""
 
     def __init__(self, version: int, case_sensitive: bool = False, diacritic_sensitive: bool = False) -> None:
         self.version = version
@@ -13,7 +13,8 @@ class Tokenizer:
         self.diacritic_sensitive = diacritic_sensitive or version < 3
 
     def terms(self, text: str, language: Language) -> list[str]:
-        """In their order in the text, with repetitions. Stop words and stems are told before diacritics are dropped."""
+        """The terms in the order of the text, with repetitions. Stop words and stems are found before diacritics are
+        removed."""
         turkish = language is TURKISH
         found: list[str] = []
         for word in word_pattern(language is ENGLISH, self.version).findall(text):
@@ -25,7 +26,7 @@ class Tokenizer:
         return found
 
     def folded(self, text: str, language: Language) -> str:
-        """The text as phrases are compared: whole, as far as case and diacritics count."""
+        """The text as compared with phrases: folded by case and diacritics as required."""
         if not self.case_sensitive:
             text = lower_case(text, language is TURKISH)
         return text if self.diacritic_sensitive else without_diacritics(text)

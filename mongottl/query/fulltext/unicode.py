@@ -1,6 +1,6 @@
-"""What text search knows of characters: which ones part words, which differ by case or by diacritics only.
+"""Properties of characters for text search: delimiters, case folding and diacritics.
 
-MongoDB's documentation names the properties of Unicode that decide; `unicode_tables` has those that Python lacks.
+MongoDB documents which Unicode properties are used; `unicode_tables` has those that Python lacks.
 """
 
 import re
@@ -10,12 +10,12 @@ from typing import Final
 
 from mongottl.query.fulltext.unicode_tables import DELIMITERS, DIACRITICS, ranges
 
-# Versions 1 and 2 of text indexes part words at these.
+# Delimiters of versions 1 and 2 of text indexes.
 _ASCII_DELIMITERS: Final = r"[\x00-\x1f !\"#$%&()*+,\-./:;<=>?@\[\\\]\^`{|}~]"
 
 
 def _delimiters(without: str) -> str:
-    """A character class of them, without its brackets."""
+    """The delimiters as a character class of a regular expression, without its brackets."""
     parts: list[str] = []
     for first, last in ranges(DELIMITERS):
         if without and first <= ord(without) <= last:
@@ -27,7 +27,7 @@ def _delimiters(without: str) -> str:
 
 @cache
 def word_pattern(english: bool, version: int) -> re.Pattern[str]:
-    """Finds the words of a text. english: an apostrophe is part of a word then; stemming and stop words see to it."""
+    """A pattern that finds the words of a text. english: an apostrophe is part of a word; stemming handles it."""
     if version < 3:
         return re.compile(f"[^{_ASCII_DELIMITERS[1:-1]}]+")
     return re.compile(f"[^{_delimiters(chr(39) if english else '')}]+")
@@ -43,7 +43,7 @@ _bare: Final[dict[str, str]] = {}
 
 
 def lower_case(text: str, turkish: bool) -> str:
-    """Folded by Unicode's simple case folding, one character for one; `turkish`: with its two letters i."""
+    """The text with Unicode's simple case folding; turkish: with the Turkish rules for i."""
     if turkish:
         text = text.replace("I", "ı").replace("İ", "i")
     if text.isascii():
@@ -66,7 +66,7 @@ def _simple_folding(character: str) -> str:
 
 
 def without_diacritics(text: str) -> str:
-    """Letters without their marks: é is e."""
+    """The text without diacritics: é becomes e."""
     if text.isascii():
         return text
     parts: list[str] = []

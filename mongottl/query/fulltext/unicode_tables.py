@@ -1,12 +1,12 @@
 """Properties of Unicode that Python's own tables lack: ranges of code points, hexadecimal, of the first two planes.
 
-Facts of the Unicode Character Database, told by PCRE2; a test compares them with what it says.
+Data of the Unicode Character Database, generated with PCRE2; a test compares them with PCRE2.
 """
 
 from typing import Final
 
-# Dash, Hyphen, Pattern_Syntax, Quotation_Mark, Terminal_Punctuation, White_Space; and control characters, which part
-# words in MongoDB too.
+# Dash, Hyphen, Pattern_Syntax, Quotation_Mark, Terminal_Punctuation, White_Space; and control characters, which are
+# delimiters in MongoDB too.
 DELIMITERS: Final = """
     0-2F 3A-40 5B-5E 60 7B-7F 85 A0-A7 A9 AB-AE B0-B1 B6 BB BF D7 F7 37E 387 589-58A 5BE 5C3 60C 61B 61D-61F 6D4
     700-70A 70C 7F8-7F9 830-835 837-83E 85E 964-965 E5A-E5B F08 F0D-F12 104A-104B 1361-1368 1400 166E 1680 16EB-16ED

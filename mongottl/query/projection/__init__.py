@@ -1,11 +1,11 @@
 """Projections: `parse_projection(spec, ctx, for_find)` -> Projection, applied to raw documents.
 
-    parser      from the specification to the tree, and mongod's many rules for it
-    plan        what is applied: the fast form for root fields, the general form
+    parser      parses specifications by mongod's rules
+    plan        projections as applied: a fast form for root fields, and the general form
     nodes       the tree: inclusion, exclusion, computed fields
     arrays      $slice and the positional operator
 
-`$project` and `find` share all of this. Nothing here reads storage or knows what matched, except by MatchDetails.
+`$project` and `find` share all of this. Nothing here reads storage; the matched array index is passed in MatchDetails.
 """
 
 from mongottl.query.projection.parser import parse_projection

@@ -1,4 +1,4 @@
-"""What `find` projections do to arrays besides choosing fields: `$slice` and the positional `path.$`."""
+"""Array operators of `find` projections: `$slice` and the positional `path.$`."""
 
 from mypy_extensions import i64
 
@@ -40,7 +40,7 @@ class ArrayStep:
         return frame(b"".join(parts))
 
     def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
-        """The array at `pos`, reached after `depth` components, rewritten."""
+        """The rewritten array at `pos`, which is the value at the first `depth` components."""
         raise NotImplementedError
 
 

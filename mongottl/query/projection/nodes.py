@@ -1,12 +1,12 @@
-"""The tree of a projection that is more than a list of root fields, and how it rebuilds a raw document.
+"""The tree of a projection that is more than a list of root fields; it rebuilds raw documents.
 
 `{a: 1, "l.n": 1, s: {$add: ["$a", 1]}}` becomes a ProjectionNode with the entries a (INCLUDE), l (NODE with n) and
-s (COMPUTED). Documents are walked in their own order; what is kept is copied as it is. Computed fields come behind, in
-the order of the specification, unless the projection excludes: then a field that exists keeps its place.
+s (COMPUTED). The fields of a document keep their order, and kept fields are copied. Computed fields are appended, in
+the order of the specification; but in an exclusion an existing field keeps its position.
 
-Arrays on the way are walked element by element, arrays within arrays too; numbers in paths are field names here, never
-indexes. What has no fields (a number where the path goes on) is dropped by an inclusion, kept by an exclusion, and
-replaced by a document where something is computed below it.
+Paths traverse the elements of arrays, also of nested arrays; numbers in paths are field names here, never indexes. A
+value without fields before the end of a path (a number, for example) is dropped by an inclusion, kept by an exclusion,
+and replaced by a document if a field below it is computed.
 """
 
 from typing import Final
@@ -26,12 +26,12 @@ NODE: Final = 3
 COMPUTED: Final = 4
 ELEM_MATCH: Final = 5
 
-# Up to so many entries are compared one after the other with a document's field; with more they are looked up.
+# Up to this many entries are compared one by one with a document's field; more are looked up.
 FEW_ENTRIES: Final = 8
 
 
 class Entry:
-    """What becomes of one field.
+    """The projection of one field.
 
     node: for NODE. expression: for COMPUTED. condition: for ELEM_MATCH, a filter on the root field of this name.
     """
@@ -45,7 +45,7 @@ class Entry:
         self.condition: MatchExpression | None = None
 
     def computes(self) -> bool:
-        """Whether a field can come of it that the document does not have."""
+        """Whether it can create a field that the document does not have."""
         if self.kind == NODE:
             node = self.node
             return node is not None and node.has_computed
@@ -68,12 +68,12 @@ class ProjectionNode:
         return self._by_name.get(name.encode("utf-8"))
 
     def add(self, entry: Entry) -> None:
-        """Puts an entry behind the others; its name is new."""
+        """Appends an entry with a new name."""
         self.entries.append(entry)
         self._by_name[entry.name_bytes] = entry
 
     def add_first(self, entry: Entry) -> None:
-        """Puts an entry before the others; its name is new."""
+        """Inserts an entry with a new name before the others."""
         self.entries.insert(0, entry)
         self._by_name[entry.name_bytes] = entry
 
@@ -82,7 +82,7 @@ class ProjectionNode:
         del self._by_name[entry.name_bytes]
 
     def finish(self, inclusive: bool) -> None:
-        """To be called once the tree is complete."""
+        """Must be called when the tree is complete."""
         self.inclusive = inclusive
         for entry in self.entries:
             node = entry.node
@@ -103,7 +103,7 @@ class ProjectionNode:
         """The projection of the document at `pos`; ev.root is the root document."""
         parts: list[bytes] = []
         placed: set[Entry] = set()
-        start: i64 = -1  # of the run of elements being kept
+        start: i64 = -1  # of the current run of kept elements
         cursor = ElementCursor(buf, pos)
         while cursor.next():
             entry = self._entry_of(cursor)
@@ -139,7 +139,7 @@ class ProjectionNode:
         return frame(b"".join(parts))
 
     def _project_value(self, entry: Entry, cursor: ElementCursor, ev: EvaluationContext) -> bytes:
-        """The element that a field with a subtree becomes; empty if it is dropped."""
+        """The projected element of a field with a subtree; b"" if it is dropped."""
         node = entry.node
         assert node is not None  # every NODE entry has one
         if cursor.type_code == DOCUMENT:
@@ -168,7 +168,7 @@ class ProjectionNode:
         return frame(b"".join(parts))
 
     def computed_document(self, ev: EvaluationContext) -> bytes:
-        """The document of the computed fields alone."""
+        """A document of only the computed fields."""
         parts: list[bytes] = []
         for entry in self.entries:
             if entry.computes():
@@ -176,7 +176,7 @@ class ProjectionNode:
         return frame(b"".join(parts))
 
     def collect_fields(self, fields: set[str]) -> bool:
-        """Adds the root fields that computed values read; False if one reads the whole document."""
+        """Adds the root fields that computed values read to `fields`; False if one reads the whole document."""
         for entry in self.entries:
             expression = entry.expression
             if expression is not None and not expression.collect_fields(fields):
@@ -188,7 +188,7 @@ class ProjectionNode:
 
 
 def compute(entry: Entry, ev: EvaluationContext) -> bytes:
-    """The element of a computed entry; empty if there is no value."""
+    """The element of a computed entry; b"" if there is no value."""
     expression = entry.expression
     if expression is not None:
         value = expression.evaluate(ev)
@@ -203,7 +203,7 @@ def compute(entry: Entry, ev: EvaluationContext) -> bytes:
 
 
 def _first_match(entry: Entry, root: bytes) -> bytes:
-    """`$elemMatch`: an array of the first element that passes, or nothing."""
+    """`$elemMatch`: an array of the first element that matches, or b""."""
     condition = entry.condition
     type_code, pos = find_field(root, entry.name_bytes)
     if type_code != ARRAY or condition is None:

@@ -1,11 +1,11 @@
-"""Projection specifications into `Projection`s.
+"""Parses projection specifications.
 
     {a: 1, "b.c": true}            inclusion             {a: 0, "b.c": false}      exclusion
-    {a: {b: 1}}                    the same as {"a.b": 1}
+    {a: {b: 1}}                    means {"a.b": 1}
     {s: {$add: ["$a", 1]}, t: "x"} computed fields: part of an inclusion
     {l: {$slice: 2}}, {l: {$elemMatch: {…}}}, {"l.$": 1}      `find` and `findAndModify` only
 
-`_id` is included unless excluded by name, in either kind. Errors are mongod's, by number.
+`_id` is included unless excluded by name, in inclusions and exclusions. Error codes are mongod's.
 """
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode
@@ -25,13 +25,13 @@ from mongottl.query.projection.plan import Projection, RootProjection, TreeProje
 
 
 def parse_projection(spec: bytes, ctx: ParseContext, for_find: bool, filter: bytes = EMPTY_DOCUMENT) -> Projection:
-    """A projection of `find` and its like (for_find), or of a `$project` stage.
+    """The projection of a `find` or `findAndModify` (for_find), or of a `$project` stage.
 
-    filter: that of the command, which the positional operator restricts to plain operators (`match.allowed`).
+    filter: of the command; with the positional operator it may only contain plain operators (`match.allowed`).
 
     Raises CommandError: path collisions 31249 and 31250, mixed kinds 31253 and 31254, computed fields in an exclusion
     31252 and 31310, positional rules 31256, 31271, 31276, 31287, 31308, 31324, 31394 and 31395, `$elemMatch` 31255,
-    31274 and 31275, empty sub-documents 51270, paths 15998, 16410, 40352 and 40353, and what the expressions raise.
+    31274 and 31275, empty sub-documents 51270, paths 15998, 16410, 40352 and 40353, and errors of expressions.
     """
     parser = ProjectionParser(ctx, for_find, filter)
     for name, value in fields(spec):
@@ -40,7 +40,7 @@ def parse_projection(spec: bytes, ctx: ParseContext, for_find: bool, filter: byt
 
 
 def _is_true(value: Value) -> bool:
-    """Whether a number or bool includes: NaN does, zero of any type does not."""
+    """Whether a number or bool includes a field: NaN does, zero of any type does not."""
     if isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -51,7 +51,7 @@ def _is_true(value: Value) -> bool:
 class ProjectionParser:
     """Collects the entries of one specification.
 
-    inclusive: None as long as no entry has decided it.
+    inclusive: None until an entry decides it.
     """
 
     def __init__(self, ctx: ParseContext, for_find: bool, filter: bytes = EMPTY_DOCUMENT) -> None:
@@ -67,7 +67,7 @@ class ProjectionParser:
         self.has_computed: bool = False
 
     def add(self, path: str, value: Value) -> None:
-        """One entry; a document of entries adds each under the longer path."""
+        """Adds an entry; for a nested document of entries, adds each under the longer path."""
         positional = path.endswith(".$")
         if positional and not self.for_find:
             raise CommandError(31324, "Cannot use positional projection in aggregation projection")
@@ -123,7 +123,7 @@ class ProjectionParser:
         self.has_computed = True
 
     def _add_operator(self, path: str, operator: str, value: bytes) -> bool:
-        """An entry `{path: {<operator>: …}}`. False if it is none, but names a field of a DBRef."""
+        """Adds an entry `{path: {<operator>: …}}`. False if the name is not an operator, but a field of a DBRef."""
         if self.for_find and operator == "$elemMatch":
             self._add_elem_match(path, value)
             return True
@@ -166,9 +166,9 @@ class ProjectionParser:
         self.has_computed = True
 
     def _slice_step(self, path: str, value: bytes) -> SliceStep | None:
-        """The step of find's `$slice`, whose entry it adds, or None if it is the expression of that name.
+        """Adds an entry for find's `$slice` and returns its step, or None if it is the expression `$slice`.
 
-        Where find's `$slice` is refused, also for a conflict with another path, the expression's error is the answer.
+        If find's `$slice` is refused, also for a path collision, the error of the expression is raised.
         """
         argument = fields(value)[0][1]
         reason = "Location31273: $slice only supports numbers and [skip, limit] arrays"
@@ -224,7 +224,7 @@ class ProjectionParser:
         self.steps.append(PositionalStep(array_path.split(".")))
 
     def _put(self, path: str, kind: int) -> Entry:
-        """The new entry at a path. 31249 and 31250 if the path is, or lies within, one that has an entry already."""
+        """A new entry at a path. 31249 and 31250 if the path collides with that of another entry."""
         check_field_path(path)
         parts = path.split(".")
         node = self.root

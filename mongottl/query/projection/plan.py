@@ -1,4 +1,4 @@
-"""Parsed projections, ready to be applied: the fast forms for lists of root fields, and the general one."""
+"""Parsed projections: a fast form for lists of root fields, and the general form."""
 
 from typing import Final
 
@@ -12,15 +12,15 @@ from mongottl.query.match.tree import MatchDetails
 from mongottl.query.projection.arrays import ArrayStep, PositionalStep
 from mongottl.query.projection.nodes import ProjectionNode
 
-# With more names than these, a document's field is looked up among them instead of compared with each.
+# Up to this many names are compared one by one with a document's field; more are looked up.
 MANY_NAMES: Final = 30
 
 
 class Projection:
-    """A projection. An empty one changes nothing.
+    """A projection. With an empty specification documents are unchanged.
 
     kind: "inclusion" or "exclusion". needs_positional: uses `path.$`, so match with MatchDetails.
-    is_simple: includes or excludes fields, dotted ones too, and does nothing else.
+    is_simple: only includes or excludes fields, also dotted ones.
     """
 
     def __init__(self, spec: bytes, kind: str) -> None:
@@ -47,7 +47,7 @@ class Projection:
 
 
 class RootProjection(Projection):
-    """Inclusion or exclusion of root fields alone: copies runs of elements.
+    """Inclusion or exclusion of root fields only: copies runs of elements.
 
     names: the fields with an entry, `_id` among them if it is kept by an inclusion or dropped by an exclusion.
     """
@@ -56,7 +56,7 @@ class RootProjection(Projection):
         super().__init__(spec, "inclusion" if inclusive else "exclusion")
         self.names: list[bytes] = [name.encode("utf-8") for name in names]
         self.inclusive: bool = inclusive
-        # One bit for each name; with more names than bits, the scan of a document just never ends early.
+        # One bit for each name; with more names than bits, the scan of a document never ends early.
         self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 31 else -1
         self._many: set[bytes] | None = set(self.names) if len(names) > MANY_NAMES else None
 
@@ -69,7 +69,7 @@ class RootProjection(Projection):
         wanted: i64 = self.all_seen
         seen: i64 = 0
         writer = start_document()
-        start: i64 = -1  # of the run of elements being kept
+        start: i64 = -1  # of the current run of kept elements
         pos: i64 = 4
         type_code: i64 = doc[pos]
         while type_code != 0:
@@ -107,10 +107,10 @@ class RootProjection(Projection):
         return finish_document(writer)
 
     def _apply_many(self, doc: bytes, names: set[bytes]) -> bytes:
-        """The projected document where the names are too many to compare each with every field."""
+        """The projected document, if there are too many names to compare them one by one."""
         inclusive: bool = self.inclusive
         writer = start_document()
-        start: i64 = -1  # of the run of elements being kept
+        start: i64 = -1  # of the current run of kept elements
         cursor = ElementCursor(doc, 0)
         while cursor.next():
             if (cursor.name_bytes() in names) == inclusive:
@@ -131,10 +131,10 @@ class RootProjection(Projection):
 
 
 class TreeProjection(Projection):
-    """Any projection: fields chosen and computed by a tree.
+    """Any projection: fields included, excluded and computed by a tree.
 
-    The positional operator comes before that, since an inclusion may drop elements and so shift the index that the
-    filter found; `$slice` comes after. Expressions see the document as it was.
+    The positional operator is applied first, since an inclusion may drop elements and so shift the index that the
+    filter matched; `$slice` is applied last. Expressions read the original document.
     """
 
     def __init__(self, spec: bytes, kind: str, root: ProjectionNode, steps: list[ArrayStep]) -> None:

@@ -1,16 +1,16 @@
 """Updates: `parse_update(update, ctx)` -> UpdateDriver, applied to raw documents.
 
     driver      the three kinds of update, replacement, the document of an upsert
-    tree, paths from `{$set: {"a.$[x].b": 1}}` to the tree, conflicts between paths
-    nodes       the tree, and how it walks and rebuilds a raw document
+    tree, paths parsing of `{$set: {"a.$[x].b": 1}}` into the tree, conflicts between paths
+    nodes       the tree, which walks and rebuilds a raw document
     arrayfilters, registry, describe
     fields, rename, arithmetic, arrays, push    the modifiers
     stages      pipeline-style updates
 
-Nothing here chooses documents, writes them or maintains indexes.
+Selecting and writing documents and maintaining indexes is not done here.
 """
 
-# The families register their modifiers as they are imported.
+# Importing the modules registers their modifiers.
 from mongottl.query.update import arithmetic, arrays, fields, push, rename
 from mongottl.query.update.driver import (
     UpdateDriver,

@@ -46,8 +46,8 @@ def _is_number_type(type_code: i64) -> bool:
     return type_code == INT32 or type_code == DOUBLE or type_code == INT64 or type_code == DECIMAL128
 
 
-def _sized(number: int, wide: bool) -> Value:
-    """An int32 or, if asked for or needed, an int64; None beyond 64 bits."""
+def _to_integer(number: int, wide: bool) -> Value:
+    """An int32, or an int64 if `wide` or too large; None beyond 64 bits."""
     if number < INT64_MIN or number > INT64_MAX:
         return None
     if wide or number < INT_MIN or number > INT_MAX:
@@ -56,25 +56,25 @@ def _sized(number: int, wide: bool) -> Value:
 
 
 def add_numbers(a: Value, b: Value) -> Value:
-    """a + b in the types above; None if an int64 overflows."""
+    """a + b with the result type as above; None if an int64 overflows."""
     if isinstance(a, int) and isinstance(b, int):
-        return _sized(int(a) + int(b), isinstance(a, Int64) or isinstance(b, Int64))
+        return _to_integer(int(a) + int(b), isinstance(a, Int64) or isinstance(b, Int64))
     if type_code_of(a) == DECIMAL128 or type_code_of(b) == DECIMAL128:
         return from_decimal(DECIMAL_CONTEXT.add(to_decimal(a), to_decimal(b)))
     return to_double(a) + to_double(b)
 
 
 def multiply_numbers(a: Value, b: Value) -> Value:
-    """a * b in the types above; None if an int64 overflows."""
+    """a * b with the result type as above; None if an int64 overflows."""
     if isinstance(a, int) and isinstance(b, int):
-        return _sized(int(a) * int(b), isinstance(a, Int64) or isinstance(b, Int64))
+        return _to_integer(int(a) * int(b), isinstance(a, Int64) or isinstance(b, Int64))
     if type_code_of(a) == DECIMAL128 or type_code_of(b) == DECIMAL128:
         return from_decimal(DECIMAL_CONTEXT.multiply(to_decimal(a), to_decimal(b)))
     return to_double(a) * to_double(b)
 
 
 def _same_number(a: Value, b: Value) -> bool:
-    """Whether the field stays as it is: same type and equal by value, so that -0.0 + 0.0 changes nothing."""
+    """Whether the update is a no-op: same type and equal values, so that -0.0 + 0.0 changes nothing."""
     if type_code_of(a) != type_code_of(b):
         return False
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
@@ -131,7 +131,7 @@ def parse_mul(operand: Operand, ctx: ParseContext) -> ModifierNode:
 
 
 class BitNode(ModifierNode):
-    """$bit: one or more of and, or, xor, one after the other."""
+    """$bit: one or more of and, or, xor, applied in order."""
 
     def __init__(self, names: list[str], operands: list[Value]) -> None:
         super().__init__(creates=True)
@@ -142,7 +142,7 @@ class BitNode(ModifierNode):
         result = value
         for i in range(len(self.names)):
             operand = self.operands[i]
-            assert isinstance(result, int) and isinstance(operand, int)  # the parser and update_value took no other
+            assert isinstance(result, int) and isinstance(operand, int)  # guaranteed by the parser and update_value
             name = self.names[i]
             if name == "and":
                 number = int(result) & int(operand)
@@ -150,7 +150,7 @@ class BitNode(ModifierNode):
                 number = int(result) | int(operand)
             else:
                 number = int(result) ^ int(operand)
-            result = _sized(number, isinstance(result, Int64) or isinstance(operand, Int64))
+            result = _to_integer(number, isinstance(result, Int64) or isinstance(operand, Int64))
         return result
 
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:

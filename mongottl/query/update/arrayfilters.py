@@ -1,4 +1,4 @@
-"""The command's `arrayFilters`: conditions on array elements, by the identifier that their fields begin with."""
+"""The command's `arrayFilters`: conditions on array elements, by the identifier with which their paths begin."""
 
 import re
 from typing import Final
@@ -19,8 +19,8 @@ _CONTEXT: Final = "Error parsing array filter :: caused by :: "
 def parse_array_filters(filters: list[bytes], ctx: ParseContext) -> dict[str, ArrayFilter]:
     """The filters by identifier.
 
-    FailedToParse (9) for a filter with no, or more than one, identifier, and for one that comes twice; BadValue (2) for
-    a bad identifier and whatever the filter language refuses.
+    FailedToParse (9) for a filter without identifier or with several, and for a duplicate identifier; BadValue (2) for
+    an invalid identifier, and the errors of filters.
     """
     parsed: dict[str, ArrayFilter] = {}
     for document in filters:
@@ -57,7 +57,8 @@ def parse_array_filters(filters: list[bytes], ctx: ParseContext) -> dict[str, Ar
 
 
 def _collect_names(document: bytes, names: dict[str, None]) -> None:
-    """Adds the first components of all paths, each once. Refuses operators that need more than one element to judge."""
+    """Adds the first components of all paths, without duplicates. Refuses operators that cannot be tested on an
+    element."""
     for name, value in fields(document):
         if name in _LOGICAL:
             if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Modifiers that take elements out of arrays or add single ones: $pop, $pull, $pullAll, $addToSet."""
+"""Modifiers that remove elements of arrays or add single ones: $pop, $pull, $pullAll, $addToSet."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ from mongottl.query.update.registry import Operand, modifier
 
 
 class Item:
-    """An array's element, cut out: its type and the bytes of its value."""
+    """An element of an array: its type and the bytes of its value."""
 
     def __init__(self, type_code: i64, value: bytes) -> None:
         self.type_code: i64 = type_code
@@ -40,7 +40,7 @@ def cut_items(buf: bytes, pos: i64) -> list[Item]:
 
 
 def join_items(items: list[Item]) -> bytes:
-    """The array of these elements."""
+    """The encoded array of these elements."""
     parts: list[bytes] = []
     index: i64 = 0
     for item in items:
@@ -50,7 +50,7 @@ def join_items(items: list[Item]) -> bytes:
 
 
 def append_items(buf: bytes, pos: i64, end: i64, items: list[Item]) -> bytes:
-    """The array buf[pos:end] with elements added behind its last."""
+    """The array buf[pos:end] with elements appended."""
     index: i64 = 0
     cursor = ElementCursor(buf, pos)
     while cursor.next():
@@ -62,12 +62,12 @@ def append_items(buf: bytes, pos: i64, end: i64, items: list[Item]) -> bytes:
     return frame(b"".join(parts))
 
 
-# From so many values on they are looked up by their keys, which are equal where the values compare equal.
+# From this number of values on they are looked up by their KeyStrings, which are equal if the values are.
 _MANY: Final = 8
 
 
 class ValueSet:
-    """Values to compare elements with."""
+    """A set of values with which elements are compared."""
 
     def __init__(self, items: list[Item], collation: Collation | None) -> None:
         self._items = items
@@ -76,7 +76,7 @@ class ValueSet:
         if len(items) >= _MANY:
             self._keys = {encode_raw(item.value, item.type_code, 0, False, collation) for item in items}
 
-    def holds(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+    def contains(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         """Whether the value at `pos` compares equal to one of them."""
         keys = self._keys
         if keys is not None:
@@ -108,7 +108,7 @@ class PopNode(ModifierNode):
 
 @modifier("$pop")
 def parse_pop(operand: Operand, ctx: ParseContext) -> ModifierNode:
-    """1: the last element, -1: the first. FailedToParse (9) for anything else."""
+    """1: the last element, -1: the first. FailedToParse (9) for other operands."""
     value = operand.value()
     if not is_number(value):
         raise CommandError(ErrorCode.FailedToParse, f"Expected a number in: {operand.show()}")
@@ -121,7 +121,7 @@ def parse_pop(operand: Operand, ctx: ParseContext) -> ModifierNode:
 
 
 class RemovalNode(ModifierNode):
-    """Takes every element out that `is_pulled` says."""
+    """Removes the elements for which `is_pulled` is true."""
 
     def is_pulled(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         raise NotImplementedError
@@ -146,21 +146,21 @@ class RemovalNode(ModifierNode):
 
 
 class PullValueNode(RemovalNode):
-    """$pull of one value, or $pullAll of several: elements that compare equal."""
+    """$pull of one value, or $pullAll of several: removes elements that compare equal."""
 
     def __init__(self, values: list[Item], collation: Collation | None) -> None:
         super().__init__(creates=False)
         self.values = ValueSet(values, collation)
 
     def is_pulled(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        return self.values.holds(buf, type_code, pos)
+        return self.values.contains(buf, type_code, pos)
 
 
 class PullConditionNode(RemovalNode):
     """$pull of a condition.
 
-    documents_only: the condition is a filter on the elements' own fields, so that only documents can pass it.
-    Otherwise it was parsed for the field "", which stands for the element itself.
+    documents_only: the condition is a filter on the fields of elements, so that only documents can match.
+    Otherwise it was parsed for the field "", which denotes the element itself.
     """
 
     def __init__(self, condition: MatchExpression, documents_only: bool) -> None:
@@ -217,10 +217,10 @@ class AddToSetNode(ModifierNode):
         return state.replace(ARRAY, append_items(buf, pos, end, added))
 
     def _missing_from(self, buf: bytes, pos: i64) -> list[Item]:
-        """Those that the array at `pos` does not have."""
+        """The values that the array at `pos` does not contain."""
         if len(self.values) >= _MANY:
             present = ValueSet(cut_items(buf, pos), self.collation)
-            return [item for item in self.values if not present.holds(item.value, item.type_code, 0)]
+            return [item for item in self.values if not present.contains(item.value, item.type_code, 0)]
         added: list[Item] = []
         for item in self.values:
             cursor = ElementCursor(buf, pos)
@@ -237,7 +237,7 @@ class AddToSetNode(ModifierNode):
         return state.replace(ARRAY, join_items(self.values))
 
 
-def _without_twins(items: list[Item], collation: Collation | None) -> list[Item]:
+def _without_duplicates(items: list[Item], collation: Collation | None) -> list[Item]:
     seen: set[bytes] = set()
     unique: list[Item] = []
     for item in items:
@@ -266,4 +266,4 @@ def parse_add_to_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
         raise CommandError(
             ErrorCode.BadValue, f"Found unexpected fields after $each in $addToSet: {render_value(operand.value())}"
         )
-    return AddToSetNode(_without_twins(values, ctx.collation), ctx.collation)
+    return AddToSetNode(_without_duplicates(values, ctx.collation), ctx.collation)

@@ -1,4 +1,4 @@
-"""Elements as error messages of updates name them: `a: 5`, `_id: ObjectId('…')`."""
+"""Fields as error messages of updates show them: `a: 5`, `_id: ObjectId('…')`."""
 
 from mongottl.document.render import render_value
 from mongottl.document.types import MISSING, Value
@@ -11,6 +11,6 @@ def show_element(name: str, value: Value) -> str:
 
 
 def show_id(doc: bytes) -> str:
-    """`_id: 1` of a document, or "no id"."""
+    """`_id: 1` for a document, or "no id"."""
     value = get_value(doc, "_id")
     return "no id" if value is MISSING else show_element("_id", value)

@@ -1,4 +1,4 @@
-"""Updates as the write commands use them: parsed once, applied to each matching document.
+"""The interface of updates for the write commands: parsed once, applied to each matching document.
 
     driver = parse_update({$inc: {n: 1}}, ctx)
     outcome = driver.apply(doc, details, is_insert=False)     outcome.document, outcome.modified
@@ -42,7 +42,8 @@ _EMPTY_TIMESTAMP: Final = b"\x00" * 8
 
 
 class UpdateOutcome:
-    """document: the document after the update, the same object if nothing changed. modified: counts in `nModified`."""
+    """document: the document after the update, the same object if nothing changed. modified: whether it counts in
+    `nModified`."""
 
     def __init__(self, document: bytes, modified: bool) -> None:
         self.document = document
@@ -53,7 +54,7 @@ class UpdateDriver:
     """A parsed update.
 
     kind: "modifiers", "replacement" or "pipeline". needs_positional: a path uses `$`, so match with MatchDetails.
-    touched_paths: the paths as written that it may change, None if it may change any; see `may_touch`.
+    touched_paths: the paths that it may change, None if it may change any; see `may_touch`.
     """
 
     def __init__(self, kind: str) -> None:
@@ -62,17 +63,18 @@ class UpdateDriver:
         self.touched_paths: list[str] | None = None
 
     def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
-        """The update of one document.
+        """Updates one document.
 
         details: of the match, if `needs_positional`. is_insert: `doc` is being built for an upsert.
-        Raises CommandError with the modifier's code; 17419 if the document outgrows 16 MiB.
+        Raises CommandError with the modifier's code; 17419 if the document exceeds MAX_DOCUMENT_BYTES.
         """
         raise NotImplementedError
 
     def may_touch(self, path: str) -> bool:
-        """Whether the update may change what an index on this path sees.
+        """Whether the update may change the keys of an index on this path.
 
-        Array indexes and positional parts on either side are left out: an index on "a.b" covers "a.0.b" and "a.$[].b".
+        Array indexes and positional components are ignored in both paths: an index on "a.b" covers "a.0.b" and
+        "a.$[].b".
         """
         touched = self.touched_paths
         if touched is None:
@@ -114,7 +116,7 @@ class ModifierDriver(UpdateDriver):
 
 
 class ReplacementDriver(UpdateDriver):
-    """replacement: as given, but for the empty timestamps at its root, which become new ones."""
+    """replacement: the original document; empty timestamps at its root are replaced when it is applied."""
 
     def __init__(self, replacement: bytes, ctx: ParseContext) -> None:
         super().__init__("replacement")
@@ -149,10 +151,10 @@ def with_timestamps(replacement: bytes, timestamps: TimestampClock, now_ms: int)
 
 
 def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool) -> UpdateOutcome:
-    """A document with everything but its `_id` replaced; `_id` comes first.
+    """Replaces everything but the `_id` of a document; `_id` becomes the first field.
 
-    A replacement that brings no `_id` counts as a modification even if all else is equal; with one, identical bytes do
-    not. ImmutableField (66) for another `_id`, DollarPrefixedFieldName (52) for root fields named with a dollar.
+    A replacement without `_id` always counts as a modification; one with `_id` and identical bytes does not.
+    ImmutableField (66) for another `_id`, DollarPrefixedFieldName (52) for root fields that start with `$`.
     """
     if doc == replacement:
         return UpdateOutcome(doc, False)
@@ -203,8 +205,8 @@ def parse_update(
 ) -> UpdateDriver:
     """The driver of an update: a document of modifiers, a replacement document, or a list of stages.
 
-    array_filters: the command's `arrayFilters`. multi: refuse a replacement, which can only change one document.
-    Raises CommandError: FailedToParse (9) for unknown modifiers and unused filters, and what paths and modifiers raise.
+    array_filters: the command's `arrayFilters`. multi: refuse replacements, which are not allowed with `multi`.
+    Raises CommandError: FailedToParse (9) for unknown modifiers and unused filters, and errors of paths and modifiers.
     """
     if isinstance(update, bytes):
         if first_field_name(update).startswith("$"):
@@ -256,12 +258,12 @@ def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes
 
 
 def new_document_for_upsert(driver: UpdateDriver, filter: MatchExpression, ctx: ParseContext) -> bytes:
-    """The document that an upsert inserts when nothing matched.
+    """The document that an upsert inserts if no document matches.
 
-    It begins with the fields that the filter states by equality (for a replacement: `_id` alone), then the update is
-    applied, `$setOnInsert` included. `_id` comes first if there is one; else the caller must make one.
-    NotSingleValueField (54) if the filter states such a path twice; NotExactValueField (111) if it states a path inside
-    `_id` for a replacement; ImmutableField (66) if the update changes its `_id`.
+    The update, including `$setOnInsert`, is applied to a document of the equalities of the filter (for a replacement:
+    of `_id` only). `_id` is the first field if there is one; else the caller must generate it.
+    NotSingleValueField (54) for two equalities of a path; NotExactValueField (111) for an equality of a path inside
+    `_id` with a replacement; ImmutableField (66) if the update changes the filter's `_id`.
     """
     if driver.kind == "replacement":
         builder = DocumentBuilder()
@@ -277,7 +279,7 @@ def new_document_for_upsert(driver: UpdateDriver, filter: MatchExpression, ctx: 
 
 
 def id_first(document: bytes) -> bytes:
-    """The document with its `_id` in front, if it has one."""
+    """The document with its `_id`, if any, as the first field."""
     cursor = ElementCursor(document, 0)
     if not cursor.next() or cursor.name_is(b"_id"):
         return document
@@ -291,33 +293,33 @@ def id_first(document: bytes) -> bytes:
     return document
 
 
-class Branch:
-    """A field of the document that a filter's equalities describe: a value, or fields of its own."""
+class EqualityTree:
+    """A field of the document of a filter's equalities: a value, or nested fields."""
 
     def __init__(self) -> None:
         self.value: Value = MISSING
-        self.branches: dict[str, Branch] = {}
+        self.branches: dict[str, EqualityTree] = {}
 
 
 def _document_of(pairs: list[tuple[FieldPath, Value]]) -> bytes:
-    """The document that equalities describe, its fields in the order of their paths. No path lies inside another."""
-    root = Branch()
+    """The document of equalities, its fields in the order of their paths. No path may be a prefix of another."""
+    root = EqualityTree()
     for path, value in sorted(pairs, key=_dotted):
         at = root
         for part in path.parts:
             if part not in at.branches:
-                at.branches[part] = Branch()
+                at.branches[part] = EqualityTree()
             at = at.branches[part]
         at.value = value
-    return _write_branches(root)
+    return _encode_fields(root)
 
 
 def _dotted(pair: tuple[FieldPath, Value]) -> str:
     return pair[0].dotted
 
 
-def _write_branches(branch: Branch) -> bytes:
+def _encode_fields(branch: EqualityTree) -> bytes:
     builder = DocumentBuilder()
     for name, below in branch.branches.items():
-        builder.append(name, below.value if below.value is not MISSING else _write_branches(below))
+        builder.append(name, below.value if below.value is not MISSING else _encode_fields(below))
     return builder.finish()

@@ -23,7 +23,7 @@ from mongottl.query.update.registry import Operand, modifier
 
 
 class SetNode(ModifierNode):
-    """Puts a value. A no-op if the very same bytes are there."""
+    """Sets a value. A no-op if the existing value has the same bytes."""
 
     def __init__(self, type_code: i64, value: bytes) -> None:
         super().__init__(creates=True, may_rewrite_id=True)
@@ -45,7 +45,7 @@ def parse_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
 
 
 class CurrentTimestampNode(ModifierNode):
-    """`$currentDate` of type timestamp: puts a new timestamp, another one for each field and document."""
+    """`$currentDate` of type timestamp: sets a new timestamp, a different one for each field and document."""
 
     def __init__(self, ctx: ParseContext) -> None:
         super().__init__(creates=True, may_rewrite_id=True)
@@ -80,7 +80,7 @@ def parse_unset(operand: Operand, ctx: ParseContext) -> ModifierNode:
 
 
 class BoundNode(ModifierNode):
-    """$min and $max: puts the value if it comes before (sign -1) or after (1) the one that is there."""
+    """$min and $max: sets the value if it is less (sign -1) or greater (1) than the existing one."""
 
     def __init__(self, sign: i64, type_code: i64, value: bytes, collation: Collation | None) -> None:
         super().__init__(creates=True, may_rewrite_id=True)
@@ -110,7 +110,7 @@ def parse_max(operand: Operand, ctx: ParseContext) -> ModifierNode:
 
 @modifier("$currentDate")
 def parse_current_date(operand: Operand, ctx: ParseContext) -> ModifierNode:
-    """`true` (or false), {$type: "date"} or {$type: "timestamp"}. BadValue (2) for anything else."""
+    """`true` (or false), {$type: "date"} or {$type: "timestamp"}. BadValue (2) for other operands."""
     if operand.type_code == BOOL:
         return _current_date(ctx)
     if operand.type_code != DOCUMENT:

@@ -1,4 +1,4 @@
-"""The tree of a modifier update, and how it walks a raw document.
+"""The tree of a modifier update, which walks and rebuilds a raw document.
 
 `{$set: {"a.b": 1, "a.c": 2, "l.$[].n": 3}}` becomes
 
@@ -6,15 +6,15 @@
                │                 └── c ── $set 2
                └─ l ── ArrayNode ─ $[] ── ObjectNode ── n ── $set 3
 
-Inner nodes are path components; leaves are modifiers. Each node is applied to a value in place and answers KEEP
-(nothing to do), REPLACE (the new value is in the state) or REMOVE. Only documents on the way to a change are rebuilt,
-by splicing new elements between slices of the old bytes, so everything else survives to the byte: types, order,
-duplicate fields. Where the path ends before the tree does, nodes are asked to `create` instead.
+Inner nodes are path components; leaves are modifiers. Each node is applied to a raw value and returns KEEP
+(no change), REPLACE (the new value is in the state) or REMOVE. Only documents that contain a change are rebuilt, from
+new elements and slices of the old bytes, so all other bytes are unchanged: types, order, duplicate fields. If the
+document does not have the path, `create` is called instead.
 
-Children are applied in the order in which mongod keeps them (names by their bytes, array indexes by number); that is
-the order in which new fields are appended and in which errors are found.
+Children are applied in mongod's order (names by their bytes, array indexes by number), which is the order of new fields
+and of the detection of errors.
 
-Nothing here knows what a modifier does with its value.
+The modifiers themselves are in other modules.
 """
 
 from bisect import bisect_left
@@ -35,16 +35,17 @@ KEEP: Final = 0
 REPLACE: Final = 1
 REMOVE: Final = 2
 
-# Elements that an update may append as null to reach the index it sets.
+# Maximal number of nulls that an update may append before the index that it sets.
 MAX_PADDING: Final = 1_500_000
 _MAX_INDEX: Final = 2**32 - 1
 _MOST_DIGITS: Final = len(str(_MAX_INDEX))
-# Children of one node from which on it pays to note where a document's fields are.
+# From this number of children of a node on, the offsets of the document's fields are collected first.
 MANY: Final = 8
 
 
 def update_index(part: str) -> int:
-    """The array index that a path component means to an update, or -1. Unlike in queries, leading zeros are taken."""
+    """The array index that a path component denotes in an update, or -1. Unlike in queries, leading zeros are
+    allowed."""
     if not part.isascii() or not part.isdigit():
         return -1
     digits = part.lstrip("0")
@@ -68,11 +69,11 @@ def compare_components(a: str, b: str) -> int:
 class ApplyState:
     """One application of an update to one document.
 
-    doc: the document as it was. is_insert: it is being built for an upsert.
-    matched: the array index that `$` stands for, "" if the query gave none.
-    path: components from the root to where we are; existing: how many of them the document has.
-    out_type, out: the new value behind an answer REPLACE.
-    blocked_type, blocked_at: while nodes are asked to create below a value that can hold no such field: that value.
+    doc: the original document. is_insert: it is being built for an upsert.
+    matched: the array index for the positional `$`, "" if the query matched none.
+    path: components from the root to the current node; existing: how many of them the document has.
+    out_type, out: the new value if a node returned REPLACE.
+    blocked_type, blocked_at: during `create` below a value that cannot contain the field: that value.
     """
 
     def __init__(self, doc: bytes, is_insert: bool, matched: str) -> None:
@@ -115,24 +116,24 @@ class ApplyState:
 
 
 class UpdateNode:
-    """A node of the tree. The state's `path` always names the place that the node is applied to."""
+    """A node of the tree. `path` of the state is always the path to which the node is applied."""
 
     def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
         """Applies to the existing value buf[pos:end]; in_array: it is an array's element. KEEP, REPLACE or REMOVE."""
         raise NotImplementedError
 
     def create(self, state: ApplyState) -> i64:
-        """Applies where no value exists: REPLACE if one is to be made, else KEEP. PathNotViable (28) if blocked."""
+        """Applies to a missing value: REPLACE if a value is created, else KEEP. PathNotViable (28) if blocked."""
         raise NotImplementedError
 
 
 class ModifierNode(UpdateNode):
-    """A leaf. Subclasses say what becomes of a value, and what is made where there is none.
+    """A leaf. Subclasses implement the change of an existing value and the creation of a missing one.
 
-    creates: makes a value where there is none; otherwise that is a no-op.
-    ignores_path: is a no-op also below a value that cannot be traversed, where others fail with PathNotViable (28).
-    may_rewrite_id: `_id` may be set to an equal value (of another numeric type, say); otherwise any change is refused.
-    insert_only: does nothing to a document that exists already.
+    creates: whether it creates a missing value; otherwise that is a no-op.
+    ignores_path: is a no-op below a value that cannot be traversed, where others fail with PathNotViable (28).
+    may_rewrite_id: `_id` may be set to an equal value of another numeric type; otherwise any change is refused.
+    insert_only: a no-op unless the document is being inserted.
     """
 
     def __init__(self, creates: bool, ignores_path: bool = False, may_rewrite_id: bool = False) -> None:
@@ -142,11 +143,11 @@ class ModifierNode(UpdateNode):
         self.insert_only: bool = False
 
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
-        """What becomes of an existing value: KEEP, REPLACE or REMOVE."""
+        """Changes an existing value: KEEP, REPLACE or REMOVE."""
         raise NotImplementedError
 
     def new_value(self, state: ApplyState) -> i64:
-        """The value made where there was none: `state.replace(…)`, or KEEP."""
+        """Creates a missing value: `state.replace(…)`, or KEEP."""
         return KEEP
 
     def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
@@ -201,7 +202,7 @@ class ModifierNode(UpdateNode):
 
 
 def check_root_name(state: ApplyState, name: str) -> None:
-    """DollarPrefixedFieldName (52) for a root field that only a pipeline or an insert may make."""
+    """DollarPrefixedFieldName (52) for a root field that only a pipeline or an insert may create."""
     if not state.is_insert and name.startswith("$"):
         raise dollar_prefixed(name)
 
@@ -219,7 +220,7 @@ def _show_root(state: ApplyState, name: str) -> str:
 
 
 class Child:
-    """A named child of an ObjectNode. index: the array index the name may mean, or -1."""
+    """A named child of an ObjectNode. index: the array index that the name may denote, or -1."""
 
     def __init__(self, name: str, node: UpdateNode) -> None:
         self.name = name
@@ -229,9 +230,9 @@ class Child:
 
 
 class ObjectNode(UpdateNode):
-    """A path component below which fields are named (or array indexes given).
+    """A path component with named children (fields or array indexes).
 
-    children: in the order of application, kept by `put`. positional: the child under `$`, if any.
+    children: in the order of application, maintained by `put`. positional: the child under `$`, if any.
     """
 
     def __init__(self) -> None:
@@ -246,7 +247,7 @@ class ObjectNode(UpdateNode):
         return None if child is None else child.node
 
     def put(self, name: str, node: UpdateNode) -> None:
-        """Adds a child that is not there yet."""
+        """Adds a new child."""
         if name == "$":
             self.positional = node
             return
@@ -263,11 +264,11 @@ class ObjectNode(UpdateNode):
         self._by_name[child.name_bytes] = child
 
     def replace(self, name: str, node: UpdateNode) -> None:
-        """Gives a child that is there another node."""
+        """Replaces the node of an existing child."""
         self._by_name[name.encode("utf-8")].node = node
 
     def _effective(self, state: ApplyState) -> list[Child]:
-        """The children, with the positional one under the index that `$` stands for."""
+        """The children, with the positional one under the index that the query matched."""
         positional = self.positional
         if positional is None:
             return self.children
@@ -299,7 +300,7 @@ class ObjectNode(UpdateNode):
         edits: list[tuple[i64, i64, bytes]] = []
         appended: list[bytes] = []
         path = state.path
-        # With many children, where the document's fields begin is noted once instead of being looked for each time.
+        # With many children, the offsets of the document's fields are collected once instead of searching for each.
         starts: dict[bytes, int] | None = _field_starts(buf, pos) if len(children) > MANY else None
         for child in children:
             cursor = ElementCursor(buf, pos)
@@ -363,11 +364,11 @@ class ObjectNode(UpdateNode):
         return state.replace(ARRAY, array) if changed else KEEP
 
     def _apply_many_to_array(self, state: ApplyState, children: list[Child], buf: bytes, pos: i64, end: i64) -> i64:
-        """The same for children that are indexes in ascending order: in one pass over the array."""
+        """Applies children that are indexes in ascending order, in one pass over the array."""
         parts: list[bytes] = []
         path = state.path
         cursor = ElementCursor(buf, pos)
-        size: i64 = 0  # how many elements the cursor has come to, and then how many the new array has
+        size: i64 = 0  # number of elements read so far; after the loop, the size of the new array
         last: i64 = pos + 4
         ended = False
         for child in children:
@@ -401,7 +402,7 @@ class ObjectNode(UpdateNode):
         return state.replace(ARRAY, frame(b"".join(parts)))
 
     def _create_blocked(self, state: ApplyState, child: Child, buf: bytes, type_code: i64, pos: i64) -> None:
-        """Lets a child fail, or not, below a value that can have no such field."""
+        """Calls `create` of a child below a value that cannot contain such a field: it fails or is a no-op."""
         state.existing = len(state.path)
         state.path.append(child.name)
         state.blocked = True
@@ -425,7 +426,8 @@ class ObjectNode(UpdateNode):
 
 
 def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]], appended: list[bytes]) -> bytes:
-    """The elements buf[start:end] as a document, with (from, to, bytes) edits made, and elements appended."""
+    """A document of the elements buf[start:end], with the replacements (from, to, bytes), and with elements
+    appended."""
     parts: list[bytes] = []
     if len(edits) > 1:
         edits.sort()
@@ -440,14 +442,15 @@ def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]
 
 
 def _append_at(array: bytes, index: i64, type_code: i64, value: bytes) -> bytes:
-    """The array with a value at an index behind its last element, nulls before it. CannotBackfillArray (33)."""
+    """The array extended by a value at an index after its last element, with nulls before it. CannotBackfillArray
+    (33)."""
     parts: list[bytes] = [array[4 : len(array) - 1]]
     _append_padded(parts, count_fields(array, 0), index, type_code, value)
     return frame(b"".join(parts))
 
 
 def _append_padded(parts: list[bytes], size: i64, index: i64, type_code: i64, value: bytes) -> i64:
-    """Appends the elements from `size` to `index`, of which the last one is the value; the new size."""
+    """Appends nulls from index `size` on, and the value at `index`; returns the new size."""
     if index - size > MAX_PADDING:
         raise CommandError(ErrorCode.CannotBackfillArray, f"can't backfill array to larger than {MAX_PADDING} elements")
     while size < index:
@@ -458,7 +461,7 @@ def _append_padded(parts: list[bytes], size: i64, index: i64, type_code: i64, va
 
 
 def _field_starts(buf: bytes, pos: i64) -> dict[bytes, int]:
-    """Where the first field of each name begins."""
+    """The offset of the first field of each name."""
     starts: dict[bytes, int] = {}
     cursor = ElementCursor(buf, pos)
     while cursor.next():
@@ -469,7 +472,7 @@ def _field_starts(buf: bytes, pos: i64) -> dict[bytes, int]:
 
 
 def _are_ascending(children: list[Child]) -> bool:
-    """Whether the children are array indexes, each greater than the one before."""
+    """Whether the children are array indexes in ascending order."""
     last: i64 = -1
     for child in children:
         if child.index <= last:
@@ -499,7 +502,7 @@ class ArrayNode(UpdateNode):
         return self._by_identifier.get(identifier)
 
     def put(self, identifier: str, node: UpdateNode) -> None:
-        """Adds a child that is not there yet."""
+        """Adds a new child."""
         at = bisect_left(self.identifiers, identifier)
         self._by_identifier[identifier] = node
         self.identifiers.insert(at, identifier)
@@ -537,14 +540,14 @@ class ArrayNode(UpdateNode):
         return state.replace(ARRAY, frame(b"".join(parts)))
 
     def _node_for(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64) -> UpdateNode | None:
-        """What is to be done to one element: the children whose filters it passes, merged."""
+        """The merged nodes of the children whose filters an element matches; None if there are none."""
         chosen: list[UpdateNode] = []
         for i in range(len(self.identifiers)):
             identifier = self.identifiers[i]
             if identifier != "" and not self.filters[identifier].condition.matches_value(buf, type_code, pos):
                 continue
             chosen.append(self.nodes[i])
-        # Neighbours first, since each merge copies both of its nodes.
+        # Merged pairwise, since each merge copies both of its nodes.
         while len(chosen) > 1:
             merged = [merge_nodes(chosen[i], chosen[i + 1], state.path) for i in range(0, len(chosen) - 1, 2)]
             if len(chosen) % 2:
@@ -560,7 +563,7 @@ class ArrayNode(UpdateNode):
 
 
 def merge_nodes(a: UpdateNode, b: UpdateNode, path: list[str]) -> UpdateNode:
-    """One node that does what both do. ConflictingUpdateOperators (40) if both change the same place."""
+    """One node with the effects of both. ConflictingUpdateOperators (40) if both change the same path."""
     if isinstance(a, ObjectNode) and isinstance(b, ObjectNode):
         objects = ObjectNode()
         objects.positional = _merge_optional(a.positional, b.positional, [*path, "$"])

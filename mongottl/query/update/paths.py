@@ -1,4 +1,4 @@
-"""Which paths an update may name."""
+"""Paths of updates."""
 
 from mongottl.errors import CommandError, ErrorCode
 
@@ -9,9 +9,9 @@ def is_filter_part(part: str) -> bool:
 
 
 def split_update_path(path: str) -> list[str]:
-    """The components of a path that an update may name.
+    """The components of a path of an update.
 
-    EmptyFieldName (56) for empty components; BadValue (2) for a second `$`, or a positional part in first place.
+    EmptyFieldName (56) for empty components; BadValue (2) for a second `$`, or a positional first component.
     """
     if path == "":
         raise CommandError(ErrorCode.EmptyFieldName, "An empty update path is not valid.")

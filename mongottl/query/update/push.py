@@ -1,4 +1,4 @@
-"""$push with its clauses: $each, $position, $sort, $slice, carried out in this order."""
+"""$push with its clauses: $each, $position, $sort, $slice, applied in this order."""
 
 import functools
 from typing import Final
@@ -43,7 +43,8 @@ class SortClause:
 
 
 def _sort_field(item: Item, path: list[str]) -> tuple[i64, i64]:
-    """The field that an element is sorted by; null where it has none. Arrays are entered by index only."""
+    """(type code, offset) of the field by which an element is sorted; null if missing. Arrays are traversed by index
+    only."""
     type_code: i64 = item.type_code
     pos: i64 = 0
     buf = item.value
@@ -57,8 +58,8 @@ def _sort_field(item: Item, path: list[str]) -> tuple[i64, i64]:
 
 
 class PushNode(ModifierNode):
-    """position: where to insert, from the end if negative; None: at the end. slice: how many to keep, the last ones if
-    negative; None: all."""
+    """position: index at which to insert, from the end if negative; None: at the end. slice: number of elements to
+    keep, the last ones if negative; None: all."""
 
     def __init__(self, values: list[Item], position: int | None, slice: int | None, sort: SortClause | None) -> None:
         super().__init__(creates=True)

@@ -1,10 +1,10 @@
-"""The table of update modifiers, and what a modifier's parser is given.
+"""The registry of update modifiers, and the input of their parsers.
 
     @modifier("$inc")
     def parse_inc(operand: Operand, ctx: ParseContext) -> ModifierNode: …
 
-A parser sees one entry of the modifier's document, `path: value`; paths, positional parts and conflicts are the
-business of `paths` and `tree`, not of the modifiers.
+A parser gets one field of the modifier's document, `path: value`; paths, positional components and conflicts are
+handled by `paths` and `tree`.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from mongottl.query.update.nodes import ModifierNode
 
 
 class Operand:
-    """One `path: value` of a modifier's document, its bytes in place.
+    """One field `path: value` of a modifier's document.
 
-    path: as written. type_code, buf, pos, end: the value and where it lies.
+    path: not split. type_code, buf, pos, end: the value is buf[pos:end].
     """
 
     def __init__(self, path: str, type_code: i64, buf: bytes, pos: i64, end: i64) -> None:
@@ -51,7 +51,7 @@ modifiers: Final[Registry[ModifierParser]] = Registry("update modifier")
 
 
 def modifier(name: str) -> Callable[[ModifierParser], ModifierParser]:
-    """Registers the parser of a modifier. It raises CommandError for operands that the modifier does not take."""
+    """Registers the parser of a modifier. It raises CommandError for invalid operands."""
 
     def register(parser: ModifierParser) -> ModifierParser:
         modifiers.add(name, parser)

@@ -1,4 +1,4 @@
-"""$rename: takes a value from one place and puts it at another, so it has two leaves in the tree."""
+"""$rename: moves a value from one path to another, so it has two leaves in the tree."""
 
 from mypy_extensions import i64
 
@@ -12,8 +12,8 @@ from mongottl.query.update.paths import is_filter_part, split_update_path
 from mongottl.query.update.registry import Operand, modifier
 
 
-class Found:
-    """Where a rename's source lies in the original document, if it has one."""
+class SourceValue:
+    """The value of a rename's source in the original document, if it exists."""
 
     def __init__(self) -> None:
         self.type_code: i64 = 0
@@ -21,11 +21,11 @@ class Found:
         self.end: i64 = 0
 
 
-def _find(doc: bytes, parts: list[str], found: Found) -> str:
-    """Follows a path through documents and arrays. The name of the first array on the way, or "".
+def _find(doc: bytes, parts: list[str], found: SourceValue) -> str:
+    """Follows a path through documents and arrays. Returns the name of the first array along the path, or "".
 
-    found: the value, or type code 0 if the document has none. An array that is the value itself is not on the way.
-    PathNotViable (28) where the path leads through a value that can have no fields.
+    found: set to the value, or to type code 0 if it is missing. An array at the end of the path does not count.
+    PathNotViable (28) if the path leads through a value that cannot have fields.
     """
     array = ""
     type_code: i64 = DOCUMENT
@@ -70,8 +70,8 @@ def _find(doc: bytes, parts: list[str], found: Found) -> str:
     return array
 
 
-def _array_above(doc: bytes, parts: list[str]) -> str:
-    """The name of the first array that a path leads through, or "". The value at its end does not count."""
+def _array_on_path(doc: bytes, parts: list[str]) -> str:
+    """The name of the first array along a path, or "". An array at the end of the path does not count."""
     pos: i64 = 0
     for depth in range(len(parts) - 1):
         type_code, pos = find_field_at(doc, pos, parts[depth].encode("utf-8"))
@@ -83,8 +83,8 @@ def _array_above(doc: bytes, parts: list[str]) -> str:
 
 
 class RenameTarget(ModifierNode):
-    """The place that $rename moves a value to. The source is read from the document as it was before the update:
-    no other modifier may touch it, or the paths would conflict."""
+    """The target of $rename. The source is read from the document before the update: no other modifier may change it,
+    since the paths would conflict."""
 
     def __init__(self, source: str, target: str) -> None:
         super().__init__(creates=True)
@@ -93,8 +93,8 @@ class RenameTarget(ModifierNode):
         self.target: list[str] = target.split(".")
         self.target_path = target
 
-    def _moved(self, state: ApplyState) -> i64:
-        found = Found()
+    def _move(self, state: ApplyState) -> i64:
+        found = SourceValue()
         array = _find(state.doc, self.source, found)
         if found.type_code == 0:
             return KEEP
@@ -104,7 +104,7 @@ class RenameTarget(ModifierNode):
                 f"The source field cannot be an array element, '{self.source_path}' in doc with {show_id(state.doc)} "
                 f"has an array field called '{array}'",
             )
-        array = _array_above(state.doc, state.path)
+        array = _array_on_path(state.doc, state.path)
         if array != "":
             raise CommandError(
                 ErrorCode.BadValue,
@@ -114,14 +114,14 @@ class RenameTarget(ModifierNode):
         return state.replace(found.type_code, state.doc[found.pos : found.end])
 
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
-        return self._moved(state)
+        return self._move(state)
 
     def new_value(self, state: ApplyState) -> i64:
-        return self._moved(state)
+        return self._move(state)
 
 
 class RenameSource(ModifierNode):
-    """The place that $rename takes a value from."""
+    """The source of $rename, which is removed."""
 
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
         return REMOVE

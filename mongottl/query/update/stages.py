@@ -1,4 +1,4 @@
-"""Pipeline-style updates: `[{$set: …}, {$unset: …}]`, a pipeline whose stages make one document of one."""
+"""Pipeline-style updates: `[{$set: …}, {$unset: …}]`, a pipeline whose stages output one document for one."""
 
 from mongottl.document.types import Value
 from mongottl.document.walk import first_field_name
@@ -8,9 +8,9 @@ from mongottl.query.pipeline import STAGES, DocumentSource, RunContext, open_pip
 
 
 class OneDocument(DocumentSource):
-    """A stream that gives whatever document was put into it last, again and again.
+    """A source that returns the document that was last assigned to it.
 
-    None of the allowed stages keeps anything from one document to the next, so the pipeline is opened only once.
+    None of the allowed stages has a state between documents, so the pipeline is opened only once.
     """
 
     def __init__(self) -> None:
@@ -21,21 +21,21 @@ class OneDocument(DocumentSource):
 
 
 class UpdatePipeline:
-    """The stages, ready to be applied to one document after the other."""
+    """The opened stages, which can be applied to any number of documents."""
 
     def __init__(self, stages: list[Value], ctx: ParseContext) -> None:
         for stage in stages:
             if isinstance(stage, bytes):
                 _check_allowed(first_field_name(stage))
         self._input = OneDocument()
-        # An expression that cannot be evaluated fails for the documents that are updated, not where there are none.
+        # An expression that cannot be evaluated fails only if a document is updated.
         ctx.folding_fails = False
         specs = parse_pipeline(stages, ctx)
         ctx.folding_fails = True
         self._output: DocumentSource = open_pipeline(specs, self._input, RunContext(now_ms=ctx.now_ms))
 
     def transform(self, doc: bytes) -> bytes:
-        """What the stages make of a document."""
+        """The output of the stages for a document."""
         self._input.document = doc
         batch = self._output.next_batch()
         if batch is None or len(batch) != 1:
@@ -44,7 +44,7 @@ class UpdatePipeline:
 
 
 def _check_allowed(name: str) -> None:
-    """InvalidOptions (72) for a stage that exists but cannot stand in an update."""
+    """InvalidOptions (72) for a stage that is not allowed in updates."""
     declaration = STAGES.known(name)
     if declaration is not None and not declaration.traits.in_update:
         raise CommandError(ErrorCode.InvalidOptions, f"{name} is not allowed to be used within an update")

@@ -1,4 +1,4 @@
-"""From `path: value` entries of modifiers to the tree, and which of them get in each other's way."""
+"""Builds the tree from the `path: value` fields of modifiers, and detects conflicts."""
 
 from mypy_extensions import i64
 
@@ -13,7 +13,7 @@ from mongottl.query.update.rename import RenameSource, RenameTarget
 class TreeBuilder:
     """Collects modifiers into a tree.
 
-    filters: the command's array filters by identifier; used: the identifiers that paths have named.
+    filters: the command's array filters by identifier; used: the identifiers that occur in paths.
     paths: every path added, in order.
     """
 
@@ -25,7 +25,8 @@ class TreeBuilder:
         self.positional: bool = False
 
     def add(self, operand: Operand, parser: ModifierParser, ctx: ParseContext) -> None:
-        """Puts a modifier's leaf at its path. ConflictingUpdateOperators (40) where another changes the same place."""
+        """Adds a modifier's leaf at its path. ConflictingUpdateOperators (40) if another one changes an overlapping
+        path."""
         parts = split_update_path(operand.path)
         leaf = parser(operand, ctx)
         if isinstance(leaf, RenameTarget):
@@ -58,7 +59,7 @@ class TreeBuilder:
         self.paths.append(path)
 
     def _child_name(self, path: str, part: str) -> str:
-        """A component as the nodes name it: identifiers without `$[` and `]`."""
+        """The name of a component in the tree: identifiers without `$[` and `]`."""
         if part == "$":
             self.positional = True
             return part
@@ -74,16 +75,17 @@ class TreeBuilder:
         return identifier
 
 
-def _conflict(path: str, place: str) -> CommandError:
+def _conflict(path: str, conflicting_path: str) -> CommandError:
     return CommandError(
-        ErrorCode.ConflictingUpdateOperators, f"Updating the path '{path}' would create a conflict at '{place}'"
+        ErrorCode.ConflictingUpdateOperators,
+        f"Updating the path '{path}' would create a conflict at '{conflicting_path}'",
     )
 
 
 def _get(node: UpdateNode, name: str) -> UpdateNode | None:
     if isinstance(node, ObjectNode):
         return node.get(name)
-    assert isinstance(node, ArrayNode)  # leaves are never descended into: _add_leaf reports a conflict before
+    assert isinstance(node, ArrayNode)  # never a leaf: _add_leaf reports the conflict before
     return node.get(name)
 
 
