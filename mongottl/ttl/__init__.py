@@ -1,5 +1,5 @@
-"""Expiry: who is expired (`policy`, pure functions) and when to look (`wheel`, a queue of due seconds).
+"""Expiry: whether a document has expired (`policy`, pure functions), and when documents will (`wheel`, due seconds).
 
-Neither reads a clock, stores anything or knows of commands: both are given the time. Truth is with `policy`, which
-every read and write asks; the wheel only tells the reaper when there may be something to remove.
+Neither reads a clock, stores anything or depends on commands: the caller passes the time. Every read and write asks
+`policy`, which decides alone; the wheel only tells the reaper when there may be documents to delete.
 """

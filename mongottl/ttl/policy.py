@@ -1,17 +1,17 @@
 """Whether a document is expired: the rules of Cosmos DB's time to live, as pure functions.
 
-Three facts decide, together with the time: `_ts`, the whole second of the document's last write; the root field `ttl`
-of the document, where it has a meaning; and the collection's default, set by an index on `_ts`. This module must not
-know where they are stored or what the time is.
+Besides the time, three values decide: `_ts`, the whole second of the document's last write; the root field `ttl` of the
+document, if it is valid; and the collection's default, set by an index on `_ts`. This module does not depend on where
+they are stored, and reads no clock.
 
-    document ttl ↓   default →   off        on without default (-1)     n > 0
-    none                         lives      lives                       dies at _ts + n
-    -1                           lives      lives                       lives
-    m > 0                        lives      dies at _ts + m             dies at _ts + m
+    document ttl ↓   default →   off             on without default (-1)     n > 0
+    none                         never expires   never expires               expires at _ts + n
+    -1                           never expires   never expires               never expires
+    m > 0                        never expires   expires at _ts + m          expires at _ts + m
 
-A document is dead from the second named here on, inclusively: `now >= _ts + ttl`. All values are plain i64 numbers of
-seconds, since these functions run once per document and read. 0 is never valid, neither as `ttl` nor as default, so 0
-stands for "none" in both roles.
+A document is expired from that second on, inclusively: `now >= _ts + ttl`. All values are plain i64 numbers of seconds,
+since these functions run once for each document that is read. 0 is valid neither as `ttl` nor as default, so 0 means
+"none" for both.
 
 Source: Azure Cosmos DB for MongoDB, "time to live" articles of 2017 to 2023.
 """
@@ -27,20 +27,20 @@ from mongottl.errors import CommandError, ErrorCode
 
 # A document without a meaningful `ttl`; a collection whose default is off.
 NO_TTL: Final = 0
-# A document exempt from expiry; a collection where only documents with a `ttl` of their own expire.
+# A document that never expires; a collection in which only documents with a `ttl` of their own expire.
 NEVER: Final = -1
 # Cosmos DB's maximum, about 68 years: the largest int32.
 MAX_TTL_S: Final = 2_147_483_647
-# The due second of what never expires, later than any clock: `now_s >= NEVER_AT_S` is always false.
+# The due second of a document that never expires, later than any time: `now_s >= NEVER_AT_S` is always false.
 NEVER_AT_S: Final = 9_223_372_036_854_775_807
-# The cutoff when nothing can be expired, earlier than any `_ts`: `ts_s <= NO_CUTOFF_S` is always false.
+# The cutoff if no document can be expired, earlier than any `_ts`: `ts_s <= NO_CUTOFF_S` is always false.
 NO_CUTOFF_S: Final = -9_223_372_036_854_775_807
 
 _TTL_FIELD: Final = b"ttl"
 
 
 def effective_ttl_s(document_ttl_s: i64, default_ttl_s: i64) -> i64:
-    """Seconds a document lives after its last write, or NEVER (-1).
+    """The seconds after its last write at which a document expires, or NEVER (-1).
 
     document_ttl_s: NO_TTL (0), NEVER (-1) or 1..MAX_TTL_S. default_ttl_s: the same; NO_TTL means TTL is off for the
     collection, and then the document's own `ttl` is ordinary data.
@@ -61,7 +61,7 @@ def expires_at_s(ts_s: i64, document_ttl_s: i64, default_ttl_s: i64) -> i64:
 
 
 def is_expired(ts_s: i64, document_ttl_s: i64, default_ttl_s: i64, now_s: i64) -> bool:
-    """Whether a document is dead at `now_s`, and so invisible to everything.
+    """Whether a document is expired at `now_s`, and so invisible to every command.
 
     now_s: wall time in whole seconds, rounded down; since the bound is whole, fractions would change nothing.
     """
@@ -86,14 +86,14 @@ def own_cutoff_s(default_ttl_s: i64, now_s: i64) -> i64:
 
 
 def _ttl_if_in_range(number: i64) -> i64:
-    """The number if it counts as a `ttl` (-1 or 1..MAX_TTL_S), else NO_TTL. 0 falls out by being NO_TTL itself."""
+    """The number if it is a valid `ttl` (-1 or 1..MAX_TTL_S), else NO_TTL, which is also the result for 0."""
     if number < NEVER or number > MAX_TTL_S:
         return NO_TTL
     return number
 
 
 def _ttl_if_whole(number: float) -> i64:
-    # The comparison turns NaN and the infinities away, so the conversion below is always defined.
+    # The comparison is false for NaN and the infinities, so the conversion below is always defined.
     if not (NEVER <= number <= MAX_TTL_S):
         return NO_TTL
     whole = i64(int(number))
@@ -103,10 +103,11 @@ def _ttl_if_whole(number: float) -> i64:
 
 
 def meaningful_ttl_s(document: bytes) -> i64:
-    """The root field `ttl` of a raw document: NEVER, 1..MAX_TTL_S, or NO_TTL if it is absent or has no meaning.
+    """The root field `ttl` of a raw document: NEVER, 1..MAX_TTL_S, or NO_TTL if it is absent or not valid.
 
-    It counts as int32, as int64 that fits int32, or as double without fraction that fits int32. Everything else (0,
-    -2, 20.5, "20", true, Decimal128, arrays, …) may be stored and is treated as absent. Of two fields `ttl`, the first.
+    Valid are an int32, an int64 within the range of int32, and a double without fraction within it. Any other value (0,
+    -2, 20.5, "20", true, Decimal128, arrays, …) may be stored and is treated as absent. Of two fields `ttl` the first
+    counts.
     """
     type_code, pos = find_field(document, _TTL_FIELD)
     if type_code == INT32:
@@ -119,7 +120,7 @@ def meaningful_ttl_s(document: bytes) -> i64:
 
 
 def counts_as_ttl(value: Value) -> int:
-    """What `meaningful_ttl_s` would read if the field `ttl` held this decoded value."""
+    """The result of `meaningful_ttl_s` for a document whose field `ttl` has this decoded value."""
     if isinstance(value, bool):
         return NO_TTL
     if isinstance(value, int):
@@ -132,9 +133,9 @@ def counts_as_ttl(value: Value) -> int:
 def parse_default_ttl(value: Value) -> int:
     """`expireAfterSeconds` of an index on `_ts` as a collection default: NEVER (-1) or 1..MAX_TTL_S.
 
-    Taken as int32, int64 or double without fraction. BadValue (2) for a number of those types outside these values:
-    0, -2 and lower, fractions, NaN, infinities, too large. TypeMismatch (14) for anything else, Decimal128 included:
-    it does not count as a `ttl` either.
+    Accepted as int32, int64 or double without fraction. BadValue (2) for other numbers of these types: 0, -2 and lower,
+    fractions, NaN, infinities, numbers that are too large. TypeMismatch (14) for any other type, including Decimal128,
+    which is no valid `ttl` either.
     """
     default_ttl_s = counts_as_ttl(value)
     if default_ttl_s != NO_TTL:

@@ -1,38 +1,40 @@
-"""A hierarchical timing wheel over whole seconds: which collections have something due, and when.
+"""A hierarchical timing wheel over whole seconds: which collections have documents due, and when.
 
-The theory (Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987). A plain wheel is a circle of slots, one
-per second: arming drops an entry into the slot of its second, and the hand, moving on, empties the slot it points at.
-Both cost O(1), where a heap pays O(log n). But a wheel for 68 years would need two thousand million slots. So wheels
-are stacked like the hands of a clock, each slot of one level as wide as the whole circle below it; an entry waits at
-the coarsest level that still tells it from now, and falls to a finer one when the hand enters its slot (a cascade).
+Source: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987. A plain wheel is a ring of slots, one for
+each
+second: arming puts an entry into the slot of its second, and the hand, which points at the present second, empties each
+slot that it reaches. Both cost O(1), in a heap O(log n). But a wheel for 68 years would need two thousand million
+slots. So there are several levels: a slot of one level is as wide as the whole ring of the level below. An entry is put
+into the coarsest level at which its slot differs from the hand's, and moves to a finer level when the hand enters its
+slot (a cascade).
 
 Here every level has 32 slots, so a level is one digit of the second written in base 32. An entry belongs to the level
-of the highest digit in which its second differs from now, in the slot which that digit names; the two facts "second"
-and "now" fix its place, and that is the invariant everything else follows from.
+of the highest digit in which its second differs from now, in the slot of that digit. So its second and now determine
+its place; all operations keep this invariant.
 
     now = 2:10:05  (base 32: 2·1024 + 10·32 + 5 = 2373)
 
-    level 2   0  1 [2] 3  4  …  31      one slot: 1024 s      3:00:07 waits in slot 3
-    level 1   0  …  9 [10] 11 …  31     one slot: 32 s        2:11:04 waits in slot 11
-    level 0   0  …  4 [5] 6  …  31      one slot: 1 s         2:10:06 and 2:10:31 wait in the near block
+    level 2   0  1 [2] 3  4  …  31      one slot: 1024 s      3:00:07 is in slot 3
+    level 1   0  …  9 [10] 11 …  31     one slot: 32 s        2:11:04 is in slot 11
+    level 0   0  …  4 [5] 6  …  31      one slot: 1 s         2:10:06 and 2:10:31 are in the near block
                         │
-                        └ the hand; behind it all slots are empty
+                        └ the hand; all slots before it are empty
 
     advance to 2:11:02    level 1's slot 11 is entered and cascades: 2:11:04 moves to the near block.
-                          All that was left of block 2:10 is behind the hand, so 2:10:06 and 2:10:31 are due.
+                          The rest of block 2:10 is in the past, so 2:10:06 and 2:10:31 are due.
     advance to 2:11:04    2:11:04 is due.
-    advance to 9:00:00    level 2's slots 3 to 9 are emptied: 3:00:07 is due. Nobody stepped through 6,812 seconds.
-    back to 8:31:31       all that waits below level 2 (in 9:…) moves to level 2's slot 9; the rest stays.
+    advance to 9:00:00    level 2's slots 3 to 9 are emptied: 3:00:07 is due. The 6,812 seconds are not visited singly.
+    back to 8:31:31       all entries below level 2 (in 9:…) move to level 2's slot 9; the others are not moved.
 
-Entries. An entry is a pair of a key (a collection) and a second, and exists once however often it is armed. The 32
-seconds of a level-0 circle are one word, bit i for second i, and a word is what moves between slots: a slot is a dict
-from (word number, key), packed into one integer, to the word. So a collection with something due in every second costs
-one dict item per 32 seconds. There is one level-0 circle, the near block, because only one word number can be now's; it
-also takes what is armed too late, for a second already behind the hand.
+Entries. An entry is a pair of a key (a collection) and a second, and exists once even if it is armed repeatedly. The 32
+seconds of a level-0 ring are the bits of one word, bit i for second i, and cascades move words: a slot is a dict from
+(word number, key), packed into one integer, to the word. So a collection with documents due in every second costs one
+dict item for each 32 seconds. There is one level-0 ring, the near block, because only one word number can be that of
+now; it also has the entries that were armed for a second in the past.
 
-Time may go backwards: seconds already returned are forgotten, all others keep their due second.
+Time may go backwards: seconds that were returned are not returned again, all others keep their due second.
 
-This module reads no clock, and does not know what a key stands for or whether anything is really expired.
+This module reads no clock, and does not depend on what a key means or whether a document is really expired.
 """
 
 from typing import Final
@@ -45,7 +47,7 @@ _DIGIT_MASK: Final = 31
 _SLOTS: Final = 32
 # Levels above the near block: 7 digits hold the 33 bits of a word number.
 _UPPER_LEVELS: Final = 7
-# The last second that the wheel tells from others, in year 10680.
+# The last second that the wheel can represent, in year 10680.
 MAX_DUE_S: Final = 2**38 - 1
 # Packed word keys are (word number << _KEY_BITS | key): 33 + 28 bits, within what mypyc keeps unboxed.
 _KEY_BITS: Final = 28
@@ -56,9 +58,9 @@ _NOTHING: Final = 2**60
 
 
 class TimingWheel:
-    """A set of (key, second) pairs that gives them back in the order of their seconds.
+    """A set of (key, second) pairs that returns them in the order of their seconds, when they are due.
 
-    now_s: where the hand starts. Keys are whole numbers from 0 to MAX_KEY. Seconds before 1970 count as 0, those after
+    now_s: the present second. Keys are whole numbers from 0 to MAX_KEY. Seconds before 1970 count as 0, those after
     MAX_DUE_S (year 10680, which no clock reaches) as MAX_DUE_S.
     """
 
@@ -68,7 +70,7 @@ class TimingWheel:
         self._slots: list[dict[int, int]] = [{} for _ in range(1 + _UPPER_LEVELS * _SLOTS)]
         self._earliest: list[int] = [_NOTHING for _ in range(1 + _UPPER_LEVELS * _SLOTS)]
         self._next_s: i64 = _NOTHING
-        # The pair armed last: a batch of inserts arms the same one over and over.
+        # The pair that was armed last: a batch of inserts arms the same pair repeatedly.
         self._last_key: i64 = -1
         self._last_s: i64 = -1
         self._entries: i64 = 0
@@ -78,11 +80,11 @@ class TimingWheel:
         self._cascaded: i64 = 0
 
     def arm(self, key: i64, due_s: i64) -> bool:
-        """Makes sure that (key, due_s) is in the wheel; O(1).
+        """Adds (key, due_s), unless it is in the wheel; O(1).
 
-        True if it is now the earliest of all, so that whoever sleeps until `next_due_s` must look again. A second
-        behind the hand is kept like any other and is due at the next `advance_to` that is not before it. ValueError if
-        the key is out of range.
+        True if it is now the earliest of all, so that a task which sleeps until `next_due_s` must be woken. A second in
+        the past is accepted, and is due at the next `advance_to` that is not before it. ValueError if the key is out of
+        range.
         """
         if due_s == self._last_s and key == self._last_key:
             return False
@@ -110,16 +112,16 @@ class TimingWheel:
         return False
 
     def next_due_s(self) -> int | None:
-        """The earliest second in the wheel, exactly; None if the wheel is empty. It may lie behind the hand. O(1)."""
+        """The earliest second in the wheel, exactly; None if the wheel is empty. It may be in the past. O(1)."""
         if self._entries == 0:
             return None
         return int(self._next_s)
 
     def advance_to(self, now_s: i64) -> list[tuple[int, int]]:
-        """Moves the hand to `now_s`, forwards or backwards, and takes out all entries whose second is not after it.
+        """Moves the hand to `now_s`, forwards or backwards, and removes all entries whose second is not after it.
 
-        [(second, key), …] in ascending order. The cost does not depend on the distance: a word is touched at most once
-        in each level on its way down, and in the near block once per second in which something falls due.
+        The removed entries, [(second, key), …], in ascending order. The cost does not depend on the distance: a word is
+        moved at most once in each level, and in the near block once for each second in which it has a due entry.
         """
         now_s = _within_range(now_s)
         word: i64 = now_s >> _DIGIT_BITS
@@ -133,10 +135,10 @@ class TimingWheel:
         return due
 
     def disarm_all(self, key: i64) -> int:
-        """Takes out all entries of a key; how many they were.
+        """Removes all entries of a key; how many they were.
 
-        Looks at every word of the wheel, a few ms for 100,000. Not a duty: an entry of a key that has nothing to
-        expire any more costs its words until it falls due, and then one look. So a mass drop may leave them.
+        Reads every word of the wheel, a few ms for 100,000. Callers need not call it: an entry of a key that has no
+        documents any more only takes memory until it is due. So a command that drops many collections may omit it.
         """
         found: i64 = 0
         for slot, words in enumerate(self._slots):
@@ -147,7 +149,7 @@ class TimingWheel:
                 found += _bit_count(words.pop(packed))
             self._earliest[slot] = _earliest_of(words)
             if not words:
-                self._slots[slot] = {}  # An emptied dict keeps its memory.
+                self._slots[slot] = {}  # A dict that is emptied keeps its memory.
         self._entries -= found
         self._disarmed += found
         self._last_key = -1
@@ -161,8 +163,9 @@ class TimingWheel:
     def statistics(self) -> dict[str, int | list[int]]:
         """Figures for `serverStatus`.
 
-        entries, words: what is in the wheel now; levels: its words by level, the near block first. armed, due,
-        disarmed: entries that came, fell due and were taken out since the start; cascaded: words moved between slots.
+        entries, words: how many are in the wheel now; levels: its words by level, the near block first. armed, due,
+        disarmed: entries that were added, became due and were removed since the start; cascaded: words moved between
+        slots.
         """
         levels: list[int] = [len(self._slots[0])]
         for level in range(_UPPER_LEVELS):
@@ -179,7 +182,7 @@ class TimingWheel:
         }
 
     def _slot_of(self, word: i64) -> i64:
-        """The invariant: where a word number belongs, as seen from now."""
+        """The slot to which a word number belongs, by the invariant for the present `now`."""
         if word <= self._now_word:
             return 0
         differing: i64 = word ^ self._now_word
@@ -193,10 +196,11 @@ class TimingWheel:
     def _turn_to(self, word: i64) -> None:
         """Moves the hand and restores the invariant.
 
-        Let h be the highest digit in which the old and the new now differ. Words at higher levels differ from both nows
-        in the same digit, and stay. Words at lower levels agree with the old now in digit h, so all of them move. At
-        level h those move whose digit is not beyond the new now's; going backwards there are none, for all that wait
-        there are beyond the old now. Words of the near block move if they are no longer behind the hand.
+        Let h be the highest digit in which the old and the new now differ. Words at higher levels differ from both in
+        the same digit, and are not moved. Words at lower levels agree with the old now in digit h, so all of them are
+        moved. At level h those are moved whose digit is not above that of the new now; going backwards there are none,
+        since all words of that level are above the old now. Words of the near block are moved if they are no longer in
+        the past.
         """
         differing: i64 = word ^ self._now_word
         last: i64 = 0  # The last slot to be emptied.
@@ -229,10 +233,10 @@ class TimingWheel:
             self._earliest[slot] = earliest_s
 
     def _take_due(self, now_s: i64, due: list[tuple[int, int]]) -> None:
-        """Moves from the near block to `due` what is not after now."""
+        """Moves the entries of the near block that are not after now to `due`."""
         near = self._slots[0]
         kept: dict[int, int] = {}
-        # Of now's own word: the bits up to now's.
+        # In the word of now: the bits up to that of now.
         now_bit: i64 = _shifted(1, now_s & _DIGIT_MASK)
         reached: i64 = now_bit | (now_bit - 1)
         for packed, bits in near.items():
@@ -261,7 +265,8 @@ class TimingWheel:
         due.sort()
 
     def _find_next(self) -> None:
-        """All words of a slot come before all words of later slots, so the first occupied slot has the earliest."""
+        """Finds the earliest second: all words of a slot are before those of later slots, so it is in the first slot
+        that is not empty."""
         for earliest_s in self._earliest:
             if earliest_s != _NOTHING:
                 self._next_s = earliest_s

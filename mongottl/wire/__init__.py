@@ -1,8 +1,13 @@
-"""MongoDB's wire protocol without I/O: bytes in, messages out, and back.
+"""MongoDB's wire protocol without I/O: from received bytes to messages, and from messages to bytes.
 
-`connection` splits a byte stream into messages, `decode` and `encode` know the layout of each message, `messages`
-holds their classes and constants, `compression` and `crc32c` what OP_COMPRESSED and checksums need. Nothing here knows
-sockets, trio, commands, or what a document contains: a document is bytes whose length fits.
+    connection   splits a byte stream into messages
+    decode       reads the bytes of a message
+    encode       writes the bytes of a message
+    messages     the classes and constants of messages
+    compression  the compressors of OP_COMPRESSED
+    crc32c       the checksum of OP_MSG
+
+Nothing here depends on sockets, trio, commands, or the contents of documents: a document is bytes whose length fits.
 
 Source: the wire protocol page of MongoDB's manual, and the OP_MSG and OP_COMPRESSED pages of the driver specifications.
 """

@@ -1,7 +1,7 @@
 """The compressors of OP_COMPRESSED: zlib always, snappy and zstd when `python-snappy` and `zstandard` are installed.
 
-The two packages are imported when a client first asks for them, never at start-up. Decompression is told the exact
-size beforehand and never makes more than that, whatever the data claims.
+The two packages are imported when a client first asks for them, never at start-up. Decompression is given the exact
+size and never makes more than that, whatever size the data declares.
 """
 
 import functools
@@ -54,9 +54,10 @@ def is_available(name: str) -> bool:
 
 
 def negotiate_compression(offered: Sequence[str], enabled: Sequence[str] = COMPRESSOR_NAMES) -> list[str]:
-    """The `compression` list of the `hello` reply: what the client offers, in its order, and we have and allow.
+    """The `compression` list of the `hello` reply: the compressors in `offered`, in its order, that are installed and
+    enabled.
 
-    offered: the request's `compression` list; unknown names and repetitions are passed over, as mongod does.
+    offered: the request's `compression` list; unknown names and repetitions are ignored, as in mongod.
     """
     chosen: list[str] = []
     for name in offered:
@@ -121,7 +122,8 @@ def _damaged(compressor: int, error: Exception) -> ProtocolError:
 def _inflate(data: bytes, size: int) -> bytes:
     stream = zlib.decompressobj()
     try:
-        # One byte more than expected: zlib sees the end of the stream, or we see that there is more of it.
+        # One byte more than expected: then either zlib reaches the end of the stream, or the data is longer than
+        # declared.
         result = stream.decompress(data, size + 1)
     except zlib.error as error:
         raise _damaged(COMPRESSOR_ZLIB, error) from None
@@ -155,7 +157,7 @@ def _snappy_size(data: bytes) -> int:
 
 def _unzstd(zstandard: ModuleType, data: bytes, size: int) -> bytes:
     try:
-        # The library reserves what the frame declares, so check that first; -1 is a frame that does not say.
+        # The library allocates the size that the frame declares, so check it first; -1: the frame does not declare one.
         declared: int = zstandard.frame_content_size(data)
         if declared not in (-1, size):
             raise _size_mismatch(COMPRESSOR_ZSTD, size)

@@ -1,15 +1,14 @@
-"""The receiving end of a connection, without the socket: bytes in, messages out.
+"""The receiving end of a connection, without the socket: from received bytes to messages.
 
     connection.receive_data(socket.recv(65536))
     while (message := connection.next_message()) is not NEED_DATA: ...
 
-Bytes lie in `_buffer` from `_pos` on, and behind those in `_more`. When everything before is consumed, a received
-chunk becomes `_buffer` as it is, so that messages are sliced straight from it. Only when a message is spread over
-chunks do the later ones gather in `_more`, and the two are joined once when enough is there for its header, and once
-when it is complete, so copying stays linear however the stream is cut. Memory follows the bytes received, never a
-length field.
+Unread bytes are in `_buffer` from `_pos` on, and then in `_more`. If there are none, a received chunk becomes `_buffer`
+without a copy, so that messages are slices of it. If a message consists of several chunks, the later ones are collected
+in `_more`; the two are joined once when its header is complete, and once when the message is, so that the bytes copied
+stay proportional to the bytes received. Memory depends on the bytes received, never on a length field.
 
-After a ProtocolError the stream has no further message boundary: the same error is raised from then on.
+After a ProtocolError no message boundary can be found in the stream: the same error is raised from then on.
 """
 
 from typing import Final
@@ -41,13 +40,13 @@ from mongottl.wire.messages import (
 )
 
 _NOTHING: Final = 0  # no opcode
-# A compressed message that says to be so long without compression is better decompressed in another thread.
+# A message that declares to be at least this long without compression is decompressed in another thread.
 LONG_COMPRESSED_BYTES: Final = 128 * 1024
 _COMPRESSED_HEADER_SIZE: Final = HEADER_SIZE + 9
 
 
 class ReceiveBuffer:
-    """The bytes of one stream, cut into messages."""
+    """The received bytes of one stream, split into messages."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -56,7 +55,7 @@ class ReceiveBuffer:
         self._error = ""
 
     def receive_data(self, data: bytes) -> None:
-        """Takes what the peer sent next, of any size. After a ProtocolError it is dropped."""
+        """Appends bytes that the peer sent, in chunks of any size. After a ProtocolError they are dropped."""
         if self._error:
             return
         if self._pos == len(self._buffer) and not self._more:
@@ -91,7 +90,7 @@ class ReceiveBuffer:
     def _next_end(self) -> int:
         """Offset in `_buffer` of the end of the whole message at `_pos`, or -1 when it is not there yet.
 
-        ProtocolError as soon as its header tells a length that no message has.
+        ProtocolError as soon as its header has a length that is not valid.
         """
         if self._error:
             raise ProtocolError(self._error)
@@ -111,15 +110,15 @@ class ReceiveBuffer:
         return self._pos + length
 
     def _join(self) -> None:
-        # At once: a message may have 48 MB, and each copy of them holds up all connections.
+        # In one copy: a message may have 48 MB, and each copy of that blocks all connections.
         self._buffer = b"".join([self._buffer[self._pos :], self._more])
         self._pos = 0
         self._more = bytearray()
 
     def _consume(self, end: int) -> None:
-        """The bytes before `end` are done with."""
+        """Drops the bytes before `end`."""
         if end == len(self._buffer):
-            # An idle connection does not hold on to its last message.
+            # An idle connection does not keep its last message in memory.
             self._buffer = b""
             self._pos = 0
         else:
@@ -139,8 +138,8 @@ class ReceiveBuffer:
     def _next_whole(self) -> tuple[int, bytes, int, int, int]:
         """The next whole message, consumed: (opcode, buffer, start, end, compressor); NOTHING as opcode without one.
 
-        A compressed message is given as what is inside it. ProtocolError for an opcode that this end does not take, by
-        the header alone.
+        Of a compressed message, the decompressed contents. ProtocolError for an opcode that this end does not accept,
+        as soon as its header is received.
         """
         end = self._next_end()
         start = self._pos
@@ -162,18 +161,18 @@ class ReceiveBuffer:
         return opcode, plain, 0, len(plain), buffer[start + 24]
 
     def _check_opcode(self, opcode: int) -> None:
-        """ProtocolError for what this end does not take. OP_MSG both take."""
+        """ProtocolError for an opcode that this end does not accept. Both ends accept OP_MSG."""
         raise NotImplementedError
 
 
 class WireConnection(ReceiveBuffer):
-    """What a server receives: OP_MSG, OP_QUERY, and either inside OP_COMPRESSED."""
+    """The receiving end of a server, which accepts OP_MSG and OP_QUERY, plain or inside OP_COMPRESSED."""
 
     def next_message(self) -> OpMsg | OpQuery | NeedData:
         """The next whole message, or NEED_DATA.
 
-        ProtocolError when the bytes are no message that a server takes, as soon as that can be told; a length or opcode
-        that is refused is told by the header alone.
+        ProtocolError for bytes that are not a message which a server accepts; for a bad length or opcode as soon as the
+        header is received.
         """
         try:
             opcode, buffer, start, end, compressor = self._next_whole()
@@ -192,10 +191,11 @@ class WireConnection(ReceiveBuffer):
 
 
 class ClientWireConnection(ReceiveBuffer):
-    """What a client receives: OP_MSG, OP_REPLY, and either inside OP_COMPRESSED."""
+    """The receiving end of a client, which accepts OP_MSG and OP_REPLY, plain or inside OP_COMPRESSED."""
 
     def next_message(self) -> OpMsg | OpReply | NeedData:
-        """The next whole message, or NEED_DATA. ProtocolError as in WireConnection."""
+        """The next whole message, or NEED_DATA. ProtocolError for bytes that are not a message which a client
+        accepts."""
         try:
             opcode, buffer, start, end, compressor = self._next_whole()
             if opcode == OP_MSG:

@@ -1,8 +1,8 @@
 """CRC-32C (Castagnoli), the checksum of OP_MSG.
 
-No driver sends checksums unless told to, so a dependency with a binary wheel does not pay: eight bytes per step from
-a table ("slicing by 8") is enough. The table is bytes read with `read_i64_le`, which compiles to plain loads.
-Source of the algorithm's parameters: RFC 3720, appendix B.4.
+Drivers send checksums only if configured to, so a dependency with a binary wheel is not worth it: eight bytes in each
+step from a table ("slicing by 8") are fast enough. The table is bytes that are read with `read_i64_le`, which compiles
+to plain loads. Source of the algorithm's parameters: RFC 3720, appendix B.4.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""One whole message's bytes into its object.
+"""Decodes the bytes of one whole message.
 
 The functions take `buffer[start:end]` by offsets, header included, so that nothing is copied but the documents. The
 caller has checked that the range is there and at least a header long. They check that each section and document fits
@@ -52,7 +52,7 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
         if kind == 0:
             if body is not None:
                 raise ProtocolError("OP_MSG: more than one body section")
-            # As in `_take_document`, in place: this runs for every message.
+            # The same as `_take_document`, inlined, because this runs for every message.
             if end - pos < 5:
                 raise ProtocolError("OP_MSG: the body section is truncated")
             size: int = read_i32_le(buffer, pos)
@@ -185,7 +185,7 @@ def compressed_opcode(buffer: bytes, start: int, end: int) -> int:
 def decompress_message(buffer: bytes, start: int, end: int) -> bytes:
     """The message inside the OP_COMPRESSED in `buffer[start:end]`, with the header that it had before.
 
-    The caller has asked `compressed_opcode` first. The uncompressedSize is checked before anything is decompressed.
+    The caller must call `compressed_opcode` first. The uncompressedSize is checked before anything is decompressed.
     """
     size: int = read_i32_le(buffer, start + 20)
     if size < 0 or size > MAX_MESSAGE_SIZE - HEADER_SIZE:
@@ -199,5 +199,6 @@ def decompress_message(buffer: bytes, start: int, end: int) -> bytes:
 
 
 def refuse_opcode(opcode: int, expected: str) -> ProtocolError:
-    """The error for a message of a kind that this side does not take."""
+    """The error for a message with an opcode that this end does not accept. expected: the text about those it
+    accepts."""
     return ProtocolError(f"{opcode_name(opcode)} is not supported; {expected}")

@@ -1,4 +1,4 @@
-"""Messages into bytes: replies for the server, requests for clients (load generator, tests).
+"""Encodes messages: replies for the server, requests for clients (load generator, tests).
 
 Documents are given as raw BSON and spliced in whole. CHECKSUM_PRESENT in `flags` makes the functions append the
 CRC-32C; `compressor` wraps the message in OP_COMPRESSED. The checksum is that of the uncompressed message.
@@ -24,7 +24,7 @@ from mongottl.wire.messages import (
     OpQuery,
 )
 
-# Header, flagBits and the kind byte of a body section: all of a reply but its document.
+# Header, flagBits and the kind byte of a body section: a reply without its document.
 _pack_op_msg: Final = struct.Struct("<iiiiIB").pack
 _pack_header: Final = struct.Struct("<iiii").pack
 _pack_compressed: Final = struct.Struct("<iiiiiiB").pack
@@ -52,7 +52,7 @@ def encode_reply(
 
 
 def encode_reply_to(request: OpMsg | OpQuery, request_id: int, body: bytes, flags: int = 0) -> bytes:
-    """The reply to `request` in its own fashion: OP_REPLY to OP_QUERY, checksum and compressor as the request had.
+    """The reply to `request`: OP_REPLY to OP_QUERY, else OP_MSG; with checksum and compressor if the request had them.
 
     flags: MORE_TO_COME or 0; without meaning for OP_REPLY.
     """

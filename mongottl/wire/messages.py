@@ -1,7 +1,7 @@
 """The messages of the wire protocol and their constants.
 
-Every message starts with a header of four little-endian int32: messageLength (itself included), requestID, responseTo,
-opCode. Documents in messages are raw BSON. This module does not know how messages are laid out in bytes.
+Every message starts with a header of four little-endian int32: messageLength (including the header), requestID,
+responseTo, opCode. Documents in messages are raw BSON. `decode` and `encode` have the layout of messages in bytes.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ OPCODE_NAMES: Final[dict[int, str]] = {
 CHECKSUM_PRESENT: Final = 1 << 0
 MORE_TO_COME: Final = 1 << 1
 EXHAUST_ALLOWED: Final = 1 << 16
-# The required bits that have no meaning.
+# The required bits that are not defined.
 UNKNOWN_REQUIRED_FLAGS: Final = 0xFFFF & ~(CHECKSUM_PRESENT | MORE_TO_COME)
 
 # Flag bits of OP_REPLY. mongod has set AwaitCapable in every reply since 1.6.
@@ -62,7 +62,7 @@ class NeedData:
         return "NEED_DATA"
 
 
-# What `next_message` answers while the bytes received so far are no whole message.
+# What `next_message` returns while the bytes received so far are not a whole message.
 NEED_DATA: Final = NeedData()
 
 
@@ -117,7 +117,7 @@ class OpMsg:
 
 
 class OpQuery:
-    """One OP_QUERY: since MongoDB 6.0 only the carrier of a connection's first `hello` or `isMaster`.
+    """One OP_QUERY; since MongoDB 6.0 it is used only for the first `hello` or `isMaster` of a connection.
 
     namespace: `<database>.$cmd` for a command.
     fields: the optional returnFieldsSelector document, or None.
