@@ -1,4 +1,4 @@
-"""Other commits of mongottl, installed from this repository's history, to be measured beside this one.
+"""Other commits of mongottl, installed from this repository's history, to be compared with this one.
 
 A commit is unpacked into a cache folder and installed by its own `scripts/setup` the first time it is asked for, which
 takes minutes where it compiles; later runs start at once.
@@ -21,7 +21,7 @@ class BuildError(Exception):
 
 
 def commit_id(revision: str) -> str:
-    """The first digits of the id of the commit that `revision` names, in git's words. BuildError if there is none."""
+    """The abbreviated id of the commit that a git revision names. BuildError if there is none."""
     found = subprocess.run(
         ["git", "rev-parse", "--verify", "--quiet", f"--short={_ID_LENGTH}", f"{revision}^{{commit}}"],
         cwd=_REPOSITORY,

@@ -128,7 +128,7 @@ def _launchers(options: argparse.Namespace) -> list[Launcher]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1 when a workload failed on the main server, 2 for options that cannot be."""
+    """Runs the benchmark. Exit code 1 if a workload failed on the main server, 2 for invalid options."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(result: Result) -> None:
-    """A line on standard error as soon as a figure is there: a whole run takes many minutes."""
+    """Prints each result on standard error as soon as it is measured, since a whole run takes many minutes."""
     if result.problem:
         print(f"  {result.workload} on {result.target}: {result.problem}", file=sys.stderr, flush=True)
         return

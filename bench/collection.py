@@ -1,7 +1,7 @@
 """The few commands on a whole collection that the workloads need, by raw socket or by a driver's interface.
 
-By raw socket, because drivers refuse servers that are older than they like, and so as to measure the server and not the
-driver; by a driver's interface for a library that has no socket.
+Servers are measured by raw socket, because drivers refuse old servers, and because the driver's own CPU time would be
+measured, too. The driver's interface is for mongomock, which has no socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DriverCollection = Collection[dict[str, Any]]
 
 
 class BulkCollection(ABC):
-    """One collection. Counts are of documents; what a server reports otherwise than asked raises an error."""
+    """One collection. Counts are of documents; an unexpected reply raises an error."""
 
     @abstractmethod
     def find(self, query: Document, sort: Mapping[str, int] | None = None, limit: int = 0) -> Documents: ...
@@ -75,7 +75,7 @@ class WireCollection(BulkCollection):
         return self._all(self._run(body))
 
     def read_to_end(self) -> int:
-        """Without decoding the documents, which would take the client longer than the server."""
+        """Reads without decoding the documents, which would take the client longer than the server."""
         body: dict[str, Any] = {"find": self._name, "filter": {}}
         name, count = "firstBatch", 0
         while True:

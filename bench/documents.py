@@ -1,7 +1,7 @@
 """The documents that the workloads insert and query: the same for every server and every run.
 
-Each is made from its number alone by integer arithmetic, so that any part of a collection can be made without the rest
-of it, and both forms (a dictionary for drivers, BSON bytes for the raw-socket client) are the same document.
+Each is computed from its number alone by integer arithmetic, so that any part of a collection can be made without the
+rest. The dictionary for drivers and the BSON bytes for the raw-socket client are the same document.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DOUBLE = struct.Struct("<d")
 
 
 def _mixed(number: int, salt: int) -> int:
-    """A well spread 32-bit number: the finaliser of MurmurHash3, in integer arithmetic."""
+    """A uniformly distributed 32-bit number: the finaliser of MurmurHash3, in integer arithmetic."""
     h = (number * 0x9E3779B1 + salt * 0x85EBCA77 + _SEED) & 0xFFFFFFFF
     h = ((h ^ (h >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
     h = ((h ^ (h >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF

@@ -1,6 +1,6 @@
 """A raw-socket client: OP_MSG requests prepared as bytes, sent from one epoll loop over many connections.
 
-A driver costs several times what the server costs for a small command, so a load made with one measures the driver.
+For a small command a driver needs several times the CPU of the server, so a load made by a driver measures the driver.
 Here a request is a byte string in which at most the request id and one `_id` are patched, and a reply is read by its
 length; every reply is searched for `ok: 1`, and one in 500 is decoded and checked in full.
 """
@@ -31,7 +31,7 @@ _REPLY_BODY = 16 + 4 + 1  # Header, flag bits, kind of the first section.
 _OK = (b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x10ok\0\x01\0\0\0")  # As a double and as an int32: servers differ.
 _CHECK_EVERY = 500
 _PLACEHOLDER = 0x5AC3_1F27  # A number whose bytes occur nowhere else in a request.
-_REPLY_TIMEOUT_S = 60.0  # A server that is silent for so long is taken for dead.
+_REPLY_TIMEOUT_S = 60.0  # A server that does not reply within this time counts as failed.
 _COMMAND_TIMEOUT_S = 180.0  # The same for single commands, which may be long: a million updates, an index build.
 _PING_EVERY_S = 0.002
 
@@ -41,7 +41,7 @@ Request = Callable[[], bytes | bytearray]
 
 
 class ReplyError(Exception):
-    """The server answered with an error, or with something else than the workload asked for."""
+    """The server answered with an error, or with a reply that the workload does not expect."""
 
 
 def op_msg(body: Document, identifier: str = "", documents: Iterable[bytes | bytearray] = ()) -> bytearray:
@@ -64,7 +64,7 @@ def reply_document(reply: bytes | bytearray) -> dict[str, Any]:
 
 
 def constant_request(body: Document) -> Request:
-    """The same request each time, but for its request id."""
+    """Makes requests that differ only in their request id."""
     message = op_msg(body)
     request_id = 1
 
@@ -78,9 +78,9 @@ def constant_request(body: Document) -> Request:
 
 
 def patched_request(body_with: Callable[[ObjectId], Document], next_number: Callable[[], int]) -> Request:
-    """A request with the `_id` of a document (see `documents.id_of`) that changes each time.
+    """Makes requests that differ in their request id and in the `_id` of a document (see `documents.id_of`).
 
-    body_with: makes the body around an `_id`; called once, to learn where it stands.
+    body_with: makes the body for an `_id`; called once, to find the offset of the `_id` in it.
     """
     message = op_msg(body_with(id_of(_PLACEHOLDER)))
     offset = message.index(ID_NUMBER.pack(_PLACEHOLDER))
@@ -145,7 +145,7 @@ class Connection:
         return reply
 
     def raw_command(self, body: Document) -> Mapping[str, Any]:
-        """`command` with a reply whose documents are not decoded before they are asked for."""
+        """Runs a command; the documents in its reply are decoded only when they are accessed."""
         self.send(op_msg(body))
         reply = RawBSONDocument(self.receive()[_REPLY_BODY:])
         if reply.get("ok") != 1:
@@ -163,7 +163,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class LoadReading:
-    """Of one run: how many commands were answered, and the nanoseconds each took, in order of their replies."""
+    """The result of one run: how many commands were answered, and how many ns each took, in the order of replies."""
 
     commands: int
     latencies_ns: array[int]
@@ -235,9 +235,10 @@ class LoadPool:
 
 
 class Pinger:
-    """Pings on a connection of its own, every two milliseconds until the block is left: what others wait meanwhile.
+    """Pings on a connection of its own, every two milliseconds until the block is left, to measure what other clients
+    wait.
 
-    By a thread, so what the block itself computes in Python is counted too; it should wait for the server.
+    It runs in a thread, so Python code of the block delays its pings; the block should mostly wait for the server.
     """
 
     def __init__(self, address: tuple[str, int]) -> None:

@@ -1,7 +1,6 @@
-"""What a measurement is made of: CPU time and memory of a process from /proc, percentiles, ratios, and a `Result`.
+"""The parts of a measurement: CPU time and memory of a process from /proc, percentiles, ratios, and `Result`.
 
-Linux only: the CPU clock of another process and VmHWM are read from the kernel. It must not know any workload or
-server.
+Linux only: the CPU clock of another process and VmHWM are read from the kernel. It depends on no workload or server.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    """Median of second / first over interleaved pairs, so that a slow drift of the machine cancels within each pair."""
+    """The median of second / first over interleaved pairs, so that a slow change of the machine's speed cancels out."""
     return statistics.median(second / first for first, second in pairs)
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """None where either is unknown, or where there is nothing to divide by."""
+    """The quotient; None if either is unknown, or if the denominator is 0."""
     if numerator is None or not denominator:
         return None
     return numerator / denominator
@@ -112,7 +111,7 @@ def reset_peak(pid: int) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """What happened between two moments: elapsed and CPU times in seconds, peak memory in bytes; None if unknown."""
+    """The figures of one interval: elapsed and CPU times in seconds, peak memory in bytes; None if unknown."""
 
     elapsed_s: float
     server_cpu_s: float | None
@@ -174,7 +173,7 @@ class Result:
     problem: str | None = None
 
     def figure(self, name: str) -> float | None:
-        """A figure by its name, an extra one included. `units_per_cpu_s` is `cpu_us` the other way round."""
+        """A figure by its name, or by that of an extra one. `units_per_cpu_s` is 1,000,000 / `cpu_us`."""
         if name == "units_per_cpu_s":
             return 1e6 / self.cpu_us if self.cpu_us else None
         if name in self.extra:
@@ -186,7 +185,7 @@ class Result:
 def median_result(runs: Sequence[Result]) -> Result:
     """One result for several runs of one workload on one server: the median of each figure that every run has.
 
-    A run that failed or was skipped stands for all of them. ValueError without runs.
+    If a run failed or was skipped, the result is that run. ValueError without runs.
     """
     if not runs:
         raise ValueError("a median of no runs")

@@ -84,8 +84,8 @@ def _run(command: Sequence[str], folder: Path, environment: dict[str, str] | Non
 def _install_ferretdb(folder: Path) -> None:
     (folder / "go.mod").write_text(_GO_MOD)
     (folder / "peer.go").write_text(_GO_IMPORT)
-    # A module's package leaves out the file that its own build generates for `--version`, and the program does not
-    # start without it; so it is put into a vendored copy.
+    # The module's package does not contain the file that its build generates for `--version`, and the program does not
+    # start without that file; so it is written into a vendored copy.
     _run(["go", "mod", "tidy"], folder)
     _run(["go", "mod", "vendor"], folder)
     version = folder / "vendor/github.com/FerretDB/FerretDB/build/version/version.txt"
@@ -100,7 +100,8 @@ def _ferretdb_command(folder: Path, port: int, scratch: Path) -> list[str]:
     return [
         str(folder / "ferretdb"),
         "--handler=sqlite",
-        # Files, its default: its in-memory mode has one connection, and concurrent updates then wait for each other.
+        # In files, as by default: its in-memory mode has only one connection, so that concurrent updates wait for each
+        # other.
         f"--sqlite-url=file:{data}/",
         f"--listen-addr=127.0.0.1:{port}",
         f"--state-dir={scratch}",

@@ -33,12 +33,12 @@ def speed_ratio(main: Result, peer: Result) -> float | None:
 
 
 def cpu_ratio(main: Result, peer: Result) -> float | None:
-    """How many times the CPU of main the peer takes for the same."""
+    """The peer's CPU time for the same work, divided by that of main."""
     return ratio(peer.cpu_us, main.cpu_us)
 
 
 def verdicts(result: Result) -> list[str]:
-    """What became of each goal of the workload; the goals are mongottl's alone."""
+    """Whether each goal of the workload was reached; only mongottl has goals."""
     if result.target != "mongottl":
         return []
     lines = []

@@ -1,4 +1,4 @@
-"""Runs the chosen workloads on each server in turn, and keeps one server's trouble from ending the others' turns."""
+"""Runs the chosen workloads on each server in turn; a failure on one server does not end the runs on the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Report = Callable[[Result], None]
 
 
 def groups(workloads: Sequence[Workload]) -> Iterator[list[Workload]]:
-    """Neighbours that share a fixture share a server; every other workload has one of its own."""
+    """Groups the workloads: neighbours with the same fixture run on the same server, any other on one of its own."""
     group: list[Workload] = []
     for workload in workloads:
         alike = group and (workload.fixture, workload.durable) == (group[0].fixture, group[0].durable)
@@ -60,7 +60,7 @@ def _run_turns(launchers: Sequence[Launcher], names: list[str], seconds: float, 
         if launcher.listens:
             yield from run_group(launcher, names, seconds, scale)
             continue
-        # A library is measured in a process of its own, whose CPU and memory then are its and its caller's.
+        # A library is measured in a process of its own; the figures are those of the library and of its caller.
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             yield from pool.apply(_run_group_here, (launcher, names, seconds, scale))
 
@@ -92,7 +92,7 @@ def run_group(launcher: Launcher, names: Sequence[str], seconds: float, scale: f
 def _run_from_start(
     launcher: Launcher, workloads: Sequence[Workload], seconds: float, scale: float
 ) -> Generator[Result, None, None]:
-    """The workloads on one server, started and filled for them; a result for each, whatever happens."""
+    """Starts and fills a server, and runs the workloads on it; a result for each, even if one fails."""
     with tempfile.TemporaryDirectory(prefix="mongottl-bench-") as scratch, ExitStack() as stack:
         running: Target | None = None
         try:
@@ -122,11 +122,11 @@ def _run_from_start(
 
 
 def _drop_documents(ctx: Context) -> None:
-    """Leaves somebody else's server as it was found."""
+    """Removes the benchmark's documents from a server that was not started here."""
     with Connection(ctx.target.address()) as connection:
         connection.command({"dropDatabase": 1, "$db": DATABASE})
 
 
 def _problem(outcome: str, workload: Workload, launcher: Launcher, error: Exception, running: Target | None) -> Result:
-    end = running.obituary() if running is not None else ""
+    end = running.exit_message() if running is not None else ""
     return Result(workload.name, launcher.name, problem=f"{outcome}: {type(error).__name__}: {str(error)[:400]}{end}")

@@ -1,8 +1,8 @@
 """The servers under load: how each is started, reached and stopped.
 
-A `Launcher` stands for a kind of server and starts it anew for each group of workloads, so that each begins with the
-same empty server and peak memory means something; a server given by its URI is used as it is. A `Target` is one that
-runs.
+A `Launcher` is a kind of server, and starts a new one for each group of workloads, so that each group begins with an
+empty server and the peak memory is that of the group; a server given by its URI is used as it is. A `Target` is a
+running server.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class StartError(Exception):
 
 
 class Target(ABC):
-    """Something that runs. `pid` is None when its process is unknown, and then so are its CPU and memory."""
+    """A running server or library. pid: None if its process is unknown, and then its CPU and memory are, too."""
 
     name: str
     pid: int | None
 
     @abstractmethod
     def client(self) -> Client:
-        """A PyMongo client, or what stands for one."""
+        """A PyMongo client, or an object with its interface."""
 
     @abstractmethod
     def address(self) -> tuple[str, int]:
@@ -60,8 +60,8 @@ class Target(ABC):
     def stop(self) -> None:
         """Ends the process, when it was started here."""
 
-    def obituary(self) -> str:
-        """How its process ended, when it was started here and is gone; else empty."""
+    def exit_message(self) -> str:
+        """The exit code and last log lines of a process that was started here and has ended; else empty."""
         return ""
 
     def __enter__(self) -> Target:
@@ -98,7 +98,7 @@ class ServerTarget(Target):
     def address(self) -> tuple[str, int]:
         return self._address
 
-    def obituary(self) -> str:
+    def exit_message(self) -> str:
         if self._process is None or self._process.poll() is None:
             return ""
         log = (self._scratch / "log").read_text(errors="replace")[-300:] if self._scratch else ""
@@ -125,7 +125,7 @@ def _stop_process(process: subprocess.Popen[str]) -> None:
 
 
 class MongomockTarget(Target):
-    """mongomock in this process, which the runner made for it: its CPU and memory are the client's too."""
+    """mongomock in this process, which the runner started for it: its CPU and memory include the client's."""
 
     name = "mongomock"
     pid: int | None
@@ -254,7 +254,7 @@ class PeerLauncher(Launcher):
 
 
 class MongomockLauncher(Launcher):
-    """mongomock: no server, so only what a driver's interface can do."""
+    """mongomock: a library, so only workloads that use a driver's interface."""
 
     name = "mongomock"
     listens = False
@@ -267,7 +267,7 @@ class MongomockLauncher(Launcher):
 
 
 class RunningLauncher(Launcher):
-    """A server that somebody else started; its process id makes CPU and memory known."""
+    """A server that was not started here; with its process id its CPU and memory can be measured."""
 
     spawns = False
 
@@ -305,7 +305,7 @@ def _spawn(
 
 
 def _start_error(process: subprocess.Popen[str], scratch: Path, command: Sequence[str]) -> StartError:
-    """Ends what is left of the process; the scratch folder stays for whoever wants the whole log."""
+    """Ends the process, if it still runs; the scratch folder is kept, since it has the whole log."""
     _stop_process(process)
     log = (scratch / "log").read_text(errors="replace")
     return StartError(f"{shlex.join(command)} did not start (log: {scratch / 'log'}):\n{log[-2000:]}")

@@ -1,7 +1,12 @@
-"""What is measured: each workload a function with a name, declared where it is defined.
+"""The workloads: each is a function, declared with its name by a decorator.
 
-A family per module: single-document commands, whole-collection commands (`durable`: with the documents in files), the
-query language, long messages (`stalls`), TTL, the process itself.
+point     commands on single documents
+bulk      commands on whole collections; durable: with the documents in files
+language  the query language
+stalls    long messages
+ttl       TTL
+process   start-up and idle process
+registry  how workloads are declared
 """
 
 from bench.workloads import bulk, durable, language, point, process, stalls, ttl

@@ -118,7 +118,7 @@ def sort_indexed_limit_20(ctx: Context) -> Result:
         small = measured(documents)
     with collection(ctx) as documents:
         big = measured(documents)
-    # By CPU where it is known: it is not disturbed by what else the machine does.
+    # By CPU time if it is known, since that does not depend on other processes.
     of_cpu = ratio(big.cpu_us, small.cpu_us) or ratio(big.p50_ms, small.p50_ms) or 0.0
     return replace(big, extra={"ratio": of_cpu, "p50_ms_10k": small.p50_ms or 0.0})
 
@@ -196,7 +196,7 @@ def update_many_inc(ctx: Context) -> Result:
     fixture=load_million,
 )
 def delete_many(ctx: Context) -> Result:
-    """The last one on its collection, since it leaves nothing of it."""
+    """Must be the last workload on its collection, since it deletes all documents."""
     meter = ctx.meter()
     latencies_ns: list[int] = []
     deleted = 0

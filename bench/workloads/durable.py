@@ -1,4 +1,4 @@
-"""Servers that keep their documents in files: workloads of `bulk`, and what others wait while much is written."""
+"""Servers that keep their documents in files: workloads of `bulk`, and the latency of other clients during writes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bench.targets import DATABASE
 from bench.workloads.bulk import load_million
 from bench.workloads.registry import WORKLOADS, Context, Goal, workload
 
-# In the order of their run: the last one deletes everything. SQLite takes 0.4 µs for a row that is read, and a scan is
-# not to take much more.
+# In the order in which they run; the last one deletes everything. SQLite takes 0.4 µs to read a row, so a scan should
+# not take much more.
 _GOALS: dict[str, tuple[Goal, ...]] = {
     "scan-filter": (Goal("per_s", 1_200_000, at_least=True),),
     "read-all": (),
@@ -55,7 +55,7 @@ _ROUNDS_BYTES = 1_000_000
     goals=(Goal("ping_p99_ms", 20), Goal("ping_max_ms", 100)),
 )
 def steady_writes(ctx: Context) -> Result:
-    """Some 256 MB are written until the server has to end its log while writers keep coming."""
+    """Writes about 256 MB without a pause, so that the server has to end its log while writers wait."""
     numbers = itertools.count()
     padding = b"x" * 10_000
     with Connection(ctx.target.address()) as connection:

@@ -1,6 +1,6 @@
-"""The query language over a million small documents (scaled), with pings on another connection all the while.
+"""The query language over a million small documents (scaled), with pings on another connection meanwhile.
 
-A goal in `p50_ms` is for a whole command over all of them, so it means something at scale 1 only.
+A goal in `p50_ms` is for a whole command over all of them, so it is meaningful only at scale 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BATCH = 1000
 
 
 def _measured(ctx: Context, name: str, call: Callable[[], int]) -> Result:
-    """`call` over and over, and pings meanwhile where there is a server to ping."""
+    """Measures repeated calls of `call`, with pings meanwhile if there is a server."""
     if not ctx.launcher.listens:
         return ctx.run_calls(name, call, "doc")
     with Pinger(ctx.target.address()) as pinger:

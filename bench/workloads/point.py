@@ -1,4 +1,4 @@
-"""Commands on single documents, and inserts: the price of a message, of a look-up and of a write.
+"""Commands on single documents, and inserts: the cost of a message, of a look-up and of a write.
 
 The forms "-64" use 64 raw-socket connections and show what the server can do; "-pymongo" uses one client, as users do.
 """

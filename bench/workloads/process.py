@@ -1,4 +1,4 @@
-"""The process itself: how soon it answers, and what it costs when nobody asks it anything."""
+"""The process itself: its start-up time, and its CPU and memory when idle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def startup(ctx: Context) -> Result:
             times_ms.append((time.perf_counter() - started_s) * 1e3)
             assert target.pid is not None
             cpu_ms.append(cpu_seconds(target.pid) * 1e3)
-            if attempt < 3:  # Memory differs little between starts, and each look costs a second.
+            if attempt < 3:  # Memory differs little between starts, and each measurement takes a second.
                 time.sleep(_SETTLE_S)
                 resident_mb.append(_resident_mb(target))
     return Result(

@@ -1,4 +1,4 @@
-"""The declaration of a workload, and what it is given to do its work with."""
+"""The declaration of workloads, and the context that each gets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Context:
 
     @property
     def warm_up_s(self) -> float:
-        """Long enough for caches; for a peer that compiles as it runs, longer runs (`--seconds`) are fairer."""
+        """Long enough to fill caches; a peer that compiles at run time needs longer runs (`--seconds`)."""
         return self.seconds * _WARM_UP_SHARE
 
     def meter(self) -> Meter:

@@ -1,4 +1,4 @@
-"""Single requests that are long by their bytes, with pings on another connection: none may hold up the event loop."""
+"""Single requests of many bytes, with pings on another connection: none may block the event loop."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What expiry costs: while documents are written, while they wait, and when they go.
+"""The cost of expiry: when documents are written, while they wait for it, and when they are deleted.
 
-Time is the server's own virtual clock (`advanceClock`), so nothing here waits for a document to become due.
+The server's virtual clock is moved (`advanceClock`), so no workload waits until a document is due.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _interleaved(ctx: Context, name: str, unit: str, insert: Callable[[str], tup
 
     def cost_us(run: tuple[Reading, int, list[int]]) -> float:
         reading, units, _ = run
-        # Without the server's process id, elapsed time is the next best thing.
+        # Without the server's process id its CPU time is unknown, so elapsed time is used instead.
         spent_s = reading.elapsed_s if reading.server_cpu_s is None else reading.server_cpu_s
         return spent_s / units * 1e6
 
@@ -206,7 +206,7 @@ def ttl_pending(ctx: Context) -> Result:
         restart_ms = (time.perf_counter() - started_s) * 1e3
         full_mb = _settled_mb(target)
         with Connection(target.address()) as connection:
-            # One document, by `_id`: proof that they are there, without reading them all into memory first.
+            # Read one document by `_id`, to check that they are stored, without reading all of them into memory.
             found = connection.command({"find": "pending", "filter": {"_id": id_of(count - 1)}, "$db": DATABASE})
             assert len(found["cursor"]["firstBatch"]) == 1
     extra = {
