@@ -35,7 +35,7 @@ class Clock(ABC):
         """Elapsed time in seconds since an arbitrary instant; never decreases."""
 
     def wait_s(self, at_ms: int) -> float:
-        """Seconds of elapsed time until `now_ms()` reaches `at_ms` if nobody moves the clock; 0.0 if it has.
+        """Seconds of elapsed time until `now_ms()` reaches `at_ms` if the clock is not moved; 0.0 if it has.
 
         `math.inf` when the clock stands still before that instant: then only moving it can make the instant come.
         """
@@ -98,7 +98,7 @@ class VirtualClock(Clock):
             return self._place(self._wall_ms(base_ms) + step_ms, base_ms)
 
     def set_wall(self, now_ms: int) -> int:
-        """Sets wall time, in ms since the epoch; frozen or running goes on as before. ValueError as for `advance`."""
+        """Sets wall time, in ms since the epoch; a frozen clock stays frozen. ValueError as for `advance`."""
         with self._lock:
             return self._place(now_ms, self._base.now_ms())
 

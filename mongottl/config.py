@@ -60,7 +60,7 @@ class Setting:
 
     field: the attribute of `ServerConfig`. value: "text", "number", "address" or "switch" (present or absent).
     choices: the values allowed, or none. parameter: the name under which `getParameter` shows it ("" if it does not).
-    most: the greatest number allowed, or None.
+    maximum: the largest number allowed, or None.
     """
 
     field: str
@@ -68,7 +68,7 @@ class Setting:
     help: str
     choices: tuple[str, ...] = ()
     parameter: str = ""
-    most: int | None = None
+    maximum: int | None = None
 
     @property
     def option(self) -> str:
@@ -86,8 +86,8 @@ class Setting:
             if not (text.isascii() and text.isdigit()):
                 raise ValueError(f"{self.option}: a whole number is needed, not {text!r}")
             number = int(text)
-            if self.most is not None and number > self.most:
-                raise ValueError(f"{self.option}: {text} is more than {self.most}")
+            if self.maximum is not None and number > self.maximum:
+                raise ValueError(f"{self.option}: {text} is more than {self.maximum}")
             return number
         if self.value == "switch":
             if text.lower() not in ("1", "0", "true", "false", "yes", "no"):
@@ -112,16 +112,19 @@ def _is_address(text: str) -> bool:
 
 SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("host", "text", "Address to listen on."),
-    Setting("port", "number", "TCP port to listen on; 0 picks a free one.", most=65_535),
+    Setting("port", "number", "TCP port to listen on; 0 picks a free one.", maximum=65_535),
     Setting("data_dir", "text", "Folder for the data; without it everything is kept in memory and lost at the end."),
     Setting(
         "storage_engine",
         "text",
-        "What keeps the data; `auto` is `sqlite` with a data folder and the faster `memory` without one.",
+        "Storage engine; `auto` is `sqlite` with a data folder and the faster `memory` without one.",
         STORAGE_ENGINES,
     ),
     Setting(
-        "dialect", "text", "Whose rules apply beyond TTL: MongoDB's, or the refusals and codes of Cosmos DB.", DIALECTS
+        "dialect",
+        "text",
+        "Behaviour apart from TTL: that of MongoDB, or the refusals and codes of Cosmos DB.",
+        DIALECTS,
     ),
     Setting(
         "server_version",
@@ -137,15 +140,17 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "enableTestCommands",
     ),
     Setting("replica_set", "text", "Name of the one-member replica set that is shown to drivers."),
-    Setting("advertise_host", "address", "host:port that `hello` names; by default that by which the client came."),
+    Setting(
+        "advertise_host", "address", "host:port that `hello` names; by default that to which the client connected."
+    ),
     Setting(
         "refresh_on_noop",
         "switch",
-        "Whether an update that matches a document but changes nothing restarts its lifetime.",
+        "Whether an update that matches a document but changes nothing restarts its time to live.",
     ),
-    Setting("ttl_monitor_enabled", "switch", "Whether expired documents are purged.", (), "ttlMonitorEnabled"),
-    Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns", most=1_000_000),
-    Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed.", most=2_000_000),
+    Setting("ttl_monitor_enabled", "switch", "Whether expired documents are deleted.", (), "ttlMonitorEnabled"),
+    Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns", maximum=1_000_000),
+    Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed.", maximum=2_000_000),
     Setting("log_format", "text", "Form of the log on standard error: readable lines, or mongod's JSON.", LOG_FORMATS),
     Setting("quiet", "switch", "Log only warnings and errors."),
 )
@@ -162,7 +167,8 @@ class LogSettings:
 
 @dataclass
 class MemoryLimits:
-    """What one operation may hold in memory, in bytes, and whether it may use the disk beyond; see `PARAMETERS`."""
+    """The memory that one operation may use, in bytes, and whether it may use the disk beyond that; see
+    `PARAMETERS`."""
 
     allow_disk_use: bool = True
     sort_bytes: int = 100 << 20
@@ -182,62 +188,74 @@ class MemoryLimits:
 class Parameter:
     """A parameter of mongod that `setParameter` changes while the server runs.
 
-    name: mongod's. field: the attribute of `MemoryLimits`: a number from `least` to int64's greatest, or a switch.
+    name: mongod's. field: the attribute of `MemoryLimits`: a number from `minimum` to the largest int64, or a switch.
     """
 
     name: str
     field: str
     help: str
-    least: int = 1
+    minimum: int = 1
 
 
 PARAMETERS: Final[tuple[Parameter, ...]] = (
     Parameter(
         "allowDiskUseByDefault",
         "allow_disk_use",
-        "Whether `find` and `aggregate` may use temporary files where they do not say.",
+        "Whether `find` and `aggregate` without `allowDiskUse` may use temporary files.",
     ),
     Parameter(
         "internalQueryMaxBlockingSortMemoryUsageBytes",
         "sort_bytes",
-        "What a sort holds before it goes on in temporary files, or fails (292).",
-        least=0,
+        "Memory of a sort before it uses temporary files, or fails (292).",
+        minimum=0,
     ),
-    Parameter("internalDocumentSourceGroupMaxMemoryBytes", "group_bytes", "The same for `$group`."),
-    Parameter("internalDocumentSourceBucketAutoMaxMemoryBytes", "bucket_auto_bytes", "The same for `$bucketAuto`."),
+    Parameter(
+        "internalDocumentSourceGroupMaxMemoryBytes",
+        "group_bytes",
+        "Memory of a `$group` before it uses temporary files, or fails (292).",
+    ),
+    Parameter(
+        "internalDocumentSourceBucketAutoMaxMemoryBytes",
+        "bucket_auto_bytes",
+        "Memory of a `$bucketAuto` before it uses temporary files, or fails (292).",
+    ),
     Parameter(
         "internalDocumentSourceSetWindowFieldsMaxMemoryBytes",
         "window_bytes",
-        "The same for a partition of `$setWindowFields`.",
+        "Memory of a partition of `$setWindowFields` before it uses temporary files, or fails (292).",
     ),
     Parameter(
         "internalDocumentSourceGraphLookupMaxMemoryBytes",
         "graph_lookup_bytes",
-        "What a `$graphLookup` may find for one document (40099).",
+        "Memory of the documents that a `$graphLookup` finds for one document; more is an error (40099).",
     ),
     Parameter(
         "internalLookupStageIntermediateDocumentMaxSizeBytes",
         "lookup_document_bytes",
-        "What a `$lookup` may join to one document (4568).",
-        least=16 << 20,
+        "Size of the documents that a `$lookup` joins to one document; more is an error (4568).",
+        minimum=16 << 20,
     ),
     Parameter(
         "internalDocumentSourceLookupCacheSizeBytes",
         "lookup_table_bytes",
-        "What a `$lookup` keeps of the other collection, so that it reads it once and not for each document.",
+        "Memory in which a `$lookup` caches documents of the other collection, to read them only once.",
     ),
     Parameter(
         "internalQueryFacetMaxOutputDocSizeBytes",
         "facet_bytes",
-        "What the pipelines of a `$facet` may give together (4031700).",
+        "Size of the output of all pipelines of a `$facet`; more is an error (4031700).",
     ),
     Parameter(
         "internalDocumentSourceDensifyMaxMemoryBytes",
         "densify_bytes",
-        "What a `$densify` may keep of its partitions (6007200).",
+        "Memory of the partitions of a `$densify`; more is an error (6007200).",
     ),
-    Parameter("internalQueryMaxPushBytes", "push_bytes", "What one `$push` of a group may gather (146)."),
-    Parameter("internalQueryMaxAddToSetBytes", "add_to_set_bytes", "The same for `$addToSet`."),
+    Parameter("internalQueryMaxPushBytes", "push_bytes", "Memory of one `$push` of a group; more is an error (146)."),
+    Parameter(
+        "internalQueryMaxAddToSetBytes",
+        "add_to_set_bytes",
+        "Memory of one `$addToSet` of a group; more is an error (146).",
+    ),
 )
 
 

@@ -7,8 +7,8 @@
     └── ProtocolError         malformed bytes: the connection is closed
 
 Codes and names are mongod's (its documented error codes). Codes above 9,999 are "location" codes; mongod names them
-`Location<number>` and so does `code_name`. `server/dispatch` alone makes replies of these exceptions. This module knows
-no other part of the package.
+`Location<number>` and so does `code_name`. Only `server/dispatch` makes replies of these exceptions. This module
+depends on no other part of the package.
 """
 
 from enum import IntEnum
@@ -139,7 +139,7 @@ class ErrorCode(IntEnum):
     SearchNotEnabled = 31082
 
 
-# Errors after which a driver sends a write with a `txnNumber` once more; the server labels them RetryableWriteError.
+# Errors after which a driver retries a write with a `txnNumber`; the server labels them RetryableWriteError.
 # Source: the driver specifications' "Retryable Writes", and the retriable errors in MongoDB's list of error codes.
 RETRYABLE_WRITE_CODES: Final = frozenset(
     int(code)
@@ -172,7 +172,7 @@ def code_name(code: int) -> str:
 
 
 class MongottlError(Exception):
-    """The root of all errors that this package raises on purpose."""
+    """The base class of all errors that this package raises deliberately."""
 
 
 class CommandError(MongottlError):
@@ -204,11 +204,11 @@ class CommandError(MongottlError):
 
 
 class WriteError(CommandError):
-    """One statement of a write command failed; the others may go on (`ordered: false`)."""
+    """One statement of a write command failed; with `ordered: false` the others are still carried out."""
 
 
 class DuplicateKeyError(WriteError):
-    """A unique index holds the key already. details: `keyPattern` and `keyValue`."""
+    """A unique index has the key already. details: `keyPattern` and `keyValue`."""
 
 
 class ProtocolError(MongottlError):

@@ -24,7 +24,7 @@ ID_INDEX_NAME: Final = "_id_"
 TS_FIELD: Final = "_ts"
 MAX_INDEXES: Final = 64
 
-# How an index compares with another, by MongoDB's rule: what tells indexes apart is the key pattern, `unique`,
+# How an index compares with another, by MongoDB's rule: indexes are distinguished by the key pattern, `unique`,
 # `sparse`, `partialFilterExpression` and `collation`. Two that agree in these are equivalent, and identical if the
 # other options agree too.
 DIFFERENT: Final = 0
@@ -103,7 +103,7 @@ class IndexDescriptor:
         return self.kind.key_generator(self.pattern)
 
     def with_option(self, option: str, value: Value) -> "IndexDescriptor":
-        """The same index with one option set, or taken away (MISSING), for `collMod`."""
+        """The descriptor of this index with one option changed, or removed (MISSING), for `collMod`."""
         pairs = [(name, old) for name, old in fields(self.spec) if name != option]
         if value is not MISSING:
             pairs.append((option, value))

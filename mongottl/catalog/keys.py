@@ -113,8 +113,8 @@ class BtreeKeyGenerator(KeyGenerator):
         self._collation = collation
         self._paths = paths
         self.roots = [path.part_bytes[0] for path in paths]
-        # The beginnings of each path, by their depth less one. Numbers may name elements of an array, so that with them
-        # it is not told which.
+        # The prefixes of each path, by their depth less one. If a path has numbers, which may name elements of an
+        # array, the exact path is not recorded.
         numbers = any(index >= 0 for path in paths for index in path.indexes)
         self._prefixes: list[list[str]] = [
             [SOMEWHERE if numbers else ".".join(path.parts[: depth + 1]) for depth in range(len(path.parts))]

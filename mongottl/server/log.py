@@ -24,7 +24,7 @@ from mongottl.clock import Clock, SystemClock, iso_date
 from mongottl.config import LogSettings
 
 _RECENT_LINES: Final = 1024
-# Of lines that wait for somebody to read the log.
+# The limit of log lines that wait until the log is read.
 _MAX_WAITING_BYTES: Final = 1024 * 1024
 # What a pipe that is ready to be written to takes without blocking (POSIX's PIPE_BUF on Linux; elsewhere less).
 _PIPE_BYTES: Final = getattr(select, "PIPE_BUF", 512)
@@ -132,7 +132,7 @@ class Log:
                 stream.flush()
                 return
         except (OSError, ValueError):
-            return  # nobody reads the log any more; that must not stop the server
+            return  # the log is not read any more; that must not stop the server
         data = line.encode("utf-8", "backslashreplace")
         if len(self._waiting) + len(data) > _MAX_WAITING_BYTES and not self.drain():
             self.dropped_lines += 1

@@ -1,4 +1,4 @@
-"""The state of an engine's one unit of work: begun, committed, failed or rolled back, and who is told of it.
+"""The state of an engine's one unit of work: open, committed, failed or rolled back, and the actions that follow.
 
     begin ──► open ──┬── commit ───► none     commit listener, then the unit's commit actions in the order given
                      ├── rollback ─► none     the unit's rollback actions, last given first

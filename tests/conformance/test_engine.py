@@ -78,7 +78,7 @@ def test_actions_run_on_commit_in_order_and_on_rollback_in_reverse(engine: Stora
 
 def test_the_listener_is_called_after_each_commit_and_before_its_actions(engine: StorageEngine) -> None:
     with engine.unit_of_work() as unit:
-        unit.commit()  # nobody listens yet
+        unit.commit()  # there is no listener yet
     seen: list[object] = []
     engine.set_commit_listener(lambda: seen.append(engine.committed_number))
     before = engine.committed_number

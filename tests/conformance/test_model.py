@@ -104,7 +104,7 @@ class EngineMachine(RuleBasedStateMachine):
         if commit:
             self.unit.commit()
         else:
-            # Ids given in the unit may be given again after a restart: nobody has seen them.
+            # Ids of a unit that was not committed may be used again after a restart.
             self.records, self.plain, self.unique, self.last_id = self.saved
         self.unit.__exit__(None, None, None)
         self.unit = None

@@ -1,4 +1,4 @@
-"""What a data directory keeps: over a restart, over a crash, and under a flush in another thread."""
+"""What a data directory keeps after a restart, after a crash, and during a flush in another thread."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Record stores: what is put in comes out, by id, in order, and counted."""
+"""Record stores: records are found by id, scanned in order, and counted."""
 
 import pytest
 

@@ -220,7 +220,7 @@ def test_a_full_disk_makes_the_engine_unavailable_and_changes_nothing(filled: Pa
         store.insert_record(b"fits", 1, 0)
         with pytest.raises(EngineUnavailable, match="full"):
             store.insert_records([(b"x" * 4000, 1, 0)] * 100)
-        # SQLite may have rolled back by itself: nothing more may slip in as a unit of its own.
+        # SQLite may have rolled back by itself: later writes of the unit must not be committed on their own.
         with pytest.raises(EngineUnavailable, match="has failed"):
             store.insert_record(b"x", 1, 0)
         with pytest.raises(EngineUnavailable, match="has failed"):

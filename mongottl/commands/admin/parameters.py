@@ -84,10 +84,11 @@ def _checked_limit(parameter: Parameter, value: Value, is_switch: bool) -> int:
         return bool(number)
     if number is None:
         raise CommandError(ErrorCode.BadValue, f"{parameter.name} must be a whole number")
-    if number < parameter.least:
+    if number < parameter.minimum:
+        minimum = parameter.minimum
         raise CommandError(
             ErrorCode.BadValue,
-            f"Invalid value for parameter {parameter.name}: {number} is not greater than or equal to {parameter.least}",
+            f"Invalid value for parameter {parameter.name}: {number} is not greater than or equal to {minimum}",
         )
     return number
 

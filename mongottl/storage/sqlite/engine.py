@@ -1,4 +1,4 @@
-"""The SQLite engine: idents and catalog entries, durability, and the log's upkeep.
+"""The SQLite engine: idents and catalog entries, durability, and maintenance of the log.
 
 Tables: `stores` has a row for each ident (and for each dropped one whose space is not freed yet), whose id names its
 table: r<id> for a record store, k<id> for sorted data. So no name in SQL contains a client's name, and the name of a
