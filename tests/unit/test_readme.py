@@ -129,10 +129,13 @@ def test_folders_and_packages_that_are_named_exist() -> None:
     for folder in re.findall(r"`(tests/\w+|mongottl/)`", README):
         assert (ROOT / folder).is_dir(), folder
     how = README.partition("## How it is built")[2].partition("\n## ")[0]
-    packages = [name for name in re.findall(r"`(\w+)`", how) if name.isalpha()]
-    assert len(packages) > 5
-    for name in packages:
-        assert (ROOT / "mongottl" / name / "__init__.py").is_file(), name
+    packages = re.findall(r"^\| `(\w+)` \| (.+) \|$", how, re.M)
+    for package, contents in packages:
+        folder = ROOT / "mongottl" / package
+        for part in re.findall(r"`([a-z/]+)`", contents):
+            assert (folder / part / "__init__.py").is_file() or (folder / f"{part}.py").is_file(), f"{package}: {part}"
+    there = {path.parent.name for path in (ROOT / "mongottl").glob("*/__init__.py")}
+    assert {name for name, _ in packages} == there
 
 
 def test_versions_agree() -> None:
