@@ -108,6 +108,22 @@ def test_look_ups_tell_how_many_ids_they_have_answered(engine: StorageEngine, co
     assert store.find_records([count + 1, count + 2], 1) == ([], 2)
 
 
+def test_a_record_counts_as_often_as_it_is_given(engine: StorageEngine) -> None:
+    """A multikey index has several entries for one record. The whole store is smaller than the limits here."""
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        data = engine.create_sorted_data("keys", False)
+        store.insert_records(of_lengths(100, 5))
+        data.insert([(b"%06d" % number, 1) for number in range(50)])
+        unit.commit()
+    rows, more = data.scan_fetch(store, b"", b"~", None, 40, True, 250)
+    assert ([row[0] for row in rows], more) == ([b"000000", b"000001", b"000002"], True)
+    rows, more = data.scan_fetch(store, b"", b"~", None, 40, False, 250)
+    assert ([row[0] for row in rows], more) == ([b"000049", b"000048", b"000047"], True)
+    records, taken = store.find_records([1] * 40, 250)
+    assert (ids(records), taken) == ([1, 1, 1], 3)
+
+
 def test_what_was_written_by_an_earlier_process_is_limited_too(persistent: Opener) -> None:
     engine = persistent()
     filled(engine, of_lengths(*[10] * 300, 5000, *[10] * 300, 4000, *[10] * 50))

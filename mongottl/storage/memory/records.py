@@ -223,8 +223,12 @@ class MemoryRecordStore(RecordStore):
         return block.get((record_id - 1) & MASK)
 
     def fits(self, count: i64, max_bytes: int) -> bool:
-        """True if no `count` records of the store can reach `max_bytes` together; False if they might."""
+        """True if no `count` different records of the store can reach `max_bytes` together; False if they might."""
         return self._size_bytes < max_bytes or count * self._longest < max_bytes
+
+    def fits_repeated(self, count: i64, max_bytes: int) -> bool:
+        """`fits` for records that may be named more than once, as the entries of a multikey index name them."""
+        return count * self._longest < max_bytes
 
     def estimated_bytes(self) -> int:
         return self._size_bytes + _RECORD_BYTES * self._count

@@ -162,7 +162,7 @@ class MemorySortedData(SortedDataInterface):
         assert isinstance(records, MemoryRecordStore)
         found: list[object] = []
         left: i64 = max_bytes
-        fits = records.fits(limit, max_bytes)
+        fits = records.fits_repeated(limit, max_bytes)
         more = True
         while more and not found:
             keys, rids = self._blocks.slice(low, high, after, limit, forward)

@@ -43,10 +43,15 @@ class StoreCounters:
         self.measured_through = 0 if record_count else MAX_RECORD_ID
 
     def fits(self, count: int, max_bytes: int) -> bool:
-        """True if no `count` records of the store can reach `max_bytes` together; False if they might."""
+        """True if no `count` different records of the store can reach `max_bytes` together; False if they might."""
         return self.size_bytes < max_bytes or (
             count * self.longest < max_bytes and self.measured_through == MAX_RECORD_ID
         )
+
+    def fits_repeated(self, count: int, max_bytes: int) -> bool:
+        """`fits` for records that may be named more than once, as the entries of a multikey index name them."""
+        longest = self.longest if self.measured_through == MAX_RECORD_ID else self.size_bytes
+        return count * longest < max_bytes
 
 
 class SqliteConnection(UnitOfWorkState):

@@ -165,7 +165,7 @@ class SqliteRecordStore(RecordStore):
                     if left <= 0:
                         return found, taken
             return found, count
-        fits = self.counters.fits(count, max_bytes)
+        fits = self.counters.fits_repeated(count, max_bytes)
         for start in range(0, count, LOOKUP_WIDTH):
             part: list[object] = list(record_ids[start : start + LOOKUP_WIDTH])
             if fits:

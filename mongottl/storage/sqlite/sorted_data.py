@@ -129,7 +129,7 @@ class SqliteSortedData(SortedDataInterface):
             key, record_id = (high, 0) if after is None else after
             sql = self._fetch_backward
             end = low
-        if records.counters.fits(limit, max_bytes):
+        if records.counters.fits_repeated(limit, max_bytes):
             rows = self._connection.read(sql, (key, record_id, end, limit))
             return rows, len(rows) >= limit
         rows, left = self._connection.read_within(sql, (key, record_id, end, limit), 2, max_bytes)
