@@ -385,3 +385,14 @@ def test_every_index_query_uses_its_index(filled: Path) -> None:
         walks = [step for step in plan if step.startswith("SCAN") and not step.startswith(allowed)]
         assert not walks and not any("TEMP B-TREE" in step for step in plan), (statement, plan)
     engine.close()
+
+
+def test_opening_waits_for_the_disk_before_earlier_commits_count_as_durable(filled: Path, tmp_path: Path) -> None:
+    """Commits are numbered anew after opening, so nobody waits for those of a process that was killed."""
+    crashed = crash(filled, tmp_path / "crashed")
+    waited_for: list[os.stat_result] = []
+    engine = SqliteEngine(open_data_directory(str(crashed)), sync=lambda file: waited_for.append(os.fstat(file)))
+    assert [os.path.samestat(found, os.stat(crashed / (DATABASE + "-wal"))) for found in waited_for] == [True]
+    assert engine.record_store("records").count() == 250
+    assert engine.durable_number == engine.committed_number == 0
+    engine.close()

@@ -114,6 +114,7 @@ class SqliteEngine(StorageEngine):
 
     checkpoint_bytes: maintenance is due when more of the log has not been copied to the database.
     long_log_bytes: a log of this length is ended even if writers have to wait for it.
+    sync: waits until what was written to a file is on disk; given its descriptor, OSError if it cannot be.
     Raises DataDirectoryError.
     """
 
@@ -122,8 +123,10 @@ class SqliteEngine(StorageEngine):
         directory: DataDirectory | None,
         checkpoint_bytes: int = _CHECKPOINT_BYTES,
         long_log_bytes: int = _LONG_LOG_BYTES,
+        sync: Callable[[int], None] = sync_file,
     ) -> None:
         self.name = "sqlite"
+        self._sync = sync
         self._directory = directory
         self._checkpoint_bytes = checkpoint_bytes
         self._long_log_bytes = long_log_bytes
@@ -158,6 +161,9 @@ class SqliteEngine(StorageEngine):
                 self._database_file = os.open(directory.database_path, os.O_RDWR)
                 self._shm_file = os.open(directory.shm_path, os.O_RDONLY)
                 directory.sync()
+                # An earlier process may have ended without waiting for its last commits. They count as durable from
+                # here on, since commits are numbered anew.
+                sync(self._wal_file)
                 self._connection.raw.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             except BaseException as error:
                 self._connection.raw.close()
@@ -284,7 +290,7 @@ class SqliteEngine(StorageEngine):
             # A commit is counted when the system has all of it.
             number = self._connection.commit_count
             try:
-                sync_file(self._wal_file)
+                self._sync(self._wal_file)
             except OSError as error:
                 self._refuse_writes(str(error))
                 raise EngineUnavailable(f"the write-ahead log cannot be made durable: {error}") from error
@@ -322,8 +328,8 @@ class SqliteEngine(StorageEngine):
                         break
                 if self.writers_should_wait:
                     # Writers wait during the next call, so it should have little left to synchronise.
-                    sync_file(self._wal_file)
-                    sync_file(self._database_file)
+                    self._sync(self._wal_file)
+                    self._sync(self._database_file)
                 elif log_is_long:
                     self._ended_count += 1
             except sqlite3.Error as error:
