@@ -6,6 +6,7 @@ connection  one connection: reads requests, sends replies
 shell       the parts of a server that a connection uses
 dispatch    from a message to a command and to its reply; only here errors become replies
 reaper      deletes expired documents when the timing wheel says that some are due
+janitor     closes idle cursors, forgets idle sessions
 durability  flushes commits to disk, and maintains the engine's log
 limits      the operating system's limit of open files
 log         log lines on standard error

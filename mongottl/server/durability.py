@@ -11,6 +11,7 @@ the last part of maintenance requires that no unit of work begins: the commands 
 between two steps, while reads continue. A unit that begins nevertheless does not wait; the log is then ended later.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -25,13 +26,25 @@ FLUSH_RETRY_S: Final = 1.0
 DROP_BATCH: Final = 1000
 
 
+# Makes a call that waits for the disk, and waits for its end while other tasks run.
+RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+async def _run_in_thread(call: Callable[[], None]) -> None:
+    await trio.to_thread.run_sync(call)
+
+
 class Durability:
     """Flushes and maintenance of one engine.
 
     holds_writers: whether commands that write must call `wait_until_writers_may_go` before their next step.
+    run_blocking: makes the engine's calls that wait for the disk; by default in a worker thread.
     """
 
-    def __init__(self, engine: StorageEngine, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, engine: StorageEngine, clock: Clock, log: Log, run_blocking: RunBlocking = _run_in_thread
+    ) -> None:
+        self._run_blocking = run_blocking
         self._engine = engine
         self._clock = clock
         self._log = log
@@ -53,7 +66,7 @@ class Durability:
         async with self._flush_lock:
             # The flush for which this one waited may have begun after the commit.
             if engine.durable_number < wanted:
-                await trio.to_thread.run_sync(engine.flush)
+                await self._run_blocking(engine.flush)
 
     async def wait_until_writers_may_go(self) -> None:
         if self.holds_writers:
@@ -96,11 +109,11 @@ class Durability:
         engine = self._engine
         if not engine.maintenance_due:
             return
-        await trio.to_thread.run_sync(engine.maintain)
+        await self._run_blocking(engine.maintain)
         if not engine.writers_should_wait:
             return
         self.holds_writers = True
         try:
-            await trio.to_thread.run_sync(engine.maintain)
+            await self._run_blocking(engine.maintain)
         finally:
             self.release_writers()

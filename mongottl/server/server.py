@@ -4,7 +4,7 @@
       ├── accept loop                        one task a connection
       ├── reaper                             server/reaper
       ├── flusher                            server/durability: log to disk every 100 ms while there are commits
-      └── janitor                            idle cursors and sessions
+      └── janitor                            server/janitor: idle cursors and sessions
 
 Stopping: the listener is closed; connections are closed for reading, so each ends when it has answered what it is
 working on; what still runs after a grace period is cancelled. The data is then on disk and the engine closed.
@@ -27,6 +27,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.server.connection import Connection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
+from mongottl.server.janitor import run_janitor
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
@@ -36,7 +37,6 @@ GRACE_S: Final = 1.0
 ACCEPT_RETRY_S: Final = 0.1
 # Connections accepted in a row before other tasks run.
 ACCEPT_BURST: Final = 64
-JANITOR_INTERVAL_S: Final = 60.0
 LISTEN_BACKLOG: Final = 1024
 RECURSION_LIMIT: Final = 10_000
 
@@ -114,7 +114,7 @@ class Server:
         self.reaper.refill()
         nursery.start_soon(self.reaper.run)
         nursery.start_soon(self.durability.run)
-        nursery.start_soon(self._janitor)
+        nursery.start_soon(run_janitor, self.service, self.log)
         for listener in self._listeners:
             nursery.start_soon(self._accept, listener, nursery)
 
@@ -149,12 +149,6 @@ class Server:
         self.log.warning(
             "storage", "Document would fail validation", ctx, namespace=namespace, document=document, errInfo=info
         )
-
-    async def _janitor(self) -> None:
-        while True:
-            await trio.sleep(JANITOR_INTERVAL_S)
-            self.service.close_idle()
-            self.log.drain()
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         failing = False

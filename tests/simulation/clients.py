@@ -27,6 +27,9 @@ DUPLICATE_KEY = 11000
 # What failing storage is answered with: OperationFailed, WriteConflict.
 STORAGE_CODES = (96, 112)
 BAD_HINT = 2
+CURSOR_NOT_FOUND = 43
+CURSOR_TIMEOUT_S = 600
+SESSION_TIMEOUT_S = 1800
 INDEX_NOT_FOUND = 27
 QUERY_PLAN_KILLED = 175
 INDEX_BUILD_ABORTED = 276
@@ -47,11 +50,39 @@ class Stage:
         self.acknowledged = 0
         self.refused = 0
         self.read = 0
-        # How many increments each counter has been given at least, and at most.
-        self.least = [0] * COUNTERS
+        # The acknowledged increments: of which counter, in which turn, and whether as durable.
+        self.increments: list[tuple[int, int, bool]] = []
+        # How many increments each counter has been given at most.
         self.most = [0] * COUNTERS
+        self.durable = 0
+        self.retried = 0
+        self.idle_closed = 0
+        self.slow_builds = 0
         world.aged = self.model.age
+        world.lost = self.lose
+        world.compared = self.check_stored
         self.model.age(world.instants())
+
+    def lose(self, turn: int) -> None:
+        """A power cut: what is stored now is what was stored at some turn from this one on."""
+        self.model.reopen(turn)
+        self.increments = [increment for increment in self.increments if increment[1] < turn or increment[2]]
+
+    def check_stored(self) -> None:
+        """What is stored of each document is one of the versions that it may have."""
+        collection = self.world.service.catalog.lookup("sim", COLLECTION)
+        if collection is None:
+            return
+        stored = {}
+        for record in collection.store.scan(0, 1_000_000)[0]:
+            document = bson.decode(record[1])
+            stored[document["_id"]] = document
+        for key in self.model.versions:
+            versions = self.model.open_versions(key)
+            allowed: list[Document | None] = [version.content for version in versions]
+            if any(version.mortal for version in versions):
+                allowed.append(None)
+            assert stored.get(key) in allowed, f"{key} is stored as {stored.get(key)}, which is not one of {allowed}"
 
     def check_error(self, reply: Document, *also: int) -> int:
         """The code of a reply that is an error, which must be one that may happen; 0 if it is none."""
@@ -96,6 +127,8 @@ class Writer:
         return document
 
     def _send(self, command: Document, written: dict[str, Document | None]) -> "Exchange":
+        if written and self.random.random() < 0.3:
+            command["writeConcern"] = {"j": True}
         return Exchange(self.stage, command, written)
 
     def insert(self) -> Client:
@@ -276,6 +309,7 @@ class Exchange(Request):
     def __init__(self, stage: Stage, command: Document, written: dict[str, Document | None]) -> None:
         super().__init__(command)
         self.stage = stage
+        self.durable = "writeConcern" in command
         self.written = written
         self.new: dict[str, Version] = {}
 
@@ -286,14 +320,16 @@ class Exchange(Request):
             self.stage.model.add(key, self.new[key])
 
     def note_instant(self, now_s: int) -> None:
+        super().note_instant(now_s)
         for version in self.new.values():
             version.written_s.add(now_s)
 
     def acknowledge(self, key: str | None = None) -> None:
         """What was written is there; no certain document may have had its unique value."""
         self.stage.acknowledged += 1
+        self.stage.durable += self.durable
         for name in self.new if key is None else [key]:
-            self.stage.model.settle(name, self.new[name], self.ended)
+            self.stage.model.settle(name, self.new[name], self.ended, self.durable)
             content = self.new[name].content
             if content is not None and "u" in content:
                 for other in self.stage.model.versions:
@@ -303,16 +339,18 @@ class Exchange(Request):
                     )
 
     def refuse(self, key: str | None = None) -> None:
-        """Nothing was written."""
+        """Nothing was written; or nothing is known, if the command has failed that was to wait for the disk."""
         self.stage.refused += 1
+        if self.durable and self.reply is not None and not self.reply["ok"]:
+            return
         for name in self.new if key is None else [key]:
             self.stage.model.remove(name, self.new[name])
 
     def _certain(self, key: str) -> Version | None:
-        return self.stage.model.certain(key, self.started, self.ended, [self.now_s], self.new.get(key))
+        return self.stage.model.certain(key, self.started, self.ended, self.instants, self.new.get(key))
 
     def _possible(self, key: str) -> list[Version]:
-        found = self.stage.model.possible(key, self.started, self.ended, [self.now_s])
+        found = self.stage.model.possible(key, self.started, self.ended, self.instants)
         return [version for version in found if version is not self.new.get(key)]
 
     def was_certain(self, key: str) -> bool:
@@ -333,7 +371,7 @@ class Exchange(Request):
         for other in self.stage.model.versions:
             if other != key and "u" in document:
                 # Another document of the same command counts as well.
-                for version in self.stage.model.possible(other, self.started, self.ended, [self.now_s]):
+                for version in self.stage.model.possible(other, self.started, self.ended, self.instants):
                     if version.content is not None and version.content.get("u") == document["u"]:
                         holders.append(other)
         assert holders, f"{document} was refused, though nobody holds its keys"
@@ -352,8 +390,11 @@ class Exchange(Request):
 def counter(stage: Stage) -> Client:
     """Increments documents that others increment as well, by every way in which writes find them.
 
-    None of the increments may be lost or carried out twice: `check_counters`.
+    None of the increments may be lost or carried out twice: `check_counters`. Some are sent as retryable writes, and
+    some of these again.
     """
+    lsid = {"id": bson.Binary(stage.random.randbytes(16), 4)}
+    txn_number = 0
     near: Document = {"loc": {"$near": {"$geometry": {"type": "Point", "coordinates": [0, 0]}}}}
     while True:
         number = stage.random.randrange(COUNTERS)
@@ -373,9 +414,17 @@ def counter(stage: Stage) -> Client:
             command = {"update": COUNTER_COLLECTION, "updates": [{"q": filter_, "u": increment, "multi": True}]}
         for place in numbers:
             stage.most[place] += 1
-        reply = yield Request(command)
-        if reply is None or stage.check_error(reply) or reply.get("writeErrors"):
-            assert reply is None or stage.faulty, reply
+        if stage.random.random() < 0.3:
+            command["writeConcern"] = {"j": True}
+        crashes = stage.world.crashes
+        if pick == 0:
+            txn_number += 1
+            command |= {"lsid": lsid, "txnNumber": Int64(txn_number)}
+        request = Request(command)
+        reply = yield request
+        if reply is None or stage.check_error(reply, QUERY_PLAN_KILLED) or reply.get("writeErrors"):
+            codes = [] if reply is None else write_errors(reply)
+            assert stage.faulty or codes in ([], [QUERY_PLAN_KILLED]), reply
             continue
         done = numbers
         if "value" in reply:
@@ -385,7 +434,18 @@ def counter(stage: Stage) -> Client:
         for place in numbers:
             stage.most[place] -= place not in done
         for place in done:
-            stage.least[place] += 1
+            stage.increments.append((place, request.ended, "writeConcern" in command))
+        if pick == 0 and stage.random.random() < 0.3:
+            for _ in range(stage.random.randrange(3)):
+                yield Request({"ping": 1})
+            again = Request(command)
+            second = yield again
+            idle_s = again.started_s - request.started_s
+            if stage.world.crashes > crashes or idle_s >= SESSION_TIMEOUT_S or second is None:
+                stage.most[number] += 1  # the server may have forgotten the first
+            elif not stage.check_error(second):
+                assert second == reply, f"{reply}, and when it was sent again {second}"
+                stage.retried += 1
 
 
 def check_counters(stage: Stage) -> None:
@@ -396,7 +456,8 @@ def check_counters(stage: Stage) -> None:
     counters = [bson.decode(record[1]) for record in records]
     assert sorted(document["_id"] for document in counters) == list(range(COUNTERS))
     for document in counters:
-        least, most = stage.least[document["_id"]], stage.most[document["_id"]]
+        least = sum(place == document["_id"] for place, _, _ in stage.increments)
+        most = stage.most[document["_id"]]
         assert least <= document["n"] <= most, f"{document} is not between {least} and {most}"
 
 
@@ -434,50 +495,67 @@ def find(stage: Stage) -> Client:
         command["hint"] = {"$natural": stage.random.choice([1, -1])}
     if stage.random.random() < 0.6:
         command["batchSize"] = stage.random.choice([0, 1, 3, 5])
-    request = Request(command)
+    session: Document = {}
+    if stage.random.random() < 0.3:
+        session["lsid"] = {"id": bson.Binary(stage.random.randbytes(16), 4)}
+    if no_timeout := stage.random.random() < 0.2:
+        command["noCursorTimeout"] = True
+    request = Request(command | session)
     started = -1
     crashes = stage.world.crashes
-    pages: list[tuple[int, list[Document]]] = []
+    used_s = 0.0
+    pages: list[tuple[set[int], list[Document]]] = []
     while True:
         reply = yield request
-        if reply is None or stage.world.crashes > crashes or stage.check_error(reply, QUERY_PLAN_KILLED):
+        may_be_closed = started >= 0 and _may_be_closed(request.started_s - used_s, no_timeout, bool(session))
+        codes = (QUERY_PLAN_KILLED, CURSOR_NOT_FOUND) if may_be_closed else (QUERY_PLAN_KILLED,)
+        if reply is None or stage.world.crashes > crashes or (code := stage.check_error(reply, *codes)):
+            stage.idle_closed += reply is not None and stage.world.crashes == crashes and code == CURSOR_NOT_FOUND
             return
+        used_s = request.started_s
         started = request.started if started < 0 else started
         cursor = reply["cursor"]
-        pages.append((request.now_s, cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]))
+        pages.append((request.instants, cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]))
         if not cursor["id"]:
             break
         more: Document = {"getMore": Int64(cursor["id"]), "collection": COLLECTION}
         if stage.random.random() < 0.7:
             more["batchSize"] = stage.random.choice([1, 3, 5])
         if stage.random.random() < 0.05:
-            request = Request({"killCursors": COLLECTION, "cursors": [Int64(cursor["id"])]})
+            request = Request({"killCursors": COLLECTION, "cursors": [Int64(cursor["id"])]} | session)
             reply = yield request
-            assert reply is None or stage.world.crashes > crashes or reply["cursorsKilled"] == [cursor["id"]]
+            if reply is not None and stage.world.crashes == crashes:
+                may_be_closed = _may_be_closed(request.started_s - used_s, no_timeout, bool(session))
+                assert may_be_closed or reply["cursorsKilled"] == [cursor["id"]], reply
             return
-        request = Request(more)
+        request = Request(more | session)
     stage.read += 1
     check_found(stage, pages, matches, (started, request.ended))
 
 
+def _may_be_closed(idle_s: float, no_timeout: bool, in_session: bool) -> bool:
+    """Whether the janitor may have closed a cursor that was not used for so long."""
+    return (idle_s >= CURSOR_TIMEOUT_S and not no_timeout) or (idle_s >= SESSION_TIMEOUT_S and in_session)
+
+
 def check_found(
     stage: Stage,
-    pages: list[tuple[int, list[Document]]],
+    pages: list[tuple[set[int], list[Document]]],
     matches: Callable[[Document], bool],
     turns: tuple[int, int],
 ) -> None:
     """What was certainly there was found once, and nothing was found that may not have been there.
 
-    pages: the instant that each went by, and its documents.
+    pages: the instants that each may have gone by, and its documents.
     """
     model = stage.model
     by_key: dict[str, list[Document]] = {}
-    instants = {now_s for now_s, _ in pages}
-    for now_s, found in pages:
+    instants: set[int] = set().union(*(seen for seen, _ in pages))
+    for seen, found in pages:
         for document in found:
             by_key.setdefault(document["_id"], []).append(document)
             assert matches(document), document
-            possible = [version.content for version in model.possible(document["_id"], *turns, [now_s])]
+            possible = [version.content for version in model.possible(document["_id"], *turns, seen)]
             assert document in possible, f"{document} was found; it may have been {possible}"
     for key in model.versions:
         certain = model.certain(key, *turns, instants)
@@ -490,12 +568,12 @@ def check_number(stage: Stage, n: int, matches: Callable[[Document], bool], requ
     """The number of documents is one of those that were possible, if nobody moved any meanwhile."""
     least = most = 0
     for key in stage.model.versions:
-        certain = stage.model.certain(key, request.started, request.ended, [request.now_s])
+        certain = stage.model.certain(key, request.started, request.ended, request.instants)
         if certain is not None and certain.content is not None:
             least += matches(certain.content)
             most += matches(certain.content)
             continue
-        possible = list(stage.model.possible(key, request.started, request.ended, [request.now_s]))
+        possible = list(stage.model.possible(key, request.started, request.ended, request.instants))
         # A document that moves in an index under a scan may be met at both places.
         most += min(2, sum(matches(version.content) for version in possible if version.content is not None))
     assert least <= n <= most, f"{request.command}: {n} is not between {least} and {most}"
@@ -575,17 +653,32 @@ def ttl_tuner(stage: Stage) -> Client:
             yield Request({"ping": 1})
 
 
+INDEXES: list[tuple[str, list[Document]]] = [
+    (COLLECTION, [{"key": {"v": 1}, "name": "v_1"}]),
+    (COLLECTION, [{"key": {"a": 1}, "name": "a_1"}]),
+    (COLLECTION, [{"key": {"owner": 1, "v": 1}, "name": "owner_1_v_1"}]),
+    # As unique as `u_1`, which is always there: its builds succeed, whatever is written and expires meanwhile.
+    (COLLECTION, [{"key": {"u": -1}, "name": "u_-1", "unique": True, "sparse": True}]),
+    (COLLECTION, [{"key": {"v": 1}, "name": "v_1"}, {"key": {"a": 1}, "name": "a_1"}]),
+    (COUNTER_COLLECTION, [{"key": {"n": -1}, "name": "n_-1"}]),
+    (COUNTER_COLLECTION, [{"key": {"loc": "2dsphere", "n": 1}, "name": "loc_n"}]),
+]
+
+
 def index_tuner(stage: Stage) -> Client:
     """Builds and drops indexes, also one that another is building."""
     while True:
-        name, key = stage.random.choice([("v_1", {"v": 1}), ("a_1", {"a": 1}), ("owner_1_v_1", {"owner": 1, "v": 1})])
+        collection, specs = stage.random.choice(INDEXES)
+        built = Request({"createIndexes": collection, "indexes": specs})
         if stage.random.random() < 0.6:
-            command = {"createIndexes": COLLECTION, "indexes": [{"key": key, "name": name}]}
+            request = built
         else:
-            command = {"dropIndexes": COLLECTION, "index": name}
-        reply = yield Request(command)
+            request = Request({"dropIndexes": collection, "index": specs[0]["name"]})
+        reply = yield request
         if reply is not None:
-            stage.check_error(reply, INDEX_NOT_FOUND, INDEX_BUILD_ABORTED, BUILD_IN_PROGRESS)
+            code = stage.check_error(reply, INDEX_NOT_FOUND, INDEX_BUILD_ABORTED, BUILD_IN_PROGRESS)
+            # The first turn makes one step, the last none.
+            stage.slow_builds += request is built and not code and request.ended - request.started > 2
         for _ in range(stage.random.randrange(8)):
             yield Request({"ping": 1})
 

@@ -1,12 +1,15 @@
-"""A storage engine that keeps the contract, and fails at random calls as the contract allows."""
+"""A storage engine that keeps the contract, fails at random calls as the contract allows, and reads little at once."""
 
 import random
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict
+from mongottl.storage.interface import NO_BYTE_LIMIT, EngineUnavailable, StorageEngine, WriteConflict
 
 # What the contract lets raise WriteConflict.
 _CONFLICTING = ("update_records", "update_record", "delete_records", "delete_record", "commit")
+# What a batch of records may hold at most, in bytes: a document of the simulation has about 70. Small batches make
+# commands, purges and index builds over few documents take many steps.
+_BATCH_BYTES = (1, 200, 1000, 100_000, 100_000, 100_000)
 # What may not fail at all: handles, counters, and the hooks of a unit of work.
 _SAFE = ("on_commit", "on_rollback", "record_store", "sorted_data", "idents", "statistics", "count", "size_bytes")
 
@@ -28,6 +31,10 @@ class FaultyEngine(ContractEngine):
     def require_unit(self, method: str) -> None:
         super().require_unit(method)
         self._may_fail(method)
+
+    def batch_bytes(self, max_bytes: int) -> int:
+        # Who sets no limit wants everything.
+        return max_bytes if max_bytes == NO_BYTE_LIMIT else min(max_bytes, self._random.choice(_BATCH_BYTES))
 
     def flush(self) -> None:
         self._may_fail("flush")

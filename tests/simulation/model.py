@@ -9,6 +9,9 @@ turns as well, must see what was there all the time, and may see what was there 
     version B                               ╔═════════════════════════► may hold from 20: sent at 20, answered at 23
     reader 1        └12─16┘  must see A     ╎
     reader 2                           └18──┴──22┘  may see A, B or (if it moved in an index) neither
+
+A power cut opens again what was replaced since the last commit that is certainly left, unless the write that replaced
+it was acknowledged with `j: true`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,6 +38,7 @@ class Version:
     written_s: the seconds in which it may have been written. A command dates each unit of work by the clock, which may
     be moved while it is under way.
     mortal: it was expired at some instant, so it may be purged.
+    replaced_durably: not even a power cut can bring it back.
     """
 
     def __init__(self, content: Document | None, written_s: int, since: int) -> None:
@@ -43,6 +47,7 @@ class Version:
         self.since = since
         self.until = OPEN
         self.mortal = False
+        self.replaced_durably = False
 
     def alive(self, now_s: int, default: int) -> bool:
         """Whether it is certainly alive."""
@@ -85,11 +90,27 @@ class Model:
         """The write was refused: nothing of it has ever been there."""
         self.versions[key].remove(version)
 
-    def settle(self, key: str, version: Version, turn: int) -> None:
-        """The write was acknowledged: what was there before it is so no longer."""
-        for other in self.open_versions(key):
-            if other is not version:
+    def settle(self, key: str, version: Version, turn: int, durable: bool = False) -> None:
+        """The write was acknowledged: what was there before it is so no longer.
+
+        durable: and will not be after a power cut either.
+        """
+        older = self.of(key)
+        for other in older[: older.index(version)]:
+            if other.until == OPEN:
                 other.until = turn
+            if durable:
+                other.replaced_durably = True
+
+    def reopen(self, turn: int) -> None:
+        """A power cut: what is stored now is what was stored at some turn from this one on."""
+        for versions in self.versions.values():
+            for version in versions:
+                if version.until >= turn and not version.replaced_durably:
+                    version.until = OPEN
+        for entry in self.defaults:
+            if entry[2] >= turn:
+                entry[2] = OPEN
 
     def age(self, instants: set[int]) -> None:
         """Notes which documents are expired at an instant that now counts: they may be purged from now on."""

@@ -1,4 +1,5 @@
-"""Seeded simulations: several clients, step by step, while the clock jumps, storage fails and the server crashes.
+"""Seeded simulations: several clients, step by step, while the clock jumps, storage fails, the server crashes and the
+power is cut.
 
 A seed is a test: `MONGOTTL_SIMULATION_SEEDS=700-710` runs those, `MONGOTTL_SIMULATION_SECONDS=600` as many fresh ones
 as fit. What is expected is told in `clients.py`, what must hold at any time in `World.check_everything`.
@@ -10,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from tests.simulation.clients import (
     COLLECTION,
@@ -26,7 +29,7 @@ from tests.simulation.clients import (
 )
 from tests.simulation.world import Client, Request, World
 
-TURNS = 1200
+TURNS = 2000
 
 
 def seeds() -> list[int]:
@@ -50,15 +53,30 @@ def opener() -> Client:
 
 
 def simulate(seed: int, folder: Path, turns: int) -> Stage:
-    """One run. Which weather it has, failing storage and crashes, depends on the seed."""
+    """One run. Whether storage fails in it, and whether the server crashes, depends on the seed."""
+    elapsed = trio.testing.MockClock()
+    return trio.run(_simulate, seed, folder, turns, elapsed, clock=elapsed)
+
+
+async def _simulate(seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock) -> Stage:
+    async with trio.open_nursery() as nursery:
+        return await _simulate_in(nursery, seed, folder, turns, elapsed)
+
+
+async def _simulate_in(
+    nursery: trio.Nursery, seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock
+) -> Stage:
     generator = random.Random(seed)
     faulty = seed % 2 == 0
-    world = World(generator, folder if seed % 3 else None, 0.01 if faulty else 0.0)
+    world = World(generator, folder if seed % 3 else None, 0.01 if faulty else 0.0, elapsed, nursery)
+    await trio.testing.wait_all_tasks_blocked()
     stage = Stage(world, faulty)
     world.engine.armed = False
     world.seat(opener())
     while not world.service.catalog.lookup("sim", COLLECTION) or world.seats[0].busy:
         world.step(world.seats[0])
+        await trio.testing.wait_all_tasks_blocked()
+    world.disk.note_durable()  # what the clients rely on is on disk
     for number in (1, 2, 3):
         world.seat(writer(stage, number))
     for client in (reader(stage), reader(stage), ttl_tuner(stage), index_tuner(stage), index_tuner(stage)):
@@ -69,8 +87,8 @@ def simulate(seed: int, folder: Path, turns: int) -> Stage:
         world.seat(rowdy(stage))
         world.seat(rowdy(stage))
     world.engine.armed = True
-    world.run(turns)
-    world.settle()
+    await world.run(turns)
+    await world.settle()
     check_counters(stage)
     return stage
 
@@ -81,8 +99,11 @@ def test_simulation(seed: int, tmp_path: Path) -> None:
     print(f"seed {seed}")
     stage = simulate(seed, tmp_path, TURNS)
     # A simulation in which nothing happens proves nothing.
-    assert stage.acknowledged > 50 and stage.read > 10
-    assert (stage.world.failures > 0) == stage.faulty
+    world = stage.world
+    assert stage.acknowledged > 30 and stage.durable > 5 and stage.read > 10 and stage.slow_builds > 0
+    assert (world.failures > 0) == stage.faulty
+    if world.folder is not None:
+        assert world.crashes > 0 and world.disk.waits > 20
 
 
 @pytest.mark.slow

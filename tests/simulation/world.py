@@ -1,55 +1,95 @@
 """A server without sockets in which several clients' commands run interleaved, step by step, under a seeded scheduler.
 
 Each turn one thing happens: a client sends its next command, a command under way or the reaper makes one step, the
-clock jumps, the server crashes and is opened again on the files as they lay there. Clients are generators that yield
-requests and are sent the replies; what they expect is their own business (`clients.py`).
+clock jumps, the disk answers, the server crashes, or the power is cut, and it is opened again on the files as they lie
+there. Clients are generators that yield requests and are sent the replies; what they expect is their own business
+(`clients.py`).
+
+The flusher (`Durability`) and the janitor are the server's own tasks. They run in trio under a MockClock, to the point
+where they wait, at the end of each turn; elapsed time passes between turns only.
 """
 
 import io
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import bson
+import trio
+import trio.testing
 
 import mongottl.storage  # noqa: F401 (registers the engines)
-from mongottl.clock import VirtualClock
+from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Flush, Steps, run_to_end
 from mongottl.exec.write.expiry import count_expired, reap_due, refill_wheel
 from mongottl.server.dispatch import Dispatcher
+from mongottl.server.durability import Durability
+from mongottl.server.janitor import run_janitor
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict, open_storage_engine
+from mongottl.storage.sqlite.directory import DATABASE_NAME, open_data_directory
+from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.wire.messages import OpMsg
+from tests.simulation.disk import Disk
 from tests.simulation.faults import FaultyEngine
 
 Document: TypeAlias = dict[str, Any]
 START_MS = 4_102_444_800_000
+# So that the log is copied and ended now and then in a short simulation.
+CHECKPOINT_BYTES = 60_000
+LONG_LOG_BYTES = 120_000
+# Turns for which a server runs on whose disk has failed.
+TURNS_WITHOUT_DISK = 30
+# Elapsed time of one turn, in seconds.
+USUAL_PAUSES_S = (0.0, 0.001, 0.01, 0.03)
+LONG_PAUSES_S = (1.0, 61.0, 400.0, 700.0, 2000.0)
+
+
+class ElapsedTime(Clock):
+    """Elapsed time as trio's clock has it; wall time is not asked of it."""
+
+    def __init__(self, clock: trio.testing.MockClock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return START_MS
+
+    def monotonic_s(self) -> float:
+        return self._clock.current_time()
 
 
 class Request:
-    """A command, and when it was under way: turns `started` to `ended`, by the instant `now_s`."""
+    """A command, and when it was under way: turns `started` to `ended`.
+
+    instants: the seconds that the clock showed meanwhile, by any of which it may have judged and written. started_s:
+    elapsed time. reply: None until there is one.
+    """
 
     def __init__(self, command: Document, database: str = "sim") -> None:
         self.command = command
         self.database = database
         self.started = 0
         self.ended = 0
-        self.now_s = 0
+        self.started_s = 0.0
+        self.instants: set[int] = set()
+        self.reply: Document | None = None
+        self.message: OpMsg | None = None
         self.steps: Steps[bytes] | None = None
 
     def begin(self, turn: int, now_s: int) -> None:
         """It is being sent."""
         self.started = turn
-        self.now_s = now_s
+        self.instants = {now_s}
 
     def note_instant(self, now_s: int) -> None:
         """The clock was moved while it is under way."""
+        self.instants.add(now_s)
 
 
 # A client: yields a request and is sent the reply, or None if the server crashed before it answered.
@@ -57,22 +97,44 @@ Client: TypeAlias = Generator[Request, Document | None, None]
 
 
 class Seat:
-    """A client's place: itself, what it wants to send next, and whether that has been sent."""
+    """A client's place: itself, what it wants to send next, and whether that has been sent.
+
+    flushing: its command waits for the disk. error: what that wait ended with, for the command to answer.
+    """
 
     def __init__(self, number: int, client: Client) -> None:
         self.info = ClientInfo(number, "localhost:27017", f"localhost:{number}")
         self.client = client
         self.request = next(client)
         self.busy = False
+        self.flushing = False
+        self.error: EngineUnavailable | None = None
 
 
 class World:
-    """folder: for the files of the SQLite engine, which survives crashes; None takes the memory engine."""
+    """folder: for the files of the SQLite engine, which survives crashes; None takes the memory engine.
 
-    def __init__(self, generator: random.Random, folder: Path | None, failure_rate: float) -> None:
+    elapsed: the clock of the trio run in which this is made; it must only be moved here.
+    """
+
+    def __init__(
+        self,
+        generator: random.Random,
+        folder: Path | None,
+        failure_rate: float,
+        elapsed: trio.testing.MockClock,
+        nursery: trio.Nursery,
+    ) -> None:
         self.random = generator
         self.turn = 0
-        self.clock = VirtualClock()
+        self.elapsed = elapsed
+        self.clock = VirtualClock(ElapsedTime(elapsed))
+        self.disk = Disk(generator)
+        self._outer_nursery = nursery
+        self._reader: sqlite3.Connection | None = None
+        # The tasks of the server that runs now.
+        self._tasks: trio.Nursery | None = None
+        self._turns_left = TURNS_WITHOUT_DISK
         self.clock.freeze()
         self.clock.set_wall(START_MS)
         self.folder = folder
@@ -83,24 +145,56 @@ class World:
         self._refilled = False
         # Called whenever a new instant begins to count.
         self.aged: Callable[[set[int]], None] = lambda instants: None
+        # Called when a power cut has lost what was written since the turn of the durable files.
+        self.lost: Callable[[int], None] = lambda turn: None
+        # Called now and then, to compare what is stored with what may be.
+        self.compared: Callable[[], None] = lambda: None
         self.log_text = io.StringIO()
         self.crashes = 0
+        self.power_cuts = 0
+        self.disk_failures = 0
+        self.held = 0
         self.failures = 0
         self._open()
 
     # The server
 
     def _open(self) -> None:
-        home = None if self.folder is None else str(self.folder / f"home{self._homes}")
-        inner: StorageEngine = open_storage_engine("memory" if home is None else "sqlite", home)
+        inner: StorageEngine
+        if self.folder is None:
+            inner = open_storage_engine("memory", None)
+        else:
+            home = self.folder / f"home{self._homes}"
+            self.disk.open(home)
+            directory = open_data_directory(str(home))
+            inner = SqliteEngine(directory, CHECKPOINT_BYTES, LONG_LOG_BYTES, self.disk.sync)
         self.engine = FaultyEngine(inner, self.random, self._failure_rate)
         self.service = ServiceContext(ServerConfig(quiet=True), self.clock, self.engine)
         self.log = Log(quiet=True, stream=self.log_text)
         self.dispatcher = Dispatcher(self.service, self.log)
+        self.durability = Durability(self.engine, self.clock, self.log, self.disk.run_blocking)
+        self.engine.set_commit_listener(self.durability.note_commit)
+        self._outer_nursery.start_soon(self._run_tasks)
         self._background = refill_wheel(self.service)
         self._refilled = False
         self.check_catalog()
         self.engine.armed = True
+
+    async def _run_tasks(self) -> None:
+        """The server's tasks, until it ends."""
+        async with trio.open_nursery() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self.durability.run)
+            tasks.start_soon(run_janitor, self.service, self.log)
+            await trio.sleep_forever()
+
+    async def _flush(self, seat: Seat) -> None:
+        """What a connection does for a command that waits for the disk."""
+        try:
+            await self.durability.flush()
+        except EngineUnavailable as error:
+            seat.error = error
+        seat.flushing = False
 
     def seat(self, client: Client) -> Seat:
         """Gives a client a place; it begins at the next turn."""
@@ -114,30 +208,66 @@ class World:
 
     def instants(self) -> set[int]:
         """Every instant that something under way goes by."""
-        return {self.now_s} | {seat.request.now_s for seat in self.seats if seat.busy}
+        return {self.now_s}.union(*(seat.request.instants for seat in self.seats if seat.busy))
 
-    def run(self, turns: int) -> None:
+    async def run(self, turns: int) -> None:
         for _ in range(turns):
-            self.take_turn()
+            await self.take_turn()
             if self.turn % 64 == 0:
                 self.check_everything()
             if self.turn % 100 == 0:
                 self.check_purge()
 
-    def take_turn(self) -> None:
-        self.turn += 1
+    async def take_turn(self) -> None:
+        self._begin_turn()
         dice = self.random.random()
         if dice < 0.02:
             self._move_clock()
-        elif dice < 0.025 and self.folder is not None:
-            self._crash(clean=self.random.random() < 0.3)
-        elif dice < 0.12:
+        elif (dice < 0.025 and self.folder is not None) or self._turns_left == 0:
+            await self._crash()
+        elif dice < 0.11:
             self._background_step()
-        elif dice < 0.125:
+        elif dice < 0.115:
             self.service.ttl_monitor_enabled = not self.service.ttl_monitor_enabled
+        elif dice < 0.17:
+            self._answer_of_disk()
+        elif dice < 0.174 and self.folder is not None:
+            self._read_beside()
         else:
             self.step(self.random.choice(self.seats))
+        await self._end_turn(self.random.choice(LONG_PAUSES_S if dice > 0.99 else USUAL_PAUSES_S))
+        if self.engine.failed:
+            self._turns_left -= 1
+
+    def _begin_turn(self) -> None:
+        self.turn += 1
+        self.disk.turn = self.turn
+
+    async def _end_turn(self, pause_s: float) -> None:
+        """Lets elapsed time pass, and the server's tasks do what they have to."""
+        self.elapsed.jump(pause_s)
+        await trio.testing.wait_all_tasks_blocked()
         assert self.log.internal_errors == 0, self.log_text.getvalue()
+
+    def _read_beside(self) -> None:
+        """Begins or ends a read of the database, as a backup makes it: meanwhile its log cannot be copied to the end,
+        and writers are held when it has grown long."""
+        assert self.folder is not None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+            return
+        self._reader = sqlite3.connect(self.folder / f"home{self._homes}" / DATABASE_NAME, isolation_level=None)
+        self._reader.execute("BEGIN")
+        self._reader.execute("SELECT count(*) FROM stores").fetchone()
+
+    def _answer_of_disk(self) -> None:
+        """Ends one of the waits for the disk; if storage fails in this simulation, now and then by an error."""
+        if self.disk.waiting and self.engine.armed and self.random.random() < 3 * self._failure_rate:
+            self.disk_failures += 1
+            self.disk.answer(OSError(5, "simulated: input/output error"))
+        else:
+            self.disk.answer()
 
     def _move_clock(self) -> None:
         jump = self.random.choice([0.3, 1, 1, 1, 2, 5, 20, 100, -1, -3, -30, 86400 * 400, -86400 * 400])
@@ -151,9 +281,8 @@ class World:
 
     def _background_step(self) -> None:
         """A step of the refill after start, of a purge under way, or of a new purge."""
-        if self.random.random() < 0.1:
-            with suppress(EngineUnavailable):
-                self.engine.drop_some(50)
+        if self.durability.holds_writers:
+            return  # as the server's reaper does
         if self._background is None:
             self._background = reap_due(self.service)
         try:
@@ -167,11 +296,19 @@ class World:
 
     def step(self, seat: Seat) -> None:
         request = seat.request
+        if seat.flushing:
+            return
+        if request.message is None:
+            body = bson.encode({**request.command, "$db": request.database})
+            request.message = OpMsg(self.turn, 0, 0, body, [])
+        if self.durability.holds_writers and self.dispatcher.may_write(request.message):
+            self.held += 1
+            return  # as the server's connections do
         if not seat.busy:
             seat.busy = True
+            request.started_s = self.clock.monotonic_s()
             request.begin(self.turn, self.now_s)
-            body = bson.encode({**request.command, "$db": request.database})
-            outcome = self.dispatcher.handle(OpMsg(self.turn, 0, 0, body, []), seat.info)
+            outcome = self.dispatcher.handle(request.message, seat.info)
             if isinstance(outcome, bytes):
                 self._answer(seat, outcome)
                 return
@@ -179,56 +316,100 @@ class World:
             request.steps = outcome
         assert request.steps is not None
         try:
-            step = next(request.steps)
+            error, seat.error = seat.error, None
+            step = next(request.steps) if error is None else request.steps.throw(error)
             if isinstance(step, Flush):
-                try:
-                    self.engine.flush()
-                except EngineUnavailable as error:
-                    request.steps.throw(error)
+                assert self._tasks is not None
+                seat.flushing = True
+                self._tasks.start_soon(self._flush, seat)
         except StopIteration as stop:
             self._answer(seat, stop.value)
 
     def _answer(self, seat: Seat, reply: bytes | None) -> None:
         """Gives a client its reply, or None: it was lost."""
         seat.request.ended = self.turn
+        seat.request.reply = None if reply is None else bson.decode(reply)
         seat.busy = False
-        seat.request = seat.client.send(None if reply is None else bson.decode(reply))
+        seat.request = seat.client.send(seat.request.reply)
 
-    def _crash(self, clean: bool) -> None:
-        """Stops, or goes on with the files as they are now, as after kill -9."""
+    async def _crash(self) -> None:
+        """Stops in an orderly way, goes on with the files as they are now, as after kill -9, or as a power cut leaves
+        them. After a failure of the disk only that last is left."""
         assert self.folder is not None
+        clean = self.random.random() < 0.3
+        power_cut = not clean and self.random.random() < 0.5
+        if self.engine.failed:
+            clean, power_cut = False, True
+        self._turns_left = TURNS_WITHOUT_DISK
         self.crashes += 1
         self.failures += self.engine.failures
         self.engine.armed = False
+        if self._reader is not None:
+            self._read_beside()
         home = self.folder / f"home{self._homes}"
         self._homes += 1
         if clean:
             for seat in self.seats:
                 if seat.busy and seat.request.steps is not None:
                     seat.request.steps.close()
+            while self.disk.waiting:
+                self.disk.answer()
+            await self._end_tasks()
             self.service.cursors.close_all()
             self.engine.close()
+            self.disk.note_durable()
             home.rename(self.folder / f"home{self._homes}")
         else:
-            shutil.copytree(home, self.folder / f"home{self._homes}")
+            if power_cut:
+                self.power_cuts += 1
+                self.disk.cut_power(self.folder / f"home{self._homes}")
+                lost_since = self.disk.durable_turn
+            else:
+                shutil.copytree(home, self.folder / f"home{self._homes}")
+            self.disk.abandon()
+            await self._end_tasks()
             self.engine.inner.close()
             shutil.rmtree(home)
         self._open()
+        await trio.testing.wait_all_tasks_blocked()
+        if power_cut:
+            self.lost(lost_since)
         for seat in self.seats:
-            if seat.busy:
+            seat.flushing = False
+            seat.error = None
+            # What a client was about to send may follow from what the power cut has lost.
+            if seat.busy or power_cut:
                 self._answer(seat, None)
         self.aged(self.instants())
+        self.engine.armed = False
+        self.compared()
+        self.engine.armed = True
+
+    async def _end_tasks(self) -> None:
+        assert self._tasks is not None
+        self._tasks.cancel_scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
 
     # The end
 
-    def settle(self) -> None:
+    async def settle(self) -> None:
         """Without further failures or commands: everything under way ends, then all that is due is purged."""
         self.engine.armed = False
         self.service.ttl_monitor_enabled = True
+        if self._reader is not None:
+            self._read_beside()
+        if self.engine.failed:
+            await self._crash()
+            self.engine.armed = False
         while busy := [seat for seat in self.seats if seat.busy]:
             for seat in busy:  # in turn: one may wait for another
-                self.turn += 1
+                self._begin_turn()
                 self.step(seat)
+                self.disk.answer()
+                await self._end_turn(0.01)
+        while self.disk.waiting:
+            self.disk.answer()
+            await self._end_turn(0.0)
         self.check_purge()
         self.clock.advance(3_000_000_000)
         self.aged(self.instants())
@@ -236,6 +417,7 @@ class World:
         self.check_everything()
         assert self.log.internal_errors == 0, self.log_text.getvalue()
         self.failures += self.engine.failures
+        await self._end_tasks()
 
     # What must hold at any time
 
@@ -260,10 +442,13 @@ class World:
                 if index.data.unique:
                     assert len({key for key, _ in found}) == len(found), f"{index.name} holds a key twice"
         self.check_catalog()
+        self.compared()
         self.engine.armed = armed
 
     def check_purge(self) -> None:
         """A purge that nothing disturbs leaves nothing behind that is expired: the wheel has forgotten nothing."""
+        if self.engine.failed or self.durability.holds_writers:
+            return
         armed, enabled = self.engine.armed, self.service.ttl_monitor_enabled
         self.engine.armed, self.service.ttl_monitor_enabled = False, True
         while self._background is not None:

@@ -1,0 +1,18 @@
+"""The janitor: every minute it closes cursors and forgets sessions that nobody has used for too long."""
+
+from typing import Final
+
+import trio
+
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.server.log import Log
+
+JANITOR_INTERVAL_S: Final = 60.0
+
+
+async def run_janitor(service: ServiceContext, log: Log) -> None:
+    """Runs for as long as the server does; writes what the log could not write before, too."""
+    while True:
+        await trio.sleep(JANITOR_INTERVAL_S)
+        service.close_idle()
+        log.drain()
