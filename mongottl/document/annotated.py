@@ -64,6 +64,6 @@ def with_encoded_metadata(document: bytes, metadata: bytes) -> bytes:
 
 
 def _with_metadata(document: bytes, metadata: dict[str, Value]) -> bytes:
-    made = AnnotatedDocument(document)
-    made.metadata = metadata
-    return made
+    result = AnnotatedDocument(document)
+    result.metadata = metadata
+    return result

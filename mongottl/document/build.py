@@ -235,7 +235,7 @@ class ArraySize:
         self.count: i64 = 0
         self.size: i64 = 5
         self._name_bytes: i64 = 3  # type, index and NUL of the next element
-        self._longer_at: i64 = 10
+        self._next_digit_at: i64 = 10
 
     def with_one_more(self, value_bytes: i64) -> i64:
         """The array's size in bytes after appending an element whose value has `value_bytes` bytes."""
@@ -244,16 +244,16 @@ class ArraySize:
     def add(self, value_bytes: i64) -> None:
         self.size += self._name_bytes + value_bytes
         self.count += 1
-        if self.count == self._longer_at:
+        if self.count == self._next_digit_at:
             self._name_bytes += 1
-            self._longer_at *= 10
+            self._next_digit_at *= 10
 
     def copy(self) -> "ArraySize":
         copied = ArraySize()
         copied.count = self.count
         copied.size = self.size
         copied._name_bytes = self._name_bytes
-        copied._longer_at = self._longer_at
+        copied._next_digit_at = self._next_digit_at
         return copied
 
 

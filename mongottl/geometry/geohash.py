@@ -86,6 +86,6 @@ def _meets(square: tuple[int, int], level: int, box: tuple[int, int, int, int]) 
 
 def _interleaved(x: int, y: int, bits: int) -> int:
     key = 0
-    for place in range(bits - 1, -1, -1):
-        key = key << 2 | (x >> place & 1) << 1 | y >> place & 1
+    for bit in range(bits - 1, -1, -1):
+        key = key << 2 | (x >> bit & 1) << 1 | y >> bit & 1
     return key

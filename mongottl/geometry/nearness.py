@@ -47,19 +47,19 @@ class PlaneNearness(Nearness):
         return self._geohash.ranges((x - reach, y - reach, x + reach, y + reach))
 
 
-def without(ranges: list[CellRange], taken: list[CellRange]) -> list[CellRange]:
-    """The parts of `ranges` that are not in `taken`; both are ascending and disjoint."""
+def without(ranges: list[CellRange], excluded: list[CellRange]) -> list[CellRange]:
+    """The parts of `ranges` that are not in `excluded`; both are ascending and disjoint."""
     left: list[CellRange] = []
-    place = 0
+    next_taken = 0
     for low, high in ranges:
-        while place < len(taken) and taken[place][1] < low:
-            place += 1
+        while next_taken < len(excluded) and excluded[next_taken][1] < low:
+            next_taken += 1
         start = low
-        i = place
-        while i < len(taken) and taken[i][0] <= high:
-            if taken[i][0] > start:
-                left.append((start, taken[i][0] - 1))
-            start = taken[i][1] + 1
+        i = next_taken
+        while i < len(excluded) and excluded[i][0] <= high:
+            if excluded[i][0] > start:
+                left.append((start, excluded[i][0] - 1))
+            start = excluded[i][1] + 1
             i += 1
         if start <= high:
             left.append((start, high))

@@ -421,17 +421,17 @@ def _round_to(name: str, values: list[Value], rounding: str) -> Value:
     """A number rounded to a decimal place from -20 to 100, of the same type, except that an int32 may become an
     int64."""
     number = values[0]
-    place: Value = 0 if len(values) < 2 else values[1]
-    if is_nullish(number) or is_nullish(place):
+    decimal_place: Value = 0 if len(values) < 2 else values[1]
+    if is_nullish(number) or is_nullish(decimal_place):
         return None
     kind = width(number)
     if kind == 0:
         raise CommandError(51081, f"{name} only supports numeric types, not {type_of(number)}")
-    if width(place) == 0:
-        raise CommandError(16004, f"can't convert from BSON type {type_of(place)} to long")
-    if isinstance(place, float) and not -TWO_63 <= place < TWO_63:
-        raise CommandError(31109, f"Can't coerce out of range value {show(place)} to long")
-    digits = whole(place)
+    if width(decimal_place) == 0:
+        raise CommandError(16004, f"can't convert from BSON type {type_of(decimal_place)} to long")
+    if isinstance(decimal_place, float) and not -TWO_63 <= decimal_place < TWO_63:
+        raise CommandError(31109, f"Can't coerce out of range value {show(decimal_place)} to long")
+    digits = whole(decimal_place)
     if digits is None:
         raise CommandError(51082, f"precision argument to  {name} must be a integral value")
     if digits < -20 or digits > 100:

@@ -200,8 +200,8 @@ def expression(
     """
 
     def register(function: ValueFunction) -> ValueFunction:
-        most = minimum if maximum is None else maximum
-        EXPRESSIONS.add(name, Operator(function=function, minimum=minimum, maximum=most, foldable=foldable))
+        limit = minimum if maximum is None else maximum
+        EXPRESSIONS.add(name, Operator(function=function, minimum=minimum, maximum=limit, foldable=foldable))
         return function
 
     return register
@@ -216,8 +216,8 @@ def collated_expression(
     """
 
     def register(function: CollatedFunction) -> CollatedFunction:
-        most = minimum if maximum is None else maximum
-        EXPRESSIONS.add(name, Operator(collated=function, minimum=minimum, maximum=most))
+        limit = minimum if maximum is None else maximum
+        EXPRESSIONS.add(name, Operator(collated=function, minimum=minimum, maximum=limit))
         return function
 
     return register

@@ -24,24 +24,24 @@ class Digest:
         self._means: list[float] = []
         self._weights: list[float] = []
         self._merged: i64 = 0  # total count of the centroids
-        self._below: i64 = 0  # count of -infinity, which is not in the centroids
-        self._above: i64 = 0
-        self._least: float = math.inf
-        self._greatest: float = -math.inf
+        self._minus_infinities: i64 = 0  # count of -infinity, which is not in the centroids
+        self._infinities: i64 = 0
+        self._min: float = math.inf
+        self._max: float = -math.inf
 
     def add(self, number: float) -> None:
         """Adds a number that is not NaN."""
         if number == math.inf:
-            self._above += 1
+            self._infinities += 1
         elif number == -math.inf:
-            self._below += 1
+            self._minus_infinities += 1
         else:
             self._numbers.append(number)
             if len(self._numbers) >= BUFFER:
                 self._compress()
 
     def count(self) -> int:
-        return int(self._below + self._above + self._merged + i64(len(self._numbers)))
+        return int(self._minus_infinities + self._infinities + self._merged + i64(len(self._numbers)))
 
     def size(self) -> int:
         """Approximate memory in bytes."""
@@ -53,7 +53,7 @@ class Digest:
         count = self.count()
         if count == 0:
             return None
-        rank: i64 = max(math.ceil(share * count), 1) - self._below
+        rank: i64 = max(math.ceil(share * count), 1) - self._minus_infinities
         if rank <= 0:
             return -math.inf
         finite: i64 = self._merged + i64(len(self._numbers))
@@ -65,9 +65,9 @@ class Digest:
         if self._numbers:
             self._compress()
         if rank == 1:
-            return self._least
+            return self._min
         if rank == finite:
-            return self._greatest
+            return self._max
         return self._estimate(float(rank))
 
     def _estimate(self, rank: float) -> float:
@@ -78,20 +78,20 @@ class Digest:
             if before + weight >= rank:
                 if weight == 1.0:
                     return means[i]
-                low = means[i - 1] if i > 0 else self._least
-                high = means[i + 1] if i + 1 < len(means) else self._greatest
+                low = means[i - 1] if i > 0 else self._min
+                high = means[i + 1] if i + 1 < len(means) else self._max
                 offset = (rank - before - 0.5) / weight - 0.5
                 return min(max(means[i] + offset * (high - low) / 2.0, low), high)
             before += weight
-        return self._greatest
+        return self._max
 
     def _compress(self) -> None:
         """Merges the numbers into the centroids."""
         numbers = self._numbers
         numbers.sort()
         self._numbers = []
-        self._least = min(self._least, numbers[0])
-        self._greatest = max(self._greatest, numbers[-1])
+        self._min = min(self._min, numbers[0])
+        self._max = max(self._max, numbers[-1])
         old_means = self._means
         old_weights = self._weights
         self._merged += i64(len(numbers))

@@ -111,9 +111,9 @@ class FilterExpression(NamedExpression):
         left = len(array)
         limit = self.limit
         if limit is not None:
-            most = limit.evaluate(ev)
-            if not is_nullish(most):
-                left = _limit(most)
+            limit_value = limit.evaluate(ev)
+            if not is_nullish(limit_value):
+                left = _limit(limit_value)
         kept: list[Value] = []
         turns: i64 = 0
         for item in array:

@@ -114,10 +114,10 @@ def _add_operators(path: str, operators: bytes, clauses: list[_Clause]) -> None:
     for name, operand in pairs:
         if name == "$options" or name == "$comment":
             continue
-        shown: list[tuple[str, Value]] = [(name, operand)]
+        described: list[tuple[str, Value]] = [(name, operand)]
         if name == "$regex":
-            shown = [(other, value) for other, value in pairs if other in ("$regex", "$options")]
-        clauses.append(_Clause(path, name, operand, encode_fields([(path, encode_fields(shown))])))
+            described = [(other, value) for other, value in pairs if other in ("$regex", "$options")]
+        clauses.append(_Clause(path, name, operand, encode_fields([(path, encode_fields(described))])))
 
 
 def _describe_all(clauses: list[_Clause], document: bytes, ctx: ParseContext, inverted: bool) -> Details:
@@ -208,8 +208,8 @@ def _add_reason(clause: _Clause, document: bytes, inverted: bool, details: Detai
         if len(types) == 1:
             details["consideredType"] = types[0]
         else:
-            shown: list[Value] = [*sorted(types)]
-            details["consideredTypes"] = shown
+            considered_types: list[Value] = [*sorted(types)]
+            details["consideredTypes"] = considered_types
     if wrong_type:
         if len(expected) == 1:
             details["expectedType"] = expected[0]

@@ -86,11 +86,11 @@ def _failures(schema: bytes, value: Value) -> list[Value]:
 
 
 def _specified(name: str, keywords: dict[str, Value]) -> bytes:
-    shown: list[tuple[str, Value]] = [(name, keywords[name])]
+    described: list[tuple[str, Value]] = [(name, keywords[name])]
     companion = _COMPANIONS.get(name)
     if companion is not None and companion in keywords:
-        shown.append((companion, keywords[companion]))
-    return encode_fields(shown)
+        described.append((companion, keywords[companion]))
+    return encode_fields(described)
 
 
 def _add_simple(name: str, keywords: dict[str, Value], value: Value, found: list[Value]) -> None:

@@ -17,7 +17,7 @@ from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import show, type_of
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
 from mongottl.query.pipeline.granularity import Granularity, granularity_of
-from mongottl.query.pipeline.group import GroupSpec, growth_limit, too_much_gathered
+from mongottl.query.pipeline.group import GroupSpec, accumulator_limit_exceeded, growth_limit
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
@@ -241,7 +241,7 @@ class BucketAutoSource(DocumentSource):
         self._sorter: Final = Sorter(0, run.limits.bucket_auto_bytes, run.space)
         self._reading = True
         self._count = 0
-        self._given = 0  # buckets
+        self._output_count = 0  # buckets
         # The current bucket, if `_states` is not None.
         self._states: list[AccumulatorState] | None = None
         self._filled = 0
@@ -306,7 +306,7 @@ class BucketAutoSource(DocumentSource):
             value = self._last
             if self._states is None or key != self._last_key:
                 value = self._value_of(doc)
-                if self._filled >= wanted and self._given < spec.buckets - 1 and self._states is not None:
+                if self._filled >= wanted and self._output_count < spec.buckets - 1 and self._states is not None:
                     if granularity is None:
                         found.append(self._end_bucket(value))
                         self._low = value
@@ -317,7 +317,7 @@ class BucketAutoSource(DocumentSource):
                             self._low = high
             states = self._states
             if states is None:
-                if self._given == 0:
+                if self._output_count == 0:
                     self._low = value if granularity is None else granularity.round_down(value)
                 # The bounds of a bucket are known only at its end, so `n` cannot depend on them.
                 states = [accumulator.start(EMPTY_DOCUMENT) for accumulator in spec.output]
@@ -328,7 +328,7 @@ class BucketAutoSource(DocumentSource):
                 if states[i].grows():
                     limit = growth_limit(spec.output[i].name, self._limits)
                     if states[i].size() > limit:
-                        raise too_much_gathered(spec.output[i].name, limit)
+                        raise accumulator_limit_exceeded(spec.output[i].name, limit)
             self._filled += 1
             self._last_key = key
             self._last = value
@@ -346,7 +346,7 @@ class BucketAutoSource(DocumentSource):
             builder.append(self._spec.output[i].field, None if isinstance(result, Missing) else result)
         self._states = None
         self._filled = 0
-        self._given += 1
+        self._output_count += 1
         return builder.finish()
 
 

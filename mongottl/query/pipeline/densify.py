@@ -219,9 +219,9 @@ class DensifySource(TransformSource):
                     5897900,
                     f"Generated {self._generated} documents in $densify, which is over the limit of {MAX_GENERATED}",
                 )
-            made = with_value(progress.prefix, spec.field, value)
-            self._room -= i64(len(made))
-            found.append(made)
+            generated = with_value(progress.prefix, spec.field, value)
+            self._room -= i64(len(generated))
+            found.append(generated)
             progress.steps += 1
 
 

@@ -28,11 +28,11 @@ class Effect:
         self.comparisons_only: Final = comparisons_only
         self._known: Final = set(paths)
         # The prefixes of the paths that change, and their root fields.
-        self._above: Final[set[str]] = set()
+        self._prefixes: Final[set[str]] = set()
         self._roots: Final[set[str]] = set()
         if not exclusive:
             for changed in paths:
-                self._above.update(leading_paths(changed)[:-1])
+                self._prefixes.update(leading_paths(changed)[:-1])
                 self._roots.add(root_of(changed))
 
     def origin(self, path: str) -> str | None:
@@ -55,7 +55,7 @@ class Effect:
                 if kept in self._known and not (numbered and "." in kept):
                     return path
             return None
-        if path in self._above or (numbered and root_of(path) in self._roots):
+        if path in self._prefixes or (numbered and root_of(path) in self._roots):
             return None
         for changed in leading:
             if changed in self._known:

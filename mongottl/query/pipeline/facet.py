@@ -92,10 +92,10 @@ class FacetSource(DocumentSource):
         self._names: Final = names
         self._branches: Final = branches
         self._reading = True
-        self._given = False
+        self._is_output = False
 
     def next_batch(self) -> list[bytes] | None:
-        if self._given:
+        if self._is_output:
             return None
         if self._reading:
             self._read()
@@ -106,7 +106,7 @@ class FacetSource(DocumentSource):
             waiting = waiting or not branch.done
         if waiting:
             return []
-        self._given = True
+        self._is_output = True
         return [self._document()]
 
     def _read(self) -> None:

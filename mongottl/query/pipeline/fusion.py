@@ -152,12 +152,12 @@ class RankFusionSource(DocumentSource):
             scored.append((-score, key, ranked))
         scored.sort(key=_order)
         documents: list[bytes] = []
-        asked = self._run.metadata
+        requested = self._run.metadata
         for negative, _, ranked in scored:
             document = ranked.document
-            if SCORE in asked:
+            if SCORE in requested:
                 document = annotated(document, SCORE, -negative)
-            if SCORE_DETAILS in asked and self._spec.details:
+            if SCORE_DETAILS in requested and self._spec.details:
                 document = annotated(document, SCORE_DETAILS, self._details(-negative, ranked))
             documents.append(document)
         return documents

@@ -191,12 +191,12 @@ class GraphLookupSource(TransformSource):
             if identity in self._seen_documents:
                 continue
             self._seen_documents.add(identity)
-            reached = value_at(match, DOCUMENT, 0, spec.connect_from.part_bytes, 0)
-            if isinstance(reached, list):
-                self._frontier.extend(reached)
-            elif not isinstance(reached, Missing):
-                self._frontier.append(reached)
-            self._frontier_size += size_of(reached)
+            next_values = value_at(match, DOCUMENT, 0, spec.connect_from.part_bytes, 0)
+            if isinstance(next_values, list):
+                self._frontier.extend(next_values)
+            elif not isinstance(next_values, Missing):
+                self._frontier.append(next_values)
+            self._frontier_size += size_of(next_values)
             self._size += len(identity) + len(match) + _VALUE_BYTES
             self._check_size()
             if spec.depth_field is not None:

@@ -244,7 +244,7 @@ class GroupSource(DocumentSource):
                 size: i64 = state.size()
                 self._size += size - before
                 if size > self._growth_limits[next_growing]:
-                    raise too_much_gathered(self._accumulators[i].name, self._growth_limits[next_growing])
+                    raise accumulator_limit_exceeded(self._accumulators[i].name, self._growth_limits[next_growing])
                 next_growing += 1
             else:
                 state.add(self._arguments[i].evaluate(ev))
@@ -394,7 +394,7 @@ def growth_limit(accumulator: str, limits: MemoryLimits) -> int:
     return limits.add_to_set_bytes if accumulator in ("$addToSet", "$setUnion") else limits.push_bytes
 
 
-def too_much_gathered(accumulator: str, limit_bytes: int) -> CommandError:
+def accumulator_limit_exceeded(accumulator: str, limit_bytes: int) -> CommandError:
     return CommandError(
         ErrorCode.ExceededMemoryLimit,
         f"{accumulator} used too much memory and spilling to disk cannot reduce memory consumption any further."

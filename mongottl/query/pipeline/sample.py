@@ -53,10 +53,10 @@ class SampleSource(DocumentSource):
                 self._reading = False
                 sorter.finish()
                 return []
-            asked = RANDOM_VALUE in self._run.metadata
+            requested = RANDOM_VALUE in self._run.metadata
             for doc in batch:
                 value = self._run.random()
-                sorter.add(struct.pack(">d", value), annotated(doc, RANDOM_VALUE, value) if asked else doc)
+                sorter.add(struct.pack(">d", value), annotated(doc, RANDOM_VALUE, value) if requested else doc)
             sorter.check()
             return []
         entries = sorter.take(BATCH_SIZE)

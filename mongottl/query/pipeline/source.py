@@ -82,17 +82,17 @@ class MappedSource(TransformSource):
                 return None
             batch = fresh
             position = 0
-        made: list[bytes] = []
+        outputs: list[bytes] = []
         room: i64 = BATCH_BYTES
         while position < len(batch) and room > 0:
             document = self.mapped(batch[position])
             position += 1
             if document is not None:
-                made.append(document)
+                outputs.append(document)
                 room -= i64(len(document))
         self._batch = batch if position < len(batch) else []
         self._position = position if position < len(batch) else 0
-        return made
+        return outputs
 
     def mapped(self, document: bytes) -> bytes | None:
         """The output document; None for no output."""

@@ -28,12 +28,12 @@ class CollStatsSpec(StageSpec):
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         source.close()
-        shown: list[tuple[str, Value]] = run.describe_collection(self.namespace)
+        output: list[tuple[str, Value]] = run.describe_collection(self.namespace)
         for name in _SECTIONS:
             options = self.sections.get(name)
             if options is not None:
-                shown.append((name, self._section(name, dict(fields(options)), run)))
-        return ListSource([encode_fields(shown)])
+                output.append((name, self._section(name, dict(fields(options)), run)))
+        return ListSource([encode_fields(output)])
 
     def _section(self, name: str, options: dict[str, Value], run: RunContext) -> Value:
         if name == "latencyStats":

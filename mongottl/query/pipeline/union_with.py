@@ -45,8 +45,8 @@ class UnionSpec(StageSpec):
         return KEEPS_ALL
 
     def narrowed(self, filter: bytes) -> StageSpec:
-        behind = MatchSpec(filter, parse_match(filter, self.ctx))
-        narrowed = UnionSpec(self.database, self.collection, [*self.pipeline, behind], self.ctx)
+        match_stage = MatchSpec(filter, parse_match(filter, self.ctx))
+        narrowed = UnionSpec(self.database, self.collection, [*self.pipeline, match_stage], self.ctx)
         narrowed.requested = self.requested
         return narrowed
 

@@ -580,8 +580,8 @@ def merge_nodes(a: UpdateNode, b: UpdateNode, path: list[str]) -> UpdateNode:
         arrays = ArrayNode(a.filters)
         for i in range(len(a.identifiers)):
             identifier = a.identifiers[i]
-            twin = b.get(identifier)
-            arrays.put(identifier, a.nodes[i] if twin is None else merge_nodes(a.nodes[i], twin, path))
+            counterpart = b.get(identifier)
+            arrays.put(identifier, a.nodes[i] if counterpart is None else merge_nodes(a.nodes[i], counterpart, path))
         for i in range(len(b.identifiers)):
             if a.get(b.identifiers[i]) is None:
                 arrays.put(b.identifiers[i], b.nodes[i])

@@ -176,11 +176,11 @@ class DateFromStringExpression(NamedExpression):
             )
         if zone is None or (self.format is not None and format is None):
             return None
-        given = None if self.timezone is None else zone
+        given_zone = None if self.timezone is None else zone
         try:
             if isinstance(format, str):
-                return Date(parse_formatted(text, format, given))
-            return Date(parse_date_text(text, given))
+                return Date(parse_formatted(text, format, given_zone))
+            return Date(parse_date_text(text, given_zone))
         except TextError as error:
             if self.on_error is not None:
                 return self.on_error.evaluate(ev)

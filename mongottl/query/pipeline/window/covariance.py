@@ -68,8 +68,8 @@ class Covariance(WindowFunction):
         self._sum_x = _RunningSum()
         self._sum_y = _RunningSum()
         self._moment: Value = 0.0
-        self._above = 0
-        self._below = 0
+        self._infinities = 0
+        self._minus_infinities = 0
         self._nans = 0
 
     def begin(self, partition: Partition) -> None:
@@ -109,9 +109,9 @@ class Covariance(WindowFunction):
         if number.is_nan():
             self._nans += sign
         elif number > 0:
-            self._above += sign
+            self._infinities += sign
         else:
-            self._below += sign
+            self._minus_infinities += sign
         return True
 
     def _add(self, x: Value, y: Value) -> None:
@@ -143,10 +143,10 @@ class Covariance(WindowFunction):
             return None
         if self._count == 1:
             return 0.0
-        if self._nans or (self._above and self._below):
+        if self._nans or (self._infinities and self._minus_infinities):
             return float("nan")
-        if self._above or self._below:
-            return float("inf") if self._above else float("-inf")
+        if self._infinities or self._minus_infinities:
+            return float("inf") if self._infinities else float("-inf")
         return divide([self._moment, float(divisor)])
 
 

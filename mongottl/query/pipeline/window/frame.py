@@ -283,10 +283,10 @@ def parse_frame(value: Value, pattern: SortPattern | None) -> Frame:
         return DocumentsFrame(first, last)
     unit = ""
     if "unit" in parameters:
-        given = parameters["unit"]
-        if not isinstance(given, str):
+        unit_name = parameters["unit"]
+        if not isinstance(unit_name, str):
             raise CommandError(ErrorCode.FailedToParse, "'unit' must be a string")
-        unit = unit_of("window", given, ErrorCode.FailedToParse)
+        unit = unit_of("window", unit_name, ErrorCode.FailedToParse)
     if "range" not in parameters:
         if unit:
             raise CommandError(ErrorCode.FailedToParse, "'unit' can only be specified with 'range' bounds")

@@ -31,18 +31,18 @@ class MinMaxScaler(WindowFunction):
         first, end = self.frame.bounds(partition, position)
         self.steps = end - first + 1
         current = self._number(partition, position, ev)
-        least = current
+        smallest = current
         greatest = current
         for at in range(first, end):
             number = self._number(partition, at, ev)
-            if compare_values(number, least) < 0:
-                least = number
+            if compare_values(number, smallest) < 0:
+                smallest = number
             if compare_values(number, greatest) > 0:
                 greatest = number
-        width_of_frame = subtract([greatest, least])
+        width_of_frame = subtract([greatest, smallest])
         if to_decimal(width_of_frame) == 0:
             return self.low
-        share = divide([subtract([current, least]), width_of_frame])
+        share = divide([subtract([current, smallest]), width_of_frame])
         return add_values([multiply([share, subtract([self.high, self.low])]), self.low])
 
     def _number(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:

@@ -256,10 +256,10 @@ def window_stage(
     if pattern is not None and pattern.is_empty():
         pattern = None
     paths: list[FieldPath] = []
-    apart = DisjointPaths()
+    disjoint = DisjointPaths()
     for name, specification in fields(output):
         check_field_path(name)
-        other = apart.add(name)
+        other = disjoint.add(name)
         if other:
             raise CommandError(40176, f"specification contains two conflicting paths: '{other}' and '{name}'")
         paths.append(FieldPath(name))
