@@ -4,7 +4,7 @@
     ddl    databases, collections, views and indexes
     admin  the server itself
     registry, request, concerns: how commands are declared, how their fields are read, what replies wait for
-    query_context, collection_uuid, time_series, listing: what several families check and parse alike
+    query_context, collection_uuid, time_series, listing: checks and parsing shared by several families
 
 Commands turn a typed request into calls of `exec` and a reply. They open no sockets and format no errors.
 """

@@ -1,4 +1,4 @@
-"""`collectionUUID`: a command that is meant for one collection, whatever its name.
+"""`collectionUUID`: the argument by which a command requires that its collection has a certain UUID.
 
 Source: mongod's answers as its drivers' and tools' documentation tells them; error CollectionUUIDMismatch.
 """
@@ -12,7 +12,7 @@ from mongottl.exec.operation.context import OperationContext
 
 
 def check_form(command: str, uuid: Value) -> None:
-    """TypeMismatch (14) or InvalidUUID (207) for what is no UUID."""
+    """Checks that a value is a UUID: TypeMismatch (14), InvalidUUID (207)."""
     if uuid is None:
         return
     if not isinstance(uuid, BinData) or uuid.subtype != 4:
@@ -26,7 +26,7 @@ def check_uuid(
 ) -> None:
     """CollectionUUIDMismatch (361) unless the collection is the one that `collectionUUID` names.
 
-    The errors of `check_form` for what is no UUID.
+    Also raises the errors of `check_form`.
     """
     check_form(command, uuid)
     if uuid is None:
@@ -47,14 +47,17 @@ def check_uuid(
 
 
 def check_uuid_of(op: OperationContext, command: str, uuid: Value, name: str) -> None:
-    """The same for a collection of the command's database, by its name. A view has no UUID."""
+    """CollectionUUIDMismatch (361) unless the collection of this name in the command's database has the UUID.
+
+    A view has no UUID, so it never matches.
+    """
     if uuid is not None:
         found = op.catalog.find(op.database, name)
         check_uuid(op, command, uuid, op.database, name, None if isinstance(found, View) else found)
 
 
 def mismatch_in_batch(op: OperationContext, command: str, uuid: Value, name: str) -> CommandError | None:
-    """The same for a batch of writes, whose statements are told of it one by one."""
+    """The CollectionUUIDMismatch (361) of a write batch, which is reported for its statements; None without one."""
     try:
         check_uuid_of(op, command, uuid, name)
     except CommandError as error:

@@ -1,7 +1,7 @@
-"""Read and write concerns of a server with one member, and the version of the API that a client wants.
+"""Read and write concerns of a server with one member, and the Stable API version that a client declares.
 
-Everything committed here is committed by a majority of one, so the levels differ only in whether the reply waits for
-the disk (`j: true`). What one member cannot promise is refused.
+What is committed here is majority committed, so the levels differ only in whether the reply waits for the disk
+(`j: true`). Concerns that one member cannot fulfil are refused.
 
 Source: MongoDB's "Read Concern", "Write Concern" and "Stable API" pages.
 """
@@ -32,9 +32,9 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
-    """APIVersionError (322) for a version other than 1, APIStrictError (323) for what is no part of it.
+    """APIVersionError (322) for a version other than 1, APIStrictError (323) for a command that is not part of it.
 
-    Location4886600 where one of the other two fields stands without `apiVersion`.
+    4886600 if `apiStrict` or `apiDeprecationErrors` is given without `apiVersion`.
     """
     if generic.api_version is None:
         if generic.api_strict or generic.api_deprecation_errors:
@@ -50,7 +50,7 @@ def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
 
 
 def check_api_strict(spec: CommandSpec, body: bytes) -> None:
-    """APIStrictError (323) for a field or stage that is no part of API Version 1, though its command is."""
+    """APIStrictError (323) for a field or stage that is not part of API version 1."""
     for name in spec.unstable_fields:
         if find_field_at(body, 0, name.encode("utf-8"))[0] != 0:
             raise CommandError(
@@ -76,11 +76,11 @@ def _check_stages(pipeline: Value) -> None:
 
 
 def check_read_concern(spec: CommandSpec, concern: bytes) -> str:
-    """The level, if this command may be read at it and the concern makes sense at all; empty where it names none.
+    """The level of a valid read concern for this command; empty if it has none.
 
     The stages of an aggregation have levels of their own (`StageTraits.read_levels`).
     TypeMismatch (14), BadValue (2) or 40415 for wrong fields, InvalidOptions (72) for a level that the command does not
-    have or fields that do not go together, CommandNotSupported (115) for what is to come.
+    support or fields that exclude each other, CommandNotSupported (115) for levels not implemented yet.
     """
     level: Value = None
     after: Value = None
@@ -140,10 +140,10 @@ def _check_word(name: str, value: Value, words: Collection[str]) -> None:
 
 
 class WriteConcern:
-    """What a write's reply waits for, and what it says.
+    """A parsed write concern.
 
-    durable: until the journal is on disk. silent: nothing is said of failed statements (`w: 0` without `j: true`).
-    error: the `writeConcernError` of a reply whose write was done but cannot reach as many members as asked for.
+    durable: whether the reply waits until the write is on disk. silent: whether failed statements are not reported
+    (`w: 0` without `j: true`). error: the reply's `writeConcernError` if more members are required than exist, or None.
     """
 
     def __init__(self) -> None:
@@ -153,9 +153,9 @@ class WriteConcern:
 
 
 def parse_write_concern(spec: CommandSpec, concern: bytes, writes: bool) -> WriteConcern:
-    """What a command is asked to wait for. writes: whether it writes with the arguments that it has.
+    """Parses the write concern of a command. writes: whether the command writes with its arguments.
 
-    FailedToParse (9), TypeMismatch (14) or 40415 for a wrong concern, InvalidOptions (72) where none is taken.
+    FailedToParse (9), TypeMismatch (14) or 40415 for an invalid concern, InvalidOptions (72) if the command takes none.
     """
     if not spec.takes_write_concern:
         raise CommandError(ErrorCode.InvalidOptions, "Command does not support writeConcern")
@@ -235,7 +235,7 @@ def _truth(option: str, value: Value) -> bool:
 
 
 def _check_timeout(value: Value) -> None:
-    """Of other types than numbers, anything goes."""
+    """Checks `wtimeout`: FailedToParse (9). Values that are no numbers are accepted."""
     if _as_integer(value) > _MAX_INT32:
         raise CommandError(ErrorCode.FailedToParse, "wtimeout must be an integer within int32 range")
 

@@ -1,4 +1,4 @@
-"""A `cursor` option and what it is read for: the lists of listCollections and listIndexes as cursors."""
+"""Cursors over the lists of listCollections and listIndexes, and the `cursor` option of commands."""
 
 from typing import Final
 
@@ -12,23 +12,23 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
 
-# No bound but the size of a reply.
+# Any number of documents; only the size of a reply bounds them.
 _ALL: Final = 2**31 - 1
 
 
 def listing_reply(
     op: OperationContext, command: str, namespace: str, documents: list[bytes], options: bytes
 ) -> Steps[dict[str, Value]]:
-    """A cursor over documents. options: the command's `cursor`, `{batchSize}`, of which the first batch takes heed."""
+    """A cursor over documents. options: the command's `cursor`, `{batchSize}`, for the first batch."""
     batch_size = read_batch_size(f"{command}.cursor", options, _ALL)
     cursor = ClientCursor(namespace, ListPages(documents), op.session_key, op.service.clock.monotonic_s())
     return (yield from first_reply(op, cursor, batch_size))
 
 
 def read_batch_size(name: str, options: bytes, absent: int) -> int:
-    """The `batchSize` of a command's `cursor` option, which errors call `name`: an int32. absent: what it is without.
+    """The `batchSize` of a command's `cursor` option, an int32. name: for errors. absent: its value if not given.
 
-    40415 for other fields, TypeMismatch (14) for no number, BadValue (2) for a negative one.
+    40415 for other fields, TypeMismatch (14) if it is no number, BadValue (2) if it is negative.
     """
     batch_size = absent
     for option, value in fields(options):

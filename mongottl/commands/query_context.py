@@ -1,4 +1,4 @@
-"""What commands ask of a query before they plan it: what its parsing depends on, `let`, `$natural`, metadata, `_id`."""
+"""What commands need to parse a query: the parse context, `let`, `$natural` sorts, metadata."""
 
 from typing import Final
 
@@ -21,9 +21,9 @@ _RUNTIME_CONSTANTS: Final = ("NOW", "CLUSTER_TIME", "JS_SCOPE", "IS_MR", "USER_R
 def context_of(
     op: OperationContext, name: str, let: bytes = EMPTY_DOCUMENT, collation: bytes = EMPTY_DOCUMENT
 ) -> ParseContext:
-    """What parsing depends on: the operation's instant, its collation, and its `let` variables, evaluated.
+    """The parse context of a command: the operation's time, its collation, and the values of its `let` variables.
 
-    collation: the command's; where it names none, it has that of the collection or view.
+    collation: the command's; if empty, that of the collection or view applies.
     """
     context = ParseContext(op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps)
     if not is_empty(collation):
@@ -40,16 +40,16 @@ def context_of(
 
 
 def timeless_context_of(op: OperationContext, name: str, collation: bytes) -> ParseContext:
-    """For commands whose filters know neither `$$NOW` nor `$$CLUSTER_TIME`, and no `let` either."""
+    """The parse context of commands whose filters have no `$$NOW`, `$$CLUSTER_TIME` and `let` variables."""
     context = context_of(op, name, collation=collation)
     context.runtime_constants = False
     return context
 
 
 def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
-    """The values of a command's `let`: expressions over those before them that may not look at a document.
+    """The values of a command's `let`. Its expressions may use earlier variables, but no fields of documents.
 
-    4738901 for the name of a system variable, 51144 for the use of one, 4890500 for a field of the document.
+    4738901 for a variable named like a system variable, 51144 for the use of one, 4890500 for the use of a field.
     """
     from mongottl.query.expr import EvaluationContext, parse_expression
     from mongottl.query.expr.path import check_user_name
@@ -85,7 +85,7 @@ def natural_order(document: bytes) -> int:
 
 
 def checked_metadata(context: ParseContext, sort: SortPattern | None) -> set[str]:
-    """What the documents of a query are to carry. 40218 for what it cannot give; BadValue for the key of no sort."""
+    """The `$meta` keywords that a query reads. 40218 for one not provided; BadValue (2) for `sortKey` without sort."""
     asked = context.metadata.requested if sort is None else context.metadata.requested.union(sort.metadata)
     check_available(asked, context.metadata.provided)
     if SORT_KEY in asked and sort is None:

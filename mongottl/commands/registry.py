@@ -1,4 +1,4 @@
-"""The table of commands. A command registers itself by the decorator above its body; nothing else lists it.
+"""The table of commands. A command registers itself by the decorator above its function; there is no other list.
 
     @command("ping", PingRequest, help="Answers at once.")
     def ping(op: OperationContext, request: PingRequest) -> Reply: ...
@@ -15,33 +15,33 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.usage import LatencyGroup
 
-# A reply without its `ok`, or the whole reply document ready made.
+# A reply without its `ok`, or a complete raw reply document.
 Reply: TypeAlias = dict[str, Value] | bytes
 CommandFunction: TypeAlias = Callable[[OperationContext, Any], Reply | Steps[Reply]]
 
 
-# The levels of read concern at which a command may be read; the others are refused with InvalidOptions (72).
+# The read concern levels that a command supports; the others are refused with InvalidOptions (72).
 LOCAL_LEVEL: Final = frozenset(("local",))
 ALL_LEVELS: Final = frozenset(("local", "available", "majority", "linearizable", "snapshot"))
 ALL_BUT_SNAPSHOT: Final = ALL_LEVELS - {"snapshot"}
 
 
 class CommandSpec:
-    """One command, and all that is true of it whatever its arguments are.
+    """One command, with its properties that do not depend on its arguments.
 
-    admin_only: runs on the `admin` database alone. test_only: exists only with --enable-test-commands.
-    writes: changes data or metadata. writes_if: of a command that may write, tells by its body whether it does.
-    takes_write_concern: takes `writeConcern`, though one that does not write has no use for it.
-    silent: under `w: 0` its reply is `{n: 0}`, whatever came of it.
-    retryable: a write for which drivers send a `txnNumber`, and which is carried out once however often it is sent.
-    read_levels: the levels of read concern at which it may be read.
-    checks_read_level: refuses, or ignores, levels that are not supported yet itself, behind other errors of its own.
-    may_be_abandoned: reads or waits alone, so that it ends when its client leaves; not where `writes_if` says so.
-    stable: is part of the Stable API, version 1. unstable_fields: those of its fields that are not.
-    raw_data: has the argument `rawData`, of MongoDB 8.2.
-    latency: the group of `$collStats`' latencyStats that its time counts for.
+    admin_only: runs only on the `admin` database. test_only: exists only with --enable-test-commands.
+    writes: changes data or metadata. writes_if: for a command that may write, tells by its body whether it does.
+    takes_write_concern: accepts `writeConcern`, also if it does not write.
+    silent: its reply to `w: 0` is `{n: 0}`, whatever its result.
+    retryable: a write for which drivers send a `txnNumber`; it is executed once even if it is sent again.
+    read_levels: the read concern levels that it supports.
+    checks_read_level: its function refuses, or ignores, levels that are not implemented yet, after its other errors.
+    may_be_abandoned: it only reads or waits, so it ends when its client disconnects, unless `writes_if` is true.
+    stable: is part of the Stable API, version 1. unstable_fields: its fields that are not.
+    raw_data: has the argument `rawData` of MongoDB 8.2.
+    latency: its group in `$collStats`' latencyStats.
     counter: its group in serverStatus' `opcounters`.
-    handshake: may be sent as OP_QUERY, before client and server know each other.
+    handshake: may be sent as OP_QUERY, in the handshake.
     """
 
     def __init__(
@@ -125,9 +125,9 @@ def command(
     counter: str = "command",
     handshake: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
-    """Registers the function below as a command, under its name and aliases. Arguments: see `CommandSpec`.
+    """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
 
-    strict: whether unknown fields are refused. A command that writes, or may, takes a write concern.
+    strict: whether unknown fields are refused. Commands with `writes` or `writes_if` take a write concern.
     """
 
     def register(function: CommandFunction) -> CommandFunction:
@@ -167,7 +167,7 @@ _NO_SEARCH: Final = "Atlas Search is not available"
 # Commands that mongod itself refuses without Atlas Search, with SearchNotEnabled (31082).
 SEARCH_COMMANDS: Final = frozenset({"createSearchIndexes", "dropSearchIndex", "listSearchIndexes", "updateSearchIndex"})
 _NO_USERS: Final = "this server runs without users; connect without user name and password"
-# What is said beyond "not supported" where there is something that helps.
+# Messages for unsupported commands that say more than "not supported".
 UNSUPPORTED_REASONS: Final = {
     "authenticate": _NO_USERS,
     "createUser": _NO_USERS,
@@ -177,7 +177,7 @@ UNSUPPORTED_REASONS: Final = {
     **dict.fromkeys(sorted(SEARCH_COMMANDS), _NO_SEARCH),
 }
 
-# Commands of MongoDB 8.2 that mongottl knows by name and refuses, with CommandNotSupported (115) unless said otherwise.
+# Commands of MongoDB 8.2 that mongottl refuses by name, with CommandNotSupported (115) unless SEARCH_COMMANDS.
 UNSUPPORTED_COMMANDS: Final = frozenset(
     """
     abortReshardCollection

@@ -1,6 +1,6 @@
-"""From a command's body to its typed request.
+"""Parsing a command's body into its typed request.
 
-A command declares its request as a NamedTuple whose fields carry a `Field`:
+A command declares its request as a NamedTuple whose fields are annotated with a `Field`:
 
     class CountRequest(NamedTuple):
         collection: Annotated[str, Field("count", COLLECTION)]
@@ -39,7 +39,7 @@ from mongottl.document.types import (
 from mongottl.document.walk import ElementCursor, find_field_at, read_embedded, read_string, skip_value
 from mongottl.errors import CommandError, ErrorCode
 
-# Kinds of fields. Each says which BSON types are accepted and what the value becomes.
+# Kinds of fields. Each defines which BSON types are accepted and how the value is converted.
 ANY_KIND: Final = 0  # any type, decoded
 COLLECTION_KIND: Final = 1  # the collection's name, a string
 TEXT_KIND: Final = 2
@@ -49,12 +49,12 @@ WHOLE_KIND: Final = 5  # a number >= 0, integral
 INTEGER_KIND: Final = 6  # an integral number
 ARRAY_KIND: Final = 7  # list of decoded values
 DOCUMENTS_KIND: Final = 8  # list of raw documents; also from a document sequence
-IGNORED_KIND: Final = 10  # known to mongod, without meaning here
-ONE_KIND: Final = 12  # the command's own name where it names no collection: any value
-UNSUPPORTED_KIND: Final = 13  # known to mongod, refused by name
+IGNORED_KIND: Final = 10  # accepted and ignored
+ONE_KIND: Final = 12  # the command's name as a field, without a collection: any value
+UNSUPPORTED_KIND: Final = 13  # a field of mongod that is refused by name
 NUMBER_KIND: Final = 14  # any number, decoded
-STRICT_BOOL_KIND: Final = 15  # bool alone
-# From here on null is a wrong type too, where elsewhere it counts as an absent field.
+STRICT_BOOL_KIND: Final = 15  # bool only
+# From this kind on null is a wrong type; for the others it counts as an absent field.
 _FIRST_WITHOUT_NULL: Final = 20
 HINT_KIND: Final = 20  # document or string
 PIPELINE_OR_DOCUMENT_KIND: Final = 21  # raw document, or list
@@ -132,7 +132,7 @@ class GenericArguments:
         self.api_strict = False
         self.api_deprecation_errors = False
         self.raw_data = False
-        # Fields that are no part of the request, where the command takes any.
+        # Undeclared fields, for commands that accept any.
         self.extra_fields: dict[str, Value] = {}
 
 
@@ -172,8 +172,8 @@ _GENERIC: Final[dict[bytes, int]] = {
 class RequestParser:
     """Parses the bodies of one command.
 
-    fields: wire name and kind of each field, in the order of the request's slots. required: how many of the first of
-    them have no default. strict: whether unknown fields are refused; those of a handshake are not. raw_data: whether
+    fields: wire name and kind of each field, in the order of the request's fields. defaults: of the last fields; the
+    first ones are required. strict: whether unknown fields are refused (in a handshake they are not). raw_data: whether
     the command takes `rawData`.
     """
 
@@ -192,9 +192,9 @@ class RequestParser:
     def parse(
         self, body: bytes, sequences: list[tuple[str, list[bytes]]], generic: GenericArguments | None
     ) -> list[Value]:
-        """The values of the request's fields in order; fills `generic` on the way.
+        """The values of the request's fields in order; sets the fields of `generic`.
 
-        generic: None for a document within a request, as the statements of `update`, which has no such arguments.
+        generic: None for a document within a request, such as a statement of `update`, without generic arguments.
         """
         values: list[Value] = [MISSING] * len(self._fields)
         cursor = ElementCursor(body, 0)
@@ -216,14 +216,14 @@ class RequestParser:
             values[slot] = self._value(body, self._kinds[slot], cursor)
         for identifier, documents in sequences:
             self._take_sequence(identifier, documents, values)
-        for place in range(len(values)):
-            if values[place] is MISSING:
-                if place < self._required:
+        for slot in range(len(values)):
+            if values[slot] is MISSING:
+                if slot < self._required:
                     raise CommandError(
                         40414,
-                        f"BSON field '{self.command}.{self._fields[place].name}' is missing but a required field",
+                        f"BSON field '{self.command}.{self._fields[slot].name}' is missing but a required field",
                     )
-                values[place] = self._defaults[place - self._required]
+                values[slot] = self._defaults[slot - self._required]
         return values
 
     def _take_sequence(self, identifier: str, documents: list[bytes], values: list[Value]) -> None:
@@ -375,13 +375,13 @@ class RequestParser:
         raise self._wrong_type(cursor, _EXPECTED[kind])
 
     def _integral(self, cursor: ElementCursor, value: Value) -> int:
-        """A number as an int. TypeMismatch for what is no number."""
+        """A number as an int. TypeMismatch (14) if it is no number."""
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
             raise self._wrong_type(cursor, "[long, int, decimal, double]")
         return clamp_to_long(value)
 
     def _exact(self, cursor: ElementCursor) -> int:
-        """A number without a fractional part. TypeMismatch for what is no number, FailedToParse (9) for the others."""
+        """A whole number. TypeMismatch (14) if it is no number, FailedToParse (9) if it has a fraction."""
         value = cursor.decoded()
         number = self._integral(cursor, value)
         if whole(value) is None:
@@ -429,7 +429,7 @@ def _bool_or_uuid(value: Value) -> Value:
 
 
 def session_key(lsid: bytes) -> bytes:
-    """The bytes that identify a session: the value of `lsid.id`, a UUID. BadValue (2) where it is none."""
+    """The bytes that identify a session: the UUID in `lsid.id`. BadValue (2) if it is no UUID."""
     type_code, pos = find_field_at(lsid, 0, b"id")
     if type_code != 5:
         raise CommandError(ErrorCode.BadValue, "BSON field 'lsid.id' is missing or not a UUID")

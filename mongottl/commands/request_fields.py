@@ -1,10 +1,10 @@
-"""Fields that several commands take: each is declared here once, and named in the request classes that have it.
+"""Fields of several commands: each is declared here once, and used in the request classes of these commands.
 
     class CountRequest(NamedTuple):
         collection: Annotated[str, Field("count", COLLECTION)]
         hint: Hint = MISSING
 
-A request class gives the default, since the annotation of a field cannot.
+A request class gives the default, since an annotation cannot.
 """
 
 from typing import Annotated
@@ -22,19 +22,19 @@ from mongottl.commands.request import (
 )
 from mongottl.document.types import Value
 
-# What a read or write selects, and how.
+# Fields of reads and writes that select documents.
 Sort = Annotated[bytes, Field("sort", DOCUMENT_FIELD)]
 Hint = Annotated[Value, Field("hint", HINT)]
 Collation = Annotated[bytes, Field("collation", DOCUMENT_FIELD)]
 Let = Annotated[bytes, Field("let", DOCUMENT_FIELD)]
 CollectionUuid = Annotated[Value, Field("collectionUUID", ANY)]
 
-# What an update statement says.
+# Fields of update statements.
 Multi = Annotated[bool, Field("multi", STRICT_BOOL)]
 Upsert = Annotated[bool, Field("upsert", STRICT_BOOL)]
 ArrayFilters = Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)]
 
-# What every write command takes.
+# Fields of all write commands.
 Ordered = Annotated[bool, Field("ordered", STRICT_BOOL)]
 BypassValidation = Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)]
 StatementIds = Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)]

@@ -1,4 +1,4 @@
-"""What cannot be done to time series collections, in addition to what is refused of views.
+"""Operations that time series collections refuse, in addition to those that views refuse.
 
 Source: MongoDB's "Time Series Collection Limitations".
 """
@@ -20,7 +20,7 @@ _META_INDEX_KINDS: Final = ("2d", "hashed")
 
 
 def check_measurement_update(series: TimeSeries, filter: bytes, update: Value, multi: bool) -> None:
-    """InvalidOptions (72) unless an update changes the meta field alone, of all measurements with a given one."""
+    """InvalidOptions (72) unless an update with `multi` selects by the meta field only and changes only it."""
     if not multi:
         raise _invalid("Cannot perform a non-multi update on a time-series collection")
     if series.meta_field == "":
@@ -55,11 +55,10 @@ def _is_about_meta(series: TimeSeries, filter: bytes) -> bool:
 
 
 def check_time_series_index(series: TimeSeries, descriptor: IndexDescriptor) -> None:
-    """CannotCreateIndex (67) for what measurements have no indexes of.
+    """Refuses indexes that time series collections cannot have: CannotCreateIndex (67) for other index types.
 
-    InvalidOptions (72) for unique and text ones, for sparse ones except on the meta field, and for a TTL without a
-    partial filter; 7246201 for wildcards, of which mongod's own index on buckets would have several. On the meta field
-    alone 2d and hashed indexes are possible too.
+    InvalidOptions (72) for unique and text indexes, for sparse ones except on the meta field, and for a TTL without a
+    partial filter; 7246201 for wildcard indexes. On the meta field, 2d and hashed indexes are allowed too.
     """
     if descriptor.unique or descriptor.prepare_unique:
         raise _invalid("Unique indexes are not supported on time-series collections")
@@ -80,9 +79,9 @@ def check_time_series_index(series: TimeSeries, descriptor: IndexDescriptor) -> 
 
 
 def check_raw_data(op: OperationContext, database: str, name: str) -> None:
-    """CommandNotSupported (115) where `rawData` asks for the buckets of a time series collection, which are not there.
+    """CommandNotSupported (115) if `rawData` requests the buckets of a time series collection, which do not exist here.
 
-    Of any other collection the raw documents are the documents.
+    For other collections `rawData` has no effect.
     """
     found = op.catalog.find(database, name)
     if isinstance(found, Collection) and found.time_series is not None:

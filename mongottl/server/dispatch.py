@@ -432,7 +432,7 @@ class Dispatcher:
 
     def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
         if op.used_namespace:
-            op.note_usage(spec.latency, spec.counter)
+            op.record_usage(spec.latency, spec.counter)
         if self.log.settings.verbosity:
             self._log_command(spec, op)
         if isinstance(reply, dict):

@@ -129,16 +129,20 @@ class WildcardKeyGenerator(KeyGenerator):
     def __init__(self, pattern: IndexPattern) -> None:
         super().__init__()
         paths = pattern.paths
-        self.place = 0
+        self.wildcard_position = 0
         for i in range(len(paths)):
             if is_wildcard(paths[i].dotted):
-                self.place = i
+                self.wildcard_position = i
         self.held: PathNode = _held(fields(pattern.key), get_value(pattern.spec, PROJECTION))
-        self._descending = pattern.descending[self.place]
+        self._descending = pattern.descending[self.wildcard_position]
         collation = pattern.collation
         self._collation = collation  # of the values; paths are compared without one
-        self._before = _regular(paths[: self.place], pattern.descending[: self.place], collation)
-        self._after = _regular(paths[self.place + 1 :], pattern.descending[self.place + 1 :], collation)
+        self._before = _regular(
+            paths[: self.wildcard_position], pattern.descending[: self.wildcard_position], collation
+        )
+        self._after = _regular(
+            paths[self.wildcard_position + 1 :], pattern.descending[self.wildcard_position + 1 :], collation
+        )
         self._compound = len(paths) > 1
         self._keys: dict[bytes, bool] = {}
         self._before_key = b""

@@ -1,4 +1,4 @@
-"""dataSize: how large documents are. compact: gives storage back that nothing needs.
+"""dataSize: the size of documents. compact: frees unused storage.
 
 Source: MongoDB's reference for each.
 """
@@ -26,8 +26,8 @@ _MS_PER_S: Final = 1000
 class DataSizeRequest(NamedTuple):
     namespace: Annotated[str, Field("dataSize", TEXT)]
     key_pattern: Annotated[bytes, Field("keyPattern", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    least: Annotated[bytes, Field("min", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    bound: Annotated[bytes, Field("max", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    min_key: Annotated[bytes, Field("min", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    max_key: Annotated[bytes, Field("max", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     estimate: Annotated[bool, Field("estimate", BOOL_FIELD)] = False
 
 
@@ -35,17 +35,17 @@ class DataSizeRequest(NamedTuple):
 def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
     """`{estimate, size, numObjects, millis}`; sizes in bytes, zeros for a collection that does not exist.
 
-    With `min` and `max` of the documents between these keys of an index (OperationFailed (96) if there is none such),
-    counted one by one; without them of all, expired ones that are not purged yet included in `size`.
+    With `min` and `max`: of the documents between these keys of an index, counted one by one; OperationFailed (96)
+    without such an index. Otherwise of all documents; `size` then includes expired ones that are not purged yet.
     """
     database, name = split_namespace(request.namespace)
     check_collection_name(database, name)
     started_s = op.service.clock.monotonic_s()
     collection = op.catalog.lookup(database, name, time_series=True)
     size = count = 0
-    if is_empty(request.least) != is_empty(request.bound):
+    if is_empty(request.min_key) != is_empty(request.max_key):
         raise CommandError(ErrorCode.BadValue, "only one of min or max specified")
-    if collection is not None and is_empty(request.least):
+    if collection is not None and is_empty(request.min_key):
         whole = collection_size(op.recovery_unit, collection)
         size, count = whole.data, whole.living(op.now_s)
     elif collection is not None:
@@ -57,11 +57,11 @@ def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
 def _size_between(op: OperationContext, collection: Collection, request: DataSizeRequest) -> Steps[tuple[int, int]]:
     pattern = request.key_pattern
     if is_empty(pattern):
-        ascending: list[tuple[str, Value]] = [(name, 1) for name, _ in fields(request.least)]
+        ascending: list[tuple[str, Value]] = [(name, 1) for name, _ in fields(request.min_key)]
         pattern = encode_fields(ascending)
     index = _index_of(collection, pattern)
     match = parse_match(EMPTY_DOCUMENT, ParseContext())
-    plan = plan_query(op, collection, match, hint=index.name, least=request.least, bound=request.bound)
+    plan = plan_query(op, collection, match, hint=index.name, min_key=request.min_key, max_key=request.max_key)
     stage = plan.open()
     size = count = 0
     while (batch := stage.next_batch(op)) is not None:
@@ -89,10 +89,10 @@ class CompactRequest(NamedTuple):
 
 @command("compact", CompactRequest, help="Gives back storage that nothing needs.", writes=True)
 def compact(op: OperationContext, request: CompactRequest) -> Reply:
-    """`{bytesFreed}`, or `{estimatedBytesFreed}` with `dryRun`: always 0, since the engines give back or use again on
-    their own what deleted documents leave.
+    """`{bytesFreed}`, or `{estimatedBytesFreed}` with `dryRun`: always 0, since the engines reuse or free the space of
+    deleted documents themselves.
 
-    NamespaceNotFound (26); IllegalOperation (20) without `force`, which MongoDB wants of the primary of a replica set.
+    NamespaceNotFound (26); IllegalOperation (20) without `force`, which MongoDB requires on a primary.
     """
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)

@@ -28,7 +28,7 @@ from mongottl.query.pipeline import optimise, parse_pipeline, traits_of
 
 
 def writes_somewhere(body: bytes) -> bool:
-    """Whether the body of an `aggregate` has a pipeline that ends in `$out` or `$merge`, and is not only explained."""
+    """Whether an `aggregate` with this body has a pipeline with `$out` or `$merge`, and no `explain: true`."""
     stages = get_value(body, "pipeline")
     last = stages[-1] if isinstance(stages, list) and stages else None
     if not isinstance(last, bytes) or get_value(body, "explain") is True:
@@ -49,7 +49,7 @@ def writes_somewhere(body: bytes) -> bool:
     latency="reads",
 )
 def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
-    """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`, as mongod."""
+    """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`."""
     check_database_name(op.database)
     batch_size = -1 if request.cursor is None else read_batch_size("cursor", request.cursor, -1)
     op.bypass_validation = request.bypass

@@ -1,4 +1,4 @@
-"""bulkWrite: inserts, updates and deletes in several collections by one command, with a cursor over what each did.
+"""bulkWrite: inserts, updates and deletes in several collections by one command, with a cursor over their results.
 
 Source: MongoDB's "bulkWrite" command reference (8.0) and the driver specification of the client's bulk write.
 """
@@ -84,12 +84,12 @@ class CursorOptions(NamedTuple):
 
 
 class InsertOperation(NamedTuple):
-    place: Annotated[int, Field("insert", WHOLE)]
+    namespace_index: Annotated[int, Field("insert", WHOLE)]
     document: Annotated[bytes, Field("document", DOCUMENT_FIELD)]
 
 
 class UpdateOperation(NamedTuple):
-    place: Annotated[int, Field("update", WHOLE)]
+    namespace_index: Annotated[int, Field("update", WHOLE)]
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)]
     modifications: Annotated[Value, Field("updateMods", PIPELINE_OR_DOCUMENT)]
     multi: Multi = False
@@ -103,7 +103,7 @@ class UpdateOperation(NamedTuple):
 
 
 class DeleteOperation(NamedTuple):
-    place: Annotated[int, Field("delete", WHOLE)]
+    namespace_index: Annotated[int, Field("delete", WHOLE)]
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)]
     multi: Multi = False
     hint: Hint = MISSING
@@ -122,7 +122,7 @@ _OPERATIONS: Final[dict[str, tuple[type[Any], RequestParser]]] = {
 
 
 class Outcome:
-    """What was done so far: the counters of the reply, and an entry for each operation."""
+    """The results so far: the counters of the reply, and an entry for each operation."""
 
     def __init__(self, errors_only: bool) -> None:
         self.errors_only = errors_only
@@ -130,16 +130,16 @@ class Outcome:
         self.failures = WriteErrors()
         self.errors = self.inserted = self.matched = self.modified = self.upserted = self.deleted = 0
 
-    def succeeded(self, place: int, counts: dict[str, Value]) -> None:
+    def succeeded(self, index: int, counts: dict[str, Value]) -> None:
         if not self.errors_only:
-            self.entries.append(encode({"ok": 1.0, "idx": place, **counts}))
+            self.entries.append(encode({"ok": 1.0, "idx": index, **counts}))
 
-    def failed(self, place: int, entry: Value, counts: dict[str, Value]) -> None:
-        """entry: as of `writeErrors`."""
+    def failed(self, index: int, entry: Value, counts: dict[str, Value]) -> None:
+        """Adds the entry of a failed operation. entry: a document as in `writeErrors`."""
         assert isinstance(entry, dict)
         self.errors += 1
         shown = {name: value for name, value in entry.items() if name != "index"}
-        self.entries.append(encode({"ok": 0.0, "idx": place, **shown, **counts}))
+        self.entries.append(encode({"ok": 0.0, "idx": index, **shown, **counts}))
 
     def totals(self) -> dict[str, Value]:
         return {
@@ -165,8 +165,8 @@ class Outcome:
 def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     """`{cursor: {firstBatch: [{ok, idx, n, nModified, upserted: {_id}, code, errmsg}]}, nErrors, nInserted, …}`.
 
-    With `errorsOnly` the failed alone. BadValue (2) for an operation that points beyond `nsInfo`, InvalidNamespace (73)
-    for a name there that is none, InvalidLength (16) for none or too many of either.
+    With `errorsOnly` only failed operations. BadValue (2) for an index beyond `nsInfo` or an empty `nsInfo`,
+    InvalidNamespace (73) for an invalid name in it, InvalidLength (16) for no or too many operations.
     """
     op.bypass_validation = request.bypass
     check_batch(op, len(request.operations))
@@ -185,20 +185,20 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
         namespaces.append((database, name))
         uuids.append(namespace.collection_uuid)
         check_form(_NAMESPACE.command, namespace.collection_uuid)
-    operations = [_parsed(op, place, operation, namespaces) for place, operation in enumerate(request.operations)]
+    operations = [_parsed(op, index, operation, namespaces) for index, operation in enumerate(request.operations)]
     options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
     return _run(op, request, operations, namespaces, uuids, options.batch_size)
 
 
-def _parsed(op: OperationContext, place: int, operation: bytes, namespaces: list[tuple[str, str]]) -> Operation:
+def _parsed(op: OperationContext, index: int, operation: bytes, namespaces: list[tuple[str, str]]) -> Operation:
     name = first_field_name(operation)
     known = _OPERATIONS.get(name)
     if known is None:
-        raise unknown_field(f"bulkWrite.ops.{place}.{name}")
+        raise unknown_field(f"bulkWrite.ops.{index}.{name}")
     kind, parser = known
     parsed: Operation = kind._make(parser.parse(operation, [], None))
-    if parsed.place >= len(namespaces):
-        raise CommandError(ErrorCode.BadValue, f"BulkWrite ops entry {place} has an invalid nsInfo index.")
+    if parsed.namespace_index >= len(namespaces):
+        raise CommandError(ErrorCode.BadValue, f"BulkWrite ops entry {index} has an invalid nsInfo index.")
     if op.txn_number is not None and not isinstance(parsed, InsertOperation) and parsed.multi:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use retryable writes with multi=true")
     return parsed
@@ -214,23 +214,23 @@ def _run(
 ) -> Steps[Reply]:
     outcome = Outcome(request.errors_only)
     home = op.database
-    place = 0
-    while place < len(operations):
-        operation = operations[place]
-        op.database, name = namespaces[operation.place]
+    index = 0
+    while index < len(operations):
+        operation = operations[index]
+        op.database, name = namespaces[operation.namespace_index]
         if isinstance(operation, InsertOperation):
-            behind = _end_of_inserts(operations, place)
-            uuid = uuids[operation.place]
-            _insert(op, name, uuid, operations[place:behind], place, request.ordered, outcome)
-            op.statements_done += behind - place
-            place = behind
+            end = _end_of_inserts(operations, index)
+            uuid = uuids[operation.namespace_index]
+            _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
+            op.statements_done += end - index
+            index = end
         else:
             try:
-                check_uuid_of(op, _NAMESPACE.command, uuids[operation.place], name)
+                check_uuid_of(op, _NAMESPACE.command, uuids[operation.namespace_index], name)
                 if isinstance(operation, UpdateOperation):
-                    yield from _update(op, name, operation, place, request.let, outcome)
+                    yield from _update(op, name, operation, index, request.let, outcome)
                 else:
-                    yield from _delete(op, name, operation, place, request.let, outcome)
+                    yield from _delete(op, name, operation, index, request.let, outcome)
                 op.statements_done += 1
             except CommandError as error:
                 if error.code in WHOLE_COMMAND_ERRORS:
@@ -238,8 +238,8 @@ def _run(
                 counts: dict[str, Value] = {"n": 0}
                 if isinstance(operation, UpdateOperation):
                     counts["nModified"] = 0
-                outcome.failed(place, outcome.failures.add(place, error), counts)
-            place += 1
+                outcome.failed(index, outcome.failures.add(index, error), counts)
+            index += 1
         if outcome.errors and request.ordered:
             break
         op.check_interrupt()
@@ -252,12 +252,12 @@ def _run(
 
 
 def _end_of_inserts(operations: list[Operation], start: int) -> int:
-    """Where a run of inserts into one collection ends that begins at `start`; not more than a unit of work takes."""
+    """The end of the inserts into one collection that begin at `start`, limited to one unit of work."""
     end = start
     size = 0
     while end < len(operations) and end - start < INSERT_CHUNK and size < INSERT_BYTES:
         operation = operations[end]
-        if not isinstance(operation, InsertOperation) or operation.place != operations[start].place:
+        if not isinstance(operation, InsertOperation) or operation.namespace_index != operations[start].namespace_index:
             break
         size += len(operation.document)
         end += 1
@@ -280,26 +280,26 @@ def _insert(
         check_uuid_of(op, _NAMESPACE.command, uuid, name)
         inserted = insert_chunk(op, collection_for_write(op, name), documents, start, ordered, outcome.failures)
     except CommandError as error:
-        # A collection that cannot be written to takes none of the documents.
-        for place in range(start, start + (1 if ordered else len(documents))):
-            outcome.failures.add(place, error)
+        # The collection cannot be written to, so all documents fail.
+        for index in range(start, start + (1 if ordered else len(documents))):
+            outcome.failures.add(index, error)
     outcome.inserted += inserted
     op.service.metrics.documents["inserted"] += inserted
     failed: dict[int, Value] = {}
     for entry in outcome.failures.entries[earlier:]:
         assert isinstance(entry, dict)
-        place = entry["index"]
-        assert isinstance(place, int)
-        failed[place] = entry
-    for place in range(start, start + inserted + len(failed)):
-        if place in failed:
-            outcome.failed(place, failed[place], {"n": 0})
+        index = entry["index"]
+        assert isinstance(index, int)
+        failed[index] = entry
+    for index in range(start, start + inserted + len(failed)):
+        if index in failed:
+            outcome.failed(index, failed[index], {"n": 0})
         else:
-            outcome.succeeded(place, {"n": 1})
+            outcome.succeeded(index, {"n": 1})
 
 
 def _update(
-    op: OperationContext, name: str, operation: UpdateOperation, place: int, let: bytes, outcome: Outcome
+    op: OperationContext, name: str, operation: UpdateOperation, index: int, let: bytes, outcome: Outcome
 ) -> Steps[None]:
     statement = UpdateStatement(
         query=operation.filter,
@@ -320,13 +320,13 @@ def _update(
     else:
         outcome.upserted += 1
         counts["upserted"] = {"_id": result.upserted_id}
-    outcome.succeeded(place, counts)
+    outcome.succeeded(index, counts)
 
 
 def _delete(
-    op: OperationContext, name: str, operation: DeleteOperation, place: int, let: bytes, outcome: Outcome
+    op: OperationContext, name: str, operation: DeleteOperation, index: int, let: bytes, outcome: Outcome
 ) -> Steps[None]:
     statement = DeleteStatement(operation.filter, 0 if operation.multi else 1, operation.hint, operation.collation)
     deleted = yield from run_delete(op, name, statement, let)
     outcome.deleted += deleted
-    outcome.succeeded(place, {"n": deleted})
+    outcome.succeeded(index, {"n": deleted})

@@ -73,7 +73,7 @@ _STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
 
 
 def parse_delete_statement(document: bytes) -> DeleteStatement:
-    """`{q, limit, …}`. FailedToParse (9) for a limit other than 0 and 1, which refuses the whole command."""
+    """Parses `{q, limit, …}`. FailedToParse (9) of the whole command for a limit other than 0 and 1."""
     statement: DeleteStatement = DeleteStatement._make(_STATEMENT.parse(document, [], None))
     limit = to_double(statement.limit)
     if limit != 0 and limit != 1:
@@ -96,7 +96,7 @@ def parse_delete_statement(document: bytes) -> DeleteStatement:
     latency="writes",
 )
 def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]:
-    """`n` counts deleted documents."""
+    """The reply's `n` counts deleted documents."""
     check_batch(op, len(request.deletes))
     check_statement_ids(request.statement_ids, len(request.deletes))
     statements = [parse_delete_statement(document) for document in request.deletes]
@@ -114,7 +114,7 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
 
 
 def _delete_by_id(op: OperationContext, collection: Collection, statement: DeleteStatement) -> dict[str, Value] | None:
-    """The reply to a single delete of {_id: value}, or None if it takes more than a look into the index on `_id`."""
+    """The reply to one delete by {_id: value} through the express path; None if that cannot execute it."""
     if statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
     if not is_express(collection, statement.query):
@@ -133,8 +133,8 @@ def _delete_by_id(op: OperationContext, collection: Collection, statement: Delet
 def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement]) -> Steps[Reply]:
     errors = WriteErrors()
     deleted = 0
-    for place, statement in enumerate(statements):
-        if place:
+    for index, statement in enumerate(statements):
+        if index:
             op.check_interrupt()
             yield None
         try:
@@ -143,14 +143,14 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
         except CommandError as error:
             if error.code in WHOLE_COMMAND_ERRORS:
                 raise
-            errors.add(place, error)
+            errors.add(index, error)
             if request.ordered:
                 break
     return errors.add_to({"n": deleted if deleted < 2**31 else Int64(deleted)})
 
 
 def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> Steps[int]:
-    """One statement of `delete`: how many documents it deleted."""
+    """Executes one statement of `delete`; how many documents it deleted."""
     context = context_of(op, name, let, statement.collation)
     if statement.limit == 0 and op.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")

@@ -1,8 +1,8 @@
-"""explain: what find, count, distinct, aggregate, update, delete and findAndModify would do.
+"""explain: the plans of find, count, distinct, aggregate, update, delete and findAndModify.
 
     {explain: {find: …}, verbosity: "queryPlanner" | "executionStats" | "allPlansExecution"}
 
-Nothing is written: for update and delete the plan is run for its counters, the change is not made.
+Nothing is written: for update and delete the plan is executed for its statistics, without changing documents.
 """
 
 from collections.abc import Callable
@@ -96,10 +96,10 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
 
 
 class Explained(NamedTuple):
-    """The query of a command, as its planning depends on it.
+    """The query of an explained command, with all that its plan depends on.
 
-    wrappers: what lies around the plan. shape: the parts of `queryShapeHash`; None for writes. allowed: the indexes
-    that query settings allow.
+    wrappers: the stages above the plan. shape: the parts of `queryShapeHash`; None for writes. allowed: the indexes
+    that query settings allow, None for all.
     """
 
     collection: str
@@ -111,9 +111,9 @@ class Explained(NamedTuple):
     limit: int = 0
     hint: Value = MISSING
     collation: bytes = EMPTY_DOCUMENT
-    least: bytes = EMPTY_DOCUMENT
-    bound: bytes = EMPTY_DOCUMENT
-    keys_alone: bool = False
+    min_key: bytes = EMPTY_DOCUMENT
+    max_key: bytes = EMPTY_DOCUMENT
+    return_key: bool = False
     batch_size: int = -1
     show_record_id: bool = False
     counts: bool = False
@@ -147,8 +147,8 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         hint=query.hint,
         shape=shape,
         remember=False,
-        least=query.least,
-        bound=query.bound,
+        min_key=query.min_key,
+        max_key=query.max_key,
         collation=context.collation,
         metadata=metadata,
         allow_disk_use=query.allow_disk_use,
@@ -156,11 +156,11 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     if query.counts:
         plan.show_id_plan(ID_HACK)
     else:
-        plan.show_id_plan(find_id_plan(projection, query.batch_size, query.keys_alone, query.show_record_id))
+        plan.show_id_plan(find_id_plan(projection, query.batch_size, query.return_key, query.show_record_id))
     if query.distinct is not None:
         plan.skip_repeated(query.distinct, context.collation, query.hint is not MISSING)
     wrappers = query.wrappers
-    if query.keys_alone:
+    if query.return_key:
         wrappers = (return_key_wrapper(), *wrappers)
     elif projection is not None:
         if not query.wrappers:
@@ -189,9 +189,9 @@ def _find_query(op: OperationContext, request: FindRequest) -> Explained:
         limit=request.limit,
         hint=request.hint,
         collation=request.collation,
-        least=request.min,
-        bound=request.max,
-        keys_alone=request.return_key,
+        min_key=request.min,
+        max_key=request.max,
+        return_key=request.return_key,
         batch_size=request.batch_size,
         show_record_id=request.show_record_id,
         shape=find_shape(op.database, request),
@@ -293,12 +293,12 @@ def _distinct_on_view(
     return view_reads.query_view(op, view, stages, {}, request.collation), stages, request.hint
 
 
-# The same where the collection is a view: the query, its stages as written, and the hint.
+# For reads of views: the resolved query, its stages as written, and the hint.
 _VIEW_QUERIES: Final[
     dict[str, Callable[[OperationContext, View, Any], tuple[view_reads.ViewQuery, list[Value], Value]]]
 ] = {"find": _find_on_view, "count": _count_on_view, "distinct": _distinct_on_view}
 
-# The commands that are one query, and what of their requests it is; `aggregate` is explained as well.
+# The commands with one query, and how it is made of their requests; `aggregate` is explained as well.
 _QUERIES: Final[dict[str, Callable[[OperationContext, Any], Explained]]] = {
     "find": _find_query,
     "count": _count_query,

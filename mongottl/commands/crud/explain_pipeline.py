@@ -1,4 +1,4 @@
-"""explain of aggregations, and of reads of views, which are aggregations as well."""
+"""explain of aggregations, and of reads of views, which are executed as aggregations."""
 
 from typing import Final
 
@@ -33,7 +33,7 @@ from mongottl.query.pipeline.near import GeoNearFieldsSpec
 def add_plan_hashes(
     reply: dict[str, Value], collection: Collection | None, shape: list[str], collation: Collation | None
 ) -> None:
-    """Gives a reply's `queryPlanner` its collation, and the hashes of the plan's shape, alone and with the indexes."""
+    """Adds the collation, `queryHash`, `planCacheShapeHash` and `planCacheKey` to a reply's `queryPlanner`."""
     planner = reply["queryPlanner"]
     assert isinstance(planner, dict)
     hashes: dict[str, Value] = {
@@ -51,7 +51,7 @@ def add_plan_hashes(
     reply["queryPlanner"] = completed
 
 
-# Parameters of mongod that its explain shows, beside the memory limits that can be set.
+# Parameters in explain's `serverParameters`, besides the memory limits that can be set.
 _SERVER_PARAMETERS: Final[dict[str, Value]] = {
     "internalQueryFacetBufferSizeBytes": 104857600,
     "internalQueryFacetMaxOutputDocSizeBytes": 104857600,
@@ -99,7 +99,7 @@ def explain_aggregate_command(
 def explain_on_view(
     op: OperationContext, view: View, request: AggregateRequest, verbosity: str, explained: Value
 ) -> Steps[Reply]:
-    """An aggregation of a view: the plan of the collection below, and the view's stages in front of its own."""
+    """Explains an aggregation of a view: that of the underlying collection, with the view's stages before its own."""
     let = context_of(op, view.name, request.let).let
     query = query_view(op, view, request.pipeline, let, request.collation)
     return (yield from explain_view_query(op, query, request.pipeline, request.hint, verbosity, explained))
@@ -175,7 +175,7 @@ def _explain_pipeline(
     if stages:
         del reply["command"]
         rest = pipeline.describe()
-        if isinstance(plan.rest[0], GeoNearFieldsSpec):  # mongod's cursor sets the fields
+        if isinstance(plan.rest[0], GeoNearFieldsSpec):  # in mongod $geoNearCursor sets the distance fields
             reply = {"explainVersion": "1", "stages": [{"$geoNearCursor": reply}, *rest[1:]]}
         else:
             reply = {"explainVersion": "1", "stages": [{"$cursor": reply}, *rest]}

@@ -1,4 +1,4 @@
-"""findAndModify: updates or deletes one document and returns it, as it was or as it became."""
+"""findAndModify: updates or deletes one document and returns it, before or after the update."""
 
 from typing import Annotated, NamedTuple
 
@@ -74,9 +74,9 @@ class FindAndModifyRequest(NamedTuple):
     latency="writes",
 )
 def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply | Steps[Reply]:
-    """`value` is the document before the change, or after it with `new`; null where nothing matched.
+    """The reply's `value` is the document before the change, or after it with `new`; null if nothing matched.
 
-    InvalidOptions (72) for updates of measurements.
+    InvalidOptions (72) for updates in time series collections.
     """
     check_request(request)
     op.bypass_validation = request.bypass
@@ -115,7 +115,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
 
 
 def check_request(request: FindAndModifyRequest) -> None:
-    """FailedToParse (9) for options that do not go together."""
+    """FailedToParse (9) for options that exclude each other."""
     if not request.remove:
         if request.update is MISSING:
             raise CommandError(ErrorCode.FailedToParse, "Either an update or remove=true must be specified")
@@ -138,9 +138,9 @@ def _modify_by_id(
     driver: UpdateDriver | None,
     projection: Projection | None,
 ) -> Reply | None:
-    """The reply where the filter is {_id: value} and this is its record; None if there is more to it than that.
+    """The reply if the filter is {_id: value}; None if the express path cannot execute the request.
 
-    Nothing is to be sorted then, so `sort` is not even looked at, as in MongoDB.
+    record: the record of this `_id`, or None. `sort` is ignored then, as in MongoDB.
     """
     if projection is not None and projection.needs_positional:
         return None

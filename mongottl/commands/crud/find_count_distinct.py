@@ -68,7 +68,7 @@ NUL_IN_KEY: Final = 31032
     latency="reads",
 )
 def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
-    """A first batch of at most 101 documents, or `batchSize`; the rest through getMore."""
+    """A cursor with a first batch of `batchSize` or 101 documents."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     if request.collection.startswith("$"):
@@ -92,7 +92,7 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
 
 
 def is_point_lookup(request: FindRequest) -> bool:
-    """Whether nothing but a filter on `_id` can decide what a find returns."""
+    """Whether a find has no option that forbids the express path."""
     return (
         request.hint is MISSING
         and request.skip == 0
@@ -146,8 +146,8 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         shape=shape,
         metadata=metadata,
         allow_disk_use=request.allow_disk_use,
-        least=request.min,
-        bound=request.max,
+        min_key=request.min,
+        max_key=request.max,
         collation=context.collation,
     )
     if projection is not None and not request.return_key:
@@ -173,7 +173,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
 
 
 def _check_tailable(collection: Collection | None, request: FindRequest) -> None:
-    """BadValue (2) for what goes with no tailable cursor: any order but that of insertion, and one batch alone.
+    """BadValue (2) for options that tailable cursors exclude: sorts other than `$natural`, `singleBatch`.
 
     InvalidPipelineOperator (168) on a time series collection, which mongod reads by a pipeline.
     """
@@ -224,7 +224,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     latency="reads",
 )
 def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
-    """Arrays count by their elements. 17217 when the array of values exceeds 16 MiB less 4 KiB, as in mongod."""
+    """The distinct values of a path; an array contributes its elements. 17217 if they exceed 16 MiB minus 4 KiB."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     context = timeless_context_of(op, request.collection, request.collation)
@@ -235,7 +235,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     if isinstance(collection, View):
         source = distinct_documents(op, collection, request)
         reply = yield from _collect_distinct(op, source, request.key, context.collation)
-        # mongod answers with an int here, where all other replies have a double.
+        # Here mongod's `ok` is an int; in all other replies it is a double.
         return {**reply, "ok": 1}
     else:
         match = parse_match(request.query, context, near=True)

@@ -48,9 +48,9 @@ class GetMoreRequest(NamedTuple):
     latency="reads",
 )
 def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
-    """CursorNotFound (43) for a cursor that is unknown or closed, QueryPlanKilled (175) where its collection is gone.
-
-    Unauthorized (13) with another namespace, 50736 to 50738 in another session, 12051 while another getMore uses it.
+    """The next batch. CursorNotFound (43) for an unknown or closed cursor, QueryPlanKilled (175) if its collection is
+    gone, Unauthorized (13) for another namespace, 50736 to 50738 in another session, 12051 while another getMore uses
+    it.
     """
     cursor_id = request.cursor_id
     if not isinstance(cursor_id, Int64):
@@ -88,7 +88,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
     tail = cursor.tail
     await_s = DEFAULT_AWAIT_S
     if tail is not None and op.has_max_time:
-        # The time limit of such a getMore is how long it may wait.
+        # For awaitData cursors maxTimeMS is how long the getMore waits.
         await_s = max(0.0, op.time_left_s())
         op.deadline_s = 0.0
     limited = cursor.time_left_s >= 0.0 and (tail is None or not tail.await_data)
@@ -126,13 +126,13 @@ class KillCursorsRequest(NamedTuple):
     stable=True,
 )
 def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
-    """Which cursors were closed and which are unknown. A cursor is known by its id alone; null is passed over."""
+    """Closes cursors by id, in any namespace; lists those closed and those unknown. null elements are skipped."""
     killed: list[Value] = []
     not_found: list[Value] = []
     check_collection_name(op.database, request.collection)
-    for place, cursor_id in enumerate(request.cursors):
+    for index, cursor_id in enumerate(request.cursors):
         if cursor_id is not None and not isinstance(cursor_id, Int64):
-            raise wrong_type(f"killCursors.cursors.{place}", cursor_id, "long")
+            raise wrong_type(f"killCursors.cursors.{index}", cursor_id, "long")
     for cursor_id in request.cursors:
         if not isinstance(cursor_id, Int64):
             continue

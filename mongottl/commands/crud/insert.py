@@ -30,7 +30,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document
 from mongottl.storage.interface import DuplicateKey, WriteConflict
 
-# Documents of one unit of work, and what they take together before the last one; between two of them other clients run.
+# Documents of one unit of work, and their bytes; the last document may exceed them. Other clients run between two.
 INSERT_CHUNK: Final = 500
 INSERT_BYTES: Final = 2 << 20
 
@@ -59,7 +59,7 @@ class InsertRequest(NamedTuple):
     latency="writes",
 )
 def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]:
-    """Documents without `_id` get an ObjectId. Duplicate keys are writeErrors with code 11000."""
+    """Inserts documents; those without `_id` get an ObjectId. Duplicate keys are `writeErrors` with code 11000."""
     documents = request.documents
     check_batch(op, len(documents))
     op.bypass_validation = request.bypass
@@ -100,23 +100,25 @@ def _insert_many(op: OperationContext, collection: Collection, request: InsertRe
 
 
 def next_chunk(documents: list[bytes], start: int) -> list[bytes]:
-    """The documents from `start` on that one unit of work inserts: INSERT_CHUNK at most, and up to the one that reaches
-    INSERT_BYTES."""
+    """The documents from `start` on for one unit of work: at most INSERT_CHUNK, until INSERT_BYTES are reached."""
     chunk = documents[start : start + INSERT_CHUNK]
     if sum(map(len, chunk)) <= INSERT_BYTES:
         return chunk
     size = 0
-    for place, document in enumerate(chunk, 1):
+    for count, document in enumerate(chunk, 1):
         size += len(document)
         if size >= INSERT_BYTES:
-            return chunk[:place]
+            return chunk[:count]
     return chunk
 
 
 def insert_chunk(
     op: OperationContext, collection: Collection, chunk: list[bytes], start: int, ordered: bool, errors: WriteErrors
 ) -> int:
-    """Tries the whole chunk at once; where that fails, one by one, to find out which document is at fault."""
+    """Inserts a chunk in one unit of work, or one by one if that fails, with the errors of single documents.
+
+    How many were inserted.
+    """
     try:
         prepared = [prepare_document(op, document) for document in chunk]
         insert_batch(op, collection, prepared)
@@ -134,12 +136,12 @@ def _insert_one_by_one(
     errors: WriteErrors,
 ) -> int:
     inserted = 0
-    for place, document in enumerate(documents):
+    for index, document in enumerate(documents):
         try:
             insert_document(op, collection, prepare_document(op, document))
             inserted += 1
         except CommandError as error:
-            errors.add(start + place, error)
+            errors.add(start + index, error)
             if ordered:
                 break
     return inserted

@@ -1,4 +1,4 @@
-"""setQuerySettings, removeQuerySettings: what is laid down for all queries of one shape.
+"""setQuerySettings, removeQuerySettings: settings for all queries of one shape.
 
     {setQuerySettings: {find: "c", filter: {a: 1}, $db: "d"}, settings: {indexHints: […], reject: true, …}}
     {setQuerySettings: "<queryShapeHash>", settings: …}
@@ -49,10 +49,10 @@ class RemoveQuerySettingsRequest(NamedTuple):
 
 @command("setQuerySettings", SetQuerySettingsRequest, help="Lays down settings for a query shape.", admin_only=True)
 def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -> Reply:
-    """What is given is added to what was laid down for the shape before; the reply shows the outcome.
+    """Adds the given settings to the existing ones of the shape; the reply has the result.
 
-    7746402 for a query that is no find, distinct or aggregate, 7746606 for one by `_id` alone, 8584900 on an internal
-    database, 8727502 for empty settings, 7746604 where all would be as without settings.
+    7746402 for a query that is no find, distinct or aggregate, 7746606 for one by `_id` only, 8584900 on an internal
+    database, 8727502 for empty settings, 7746604 if all settings would be defaults.
     """
     parts, shape_hash, query = _target(op, request.query, "setQuerySettings")
     if is_empty(request.settings):
@@ -79,14 +79,14 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
     "removeQuerySettings", RemoveQuerySettingsRequest, help="Removes the settings of a query shape.", admin_only=True
 )
 def remove_query_settings(op: OperationContext, request: RemoveQuerySettingsRequest) -> Reply:
-    """Succeeds where there are none."""
+    """Removes the settings of a shape; succeeds if there are none."""
     _, shape_hash, _ = _target(op, request.query, "removeQuerySettings")
     op.service.query_settings.pop(shape_hash, None)
     return {}
 
 
 def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], str, bytes | None]:
-    """The shape, its hash, and the query that stands for it, if one was given; else the hash alone."""
+    """The parts of the shape, its hash, and the raw query; if only a hash was given, no parts and None."""
     if isinstance(given, str):
         if len(given) % 2 or any(digit not in "0123456789ABCDEFabcdef" for digit in given):
             raise CommandError(ErrorCode.BadValue, "Hash input is not a hex string")
@@ -118,7 +118,7 @@ def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], s
 
 
 def _check_query(op: OperationContext, database: str, request: Any) -> None:
-    """The errors of the query itself."""
+    """Checks the representative query; the errors of `set_query_settings`."""
     home = op.database
     op.database = database
     try:
@@ -140,7 +140,7 @@ def _check_query(op: OperationContext, database: str, request: Any) -> None:
 
 
 def _take(settings: QuerySettings, given: bytes) -> None:
-    """Takes over the settings that are given. 40415 for an unknown one, TypeMismatch (14) for a wrong type."""
+    """Applies the given settings. 40415 for an unknown one, TypeMismatch (14) for a wrong type."""
     for name, value in fields(given):
         if value is None and name in ("indexHints", "queryFramework", "reject"):
             continue
@@ -166,7 +166,7 @@ def _take(settings: QuerySettings, given: bytes) -> None:
 
 
 def _hints(value: Value) -> list[IndexHints]:
-    """One document, or several. Those that allow no index at all say nothing."""
+    """`indexHints`: a document or an array of them. Those with empty `allowedIndexes` are ignored."""
     if not isinstance(value, (bytes, list)):
         raise wrong_type("settings.indexHints", value, "[array, object]")
     found: list[IndexHints] = []

@@ -1,6 +1,6 @@
-"""The shapes of requests: of find, distinct, aggregate and count, as lists of parts.
+"""The shapes of find, distinct, aggregate and count requests, as lists of parts.
 
-`exec.plan.shape.query_shape_hash` makes of them the `queryShapeHash` that explain shows and query settings go by.
+`exec.plan.shape.query_shape_hash` turns them into the `queryShapeHash` of explain and query settings.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.shape import expression_shape, filter_shape, order_shape, query_shape_hash, stage_shape
 
-# The collection of an aggregation over none.
+# The collection name of an aggregation without a collection (`{aggregate: 1}`).
 NO_COLLECTION: Final = "$cmd.aggregate"
 
 
@@ -76,7 +76,7 @@ def _options(hint: Value, let: bytes, collation: bytes) -> list[str]:
     return parts
 
 
-# The queries that settings can be laid down for.
+# The commands that can have query settings.
 QUERY_SHAPES: Final[dict[str, Callable[[str, Any], list[str]]]] = {
     "find": find_shape,
     "distinct": distinct_shape,
@@ -85,7 +85,7 @@ QUERY_SHAPES: Final[dict[str, Callable[[str, Any], list[str]]]] = {
 
 
 def check_settings(op: OperationContext, command: str, request: Any, collection: str) -> list[Value] | None:
-    """The indexes that query settings allow this query, None for no word. QueryRejectedBySettings (411)."""
+    """The indexes that query settings allow this query, None for all. QueryRejectedBySettings (411)."""
     if not op.service.query_settings:
         return None
     settings = op.service.query_settings.get(query_shape_hash(QUERY_SHAPES[command](op.database, request)))

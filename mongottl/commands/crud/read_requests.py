@@ -84,7 +84,7 @@ class AggregateRequest(NamedTuple):
 
 
 def collection_of(op: OperationContext, value: Value) -> str:
-    """The collection that `aggregate` names; `1` stands for none, and only some stages go with it.
+    """The collection of an `aggregate`; "$cmd.aggregate" for `1`, with which only some stages are allowed.
 
     BadValue (2) for other numbers, InvalidNamespace (73) for other types.
     """

@@ -104,9 +104,9 @@ UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStat
     latency="writes",
 )
 def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]:
-    """`n` counts matched and upserted documents, `nModified` those that changed.
+    """The reply's `n` counts matched and upserted documents, `nModified` those that changed.
 
-    A pipeline with a stage that is none is a mistake of the command (40324), any other of its statement.
+    An unknown stage in an update pipeline is an error of the whole command (40324), other errors of their statement.
     """
     check_batch(op, len(request.updates))
     op.bypass_validation = request.bypass
@@ -131,7 +131,7 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
 def _update_by_id(
     op: OperationContext, collection: Collection, statement: UpdateStatement, let: bytes
 ) -> dict[str, Value] | None:
-    """The reply to a single update of {_id: value}, or None if it takes more than a look into the index on `_id`."""
+    """The reply to one update by {_id: value} through the express path; None if that cannot execute it."""
     if statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
     if not is_express(collection, statement.query):
@@ -157,8 +157,8 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
     errors = WriteErrors()
     upserted: list[Value] = []
     matched = modified = 0
-    for place, statement in enumerate(statements):
-        if place:
+    for index, statement in enumerate(statements):
+        if index:
             op.check_interrupt()
             yield None
         try:
@@ -167,14 +167,14 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
         except CommandError as error:
             if error.code in WHOLE_COMMAND_ERRORS:
                 raise
-            errors.add(place, error)
+            errors.add(index, error)
             if request.ordered:
                 break
             continue
         matched += result.matched
         modified += result.modified
         if result.upserted_id is not MISSING:
-            upserted.append({"index": place, "_id": result.upserted_id})
+            upserted.append({"index": index, "_id": result.upserted_id})
     reply: dict[str, Value] = {"n": matched, "nModified": modified}
     if upserted:
         reply["upserted"] = upserted
@@ -182,7 +182,7 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
 
 
 def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> Steps[UpdateResult]:
-    """One statement of `update`."""
+    """Executes one statement of `update`."""
     context = context_of(op, name, let, statement.collation)
     driver = parse_update_statement(op, name, statement, context)
     if statement.multi:
@@ -214,7 +214,7 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
 def parse_update_statement(
     op: OperationContext, name: str, statement: UpdateStatement, context: ParseContext
 ) -> UpdateDriver:
-    """What a statement's `u`, `c` and `arrayFilters` do. FailedToParse (9) for a replacement of many documents."""
+    """Parses a statement's `u`, `c` and `arrayFilters`. FailedToParse (9) for a replacement with `multi`."""
     if not is_empty(statement.constants):
         if not isinstance(statement.update, list):
             raise CommandError(51198, "Constant values may only be specified for pipeline updates")
@@ -229,7 +229,7 @@ def parse_update_statement(
 def upsert_or_update(
     op: OperationContext, name: str, selection: Selection, driver: UpdateDriver, context: ParseContext
 ) -> Steps[UpdateResult]:
-    """Inserts what an upsert makes; updates instead where another client has just inserted a document that matches."""
+    """Inserts the document of an upsert; if another client inserts a matching one first, updates that instead."""
     try:
         return upsert(op, collection_for_write(op, name), driver, selection.match, context)
     except DuplicateKeyError:
@@ -242,8 +242,8 @@ def upsert_or_update(
 
 def check_array_filters(filters: list[Value]) -> list[bytes]:
     checked: list[bytes] = []
-    for place, item in enumerate(filters):
+    for index, item in enumerate(filters):
         if not isinstance(item, bytes):
-            raise wrong_type(f"update.updates.arrayFilters.{place}", item, "object")
+            raise wrong_type(f"update.updates.arrayFilters.{index}", item, "object")
         checked.append(item)
     return checked

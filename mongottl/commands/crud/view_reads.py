@@ -1,6 +1,6 @@
-"""find, count, distinct and aggregate where the collection is a view: each becomes a pipeline behind the view's own.
+"""find, count, distinct and aggregate on views: each becomes a pipeline that follows the view's pipeline.
 
-Source: MongoDB's "Views" pages; what a find may not ask of a view is what no aggregation can say.
+A find cannot have options on a view that a pipeline cannot express. Source: MongoDB's "Views" pages.
 """
 
 from mongottl.catalog.collection import Collection
@@ -25,10 +25,7 @@ from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_p
 
 
 class ViewQuery:
-    """A query of a view: the collection below, None if it is not there, and the stages from it to the result.
-
-    stages: those of the query alone, as written, for explain.
-    """
+    """A query on a view. collection: the underlying one, None if it does not exist; specs: the stages on it."""
 
     def __init__(
         self, view: View, resolved: ResolvedView, collection: Collection | None, specs: list[StageSpec]
@@ -48,8 +45,8 @@ def query_view(
 ) -> ViewQuery:
     """A pipeline on a view. let: the command's variables.
 
-    OptionNotSupportedOnView (167) for a collation that is not the view's; 40602 where a stage that must come first
-    comes behind those of the view.
+    OptionNotSupportedOnView (167) for a collation that is not the view's; 40602 for a stage that must be the first of a
+    pipeline, if the view has stages.
     """
     rules = view_collation(view)
     if not is_empty(collation) and not same_collation(parse_collation(collation), rules):
@@ -64,7 +61,7 @@ def query_view(
 
 
 def find_stages(request: FindRequest) -> list[Value]:
-    """A find as a pipeline. InvalidPipelineOperator (168) for options that have no place in one."""
+    """A find as a pipeline. InvalidPipelineOperator (168) for options that a pipeline cannot express."""
     for option, given in (
         ("min", not is_empty(request.min)),
         ("max", not is_empty(request.max)),
@@ -103,7 +100,7 @@ def find_on_view(op: OperationContext, view: View, request: FindRequest) -> Step
 
 
 def plan_find(op: OperationContext, view: View, request: FindRequest) -> tuple[ViewQuery, Value]:
-    """The query of a find, and its hint; a sort by `$natural` is one."""
+    """The query of a find on a view, and its hint; a sort by `$natural` counts as a hint."""
     stages = find_stages(request)
     let = context_of(op, view.name, request.let).let
     hint = request.hint
@@ -126,7 +123,7 @@ def _cursor(op: OperationContext, view: View, plan: AggregationPlan, allow_disk_
 
 
 def count_stages(request: CountRequest) -> list[Value]:
-    """A count as a pipeline; as in mongod, a limit of 0 is no limit there, and is refused (15958)."""
+    """A count as a pipeline; as in mongod, `limit: 0` is refused on views (15958)."""
     stages: list[Value] = []
     if not is_empty(request.query):
         stages.append(encode({"$match": request.query}))
@@ -156,7 +153,7 @@ def distinct_stages(request: DistinctRequest) -> list[Value]:
 
 
 def distinct_documents(op: OperationContext, view: View, request: DistinctRequest) -> DocumentSource:
-    """The documents of a view whose values `distinct` gathers."""
+    """The documents of a view from which `distinct` collects values."""
     query = query_view(op, view, distinct_stages(request), {}, request.collation)
     return _open(op, query.plan(op, request.hint))
 

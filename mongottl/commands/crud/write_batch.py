@@ -1,6 +1,6 @@
-"""What insert, update, delete and bulkWrite share: batches of statements, each of which may fail by itself.
+"""Batches of insert, update, delete and bulkWrite, whose statements can fail one by one.
 
-The reply counts what was done (`n`, `nModified`, `upserted`) and lists the failed statements under `writeErrors`; with
+The reply counts the results (`n`, `nModified`, `upserted`) and lists the failed statements in `writeErrors`; with
 `ordered` (the default) the first failure ends the batch.
 """
 
@@ -16,10 +16,10 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 
-# Of error messages and their details in one reply, before the last one; and of that one.
+# Bytes of error messages and details in one reply, which the last one may exceed; and maximum bytes of one of them.
 MAX_ERROR_BYTES: Final = 1024 * 1024
 MAX_ONE_ERROR_BYTES: Final = 10 * 1024 * 1024
-# Characters of a message that is cut short.
+# Characters that are kept of a truncated message.
 _BEGINNING: Final = 1024
 
 
@@ -31,9 +31,10 @@ class WriteErrors:
         self._size = 0
 
     def add(self, index: int, error: CommandError) -> Value:
-        """Behind MAX_ERROR_BYTES of earlier ones index and code must do: 100,000 statements have to fit one reply.
+        """Adds a failed statement; its entry. index: of the statement.
 
-        So does how a message begins whose error is too large by itself (a key that repeats may have 16 MiB).
+        After MAX_ERROR_BYTES, entries have only index and code, so that 100,000 fit into one reply. A larger error than
+        MAX_ONE_ERROR_BYTES (a duplicate key may have 16 MiB) has only the beginning of its message.
         """
         entry: dict[str, Value] = {"index": index, "code": error.code}
         if self._size > MAX_ERROR_BYTES:
@@ -59,13 +60,13 @@ class WriteErrors:
 def refused_by_uuid(
     op: OperationContext, command: str, uuid: Value, name: str, statements: int, ordered: bool
 ) -> dict[str, Value] | None:
-    """The reply to a batch that is meant for another collection than the one of that name; None if it is not."""
+    """The reply to a batch whose `collectionUUID` does not match its collection; None if it matches."""
     error = mismatch_in_batch(op, command, uuid, name)
     if error is None:
         return None
     errors = WriteErrors()
-    for place in range(1 if ordered else statements):
-        errors.add(place, error)
+    for index in range(1 if ordered else statements):
+        errors.add(index, error)
     return errors.add_to({"n": 0})
 
 
@@ -79,7 +80,7 @@ def check_batch(op: OperationContext, size: int) -> None:
 
 
 def collection_for_write(op: OperationContext, name: str) -> Collection:
-    """The collection, made now if it does not exist."""
+    """The collection of this name, created if it does not exist."""
     collection = op.catalog.lookup(op.database, name, time_series=True)
     if collection is not None:
         return collection
@@ -88,7 +89,7 @@ def collection_for_write(op: OperationContext, name: str) -> Collection:
 
 
 def collection_if_any(op: OperationContext, name: str) -> Collection | None:
-    """The collection; None if it does not exist. InvalidNamespace (73) if it could not, by its name."""
+    """The collection; None if it does not exist. InvalidNamespace (73) for an invalid name."""
     collection = op.catalog.lookup(op.database, name, time_series=True)
     if collection is None:
         check_database_name(op.database)
@@ -100,7 +101,7 @@ def parsed_statements(parser: RequestParser, statement: type[Any], documents: li
     return [statement._make(parser.parse(document, [], None)) for document in documents]
 
 
-# Errors that end a write command as a whole instead of one statement of it.
+# Errors that end the whole write command, not only one statement.
 WHOLE_COMMAND_ERRORS: Final = (
     ErrorCode.MaxTimeMSExpired,
     ErrorCode.Interrupted,
@@ -109,7 +110,7 @@ WHOLE_COMMAND_ERRORS: Final = (
 
 
 def check_statement_ids(ids: list[Value] | None, size: int) -> None:
-    """One for each statement of a retryable batch. InvalidLength (16) where their number differs."""
+    """Checks `stmtIds` of a retryable batch: InvalidLength (16) if their number is not that of the statements."""
     if ids is None:
         return
     if len(ids) != size:
@@ -118,6 +119,6 @@ def check_statement_ids(ids: list[Value] | None, size: int) -> None:
             f"Number of statement ids must match the number of batch entries. Got {len(ids)} statement ids but {size}"
             " operations.",
         )
-    for place, value in enumerate(ids):
+    for index, value in enumerate(ids):
         if isinstance(value, bool) or not isinstance(value, int):
-            raise wrong_type(f"stmtIds.{place}", value, "int")
+            raise wrong_type(f"stmtIds.{index}", value, "int")

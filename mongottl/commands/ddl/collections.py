@@ -49,7 +49,7 @@ class DropRequest(NamedTuple):
     stable=True,
 )
 def drop(op: OperationContext, request: DropRequest) -> Reply:
-    """`{nIndexesWas, ns}`; a collection that does not exist is no error."""
+    """Drops a collection or view: `{nIndexesWas, ns}`. One that does not exist is no error."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     collection = op.catalog.find(op.database, request.collection)
@@ -63,7 +63,7 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     indexes = len(collection.counted_indexes)
     op.service.cursors.close_where_namespace(collection.namespace)
     op.catalog.drop_collection(collection)
-    op.forget_usage(collection.namespace)
+    op.remove_usage(collection.namespace)
     return {"nIndexesWas": indexes, "ns": collection.namespace}
 
 
@@ -83,9 +83,9 @@ class RenameCollectionRequest(NamedTuple):
     writes=True,
 )
 def rename_collection(op: OperationContext, request: RenameCollectionRequest) -> Reply:
-    """NamespaceNotFound (26) without source; NamespaceExists (48) with a target, unless `dropTarget`, and always with a
-    view or time series collection; IllegalOperation (20) for the same name, those of the server's own collections, and
-    too long ones; CollectionUUIDMismatch (361) where `dropTarget` is a UUID and not the target's.
+    """Renames a collection. NamespaceNotFound (26) without source; NamespaceExists (48) if the target exists without
+    `dropTarget`, or is a view or time series collection; IllegalOperation (20) for equal names, names of internal
+    collections and too long ones; CollectionUUIDMismatch (361) if `dropTarget` is a UUID other than the target's.
     """
     database, name = split_namespace(request.source)
     to_database, to_name = split_namespace(request.to)
@@ -122,7 +122,7 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
 
 
 def _check_renamable(which: str, namespace: str, database: str, name: str) -> None:
-    """IllegalOperation (20) for the collections that the server keeps itself, and for names that are too long."""
+    """IllegalOperation (20) for internal collections of the server and for names that are too long."""
     if name.startswith("system.") or (database == "local" and name.startswith("oplog.")):
         raise CommandError(ErrorCode.IllegalOperation, f"error with {which} namespace: cannot rename {namespace}")
     if len(namespace.encode("utf-8")) > MAX_NAMESPACE_BYTES:
@@ -134,7 +134,7 @@ def _check_renamable(which: str, namespace: str, database: str, name: str) -> No
 
 
 def check_strict_bool(field: str, value: Value) -> None:
-    """TypeMismatch (14) for anything but a bool or null."""
+    """TypeMismatch (14) unless the value is a bool or null."""
     if value is not None and not isinstance(value, bool):
         raise wrong_type(field, value, "bool")
 
@@ -170,14 +170,14 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
     check_database_name(op.database)
     check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
-    places: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
-    places.sort(key=lambda place: place.name)
-    documents = [listed for place in places if match.matches(listed := _listed(place, request.name_only))]
+    entries: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
+    entries.sort(key=lambda entry: entry.name)
+    documents = [listed for entry in entries if match.matches(listed := _listed(entry, request.name_only))]
     return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
 
 
-def _listed(place: Collection | View, name_only: bool) -> bytes:
-    described = describe_place(place)
+def _listed(entry: Collection | View, name_only: bool) -> bytes:
+    described = describe_place(entry)
     if name_only:
         described = [field for field in described if field[0] in ("name", "type")]
     return encode_fields(described)
@@ -192,9 +192,9 @@ class CollStatsRequest(NamedTuple):
 
 @command("collStats", CollStatsRequest, help="Counts and sizes of a collection.", aliases=("collstats",))
 def coll_stats(op: OperationContext, request: CollStatsRequest) -> Reply:
-    """Sizes are in units of `scale` bytes, except avgObjSize, and include expired documents that are not purged yet.
+    """Sizes in units of `scale` bytes, except avgObjSize; they include expired documents that are not purged yet.
 
-    `count` is that of the living documents. Zeros for a collection that does not exist.
+    `count` does not include expired documents. Zeros for a collection that does not exist.
     """
     scale = parse_scale("collStats", request.scale)
     check_database_name(op.database)

@@ -38,8 +38,8 @@ class ListDatabasesRequest(NamedTuple):
 def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply:
     """`{databases: [{name, sizeOnDisk, empty}], totalSize, totalSizeMb}`; with `nameOnly` the names alone.
 
-    filter: on these fields. sizeOnDisk: bytes of the documents and an estimate for the indexes. MongoDB's own three
-    databases are always there, as in MongoDB; Cosmos shows none that hold nothing.
+    filter: on these fields. sizeOnDisk: bytes of the documents and an estimate for the indexes. `admin`, `config` and
+    `local` are always listed, as in MongoDB; Cosmos lists no empty databases.
     """
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     names = set(op.catalog.database_names())
@@ -77,7 +77,7 @@ class DropDatabaseRequest(NamedTuple):
     stable=True,
 )
 def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[Reply]:
-    """Collections go one by one, others run in between. A database that does not exist is no error."""
+    """Drops the collections one by one, in steps. A database that does not exist is no error."""
     if isinstance(request.command, bool) or request.command != 1:
         raise CommandError(5255100, "Have to pass 1 as 'drop' parameter")
     name = op.database
@@ -89,7 +89,7 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
         if not collection.dropped and collection.database == name:
             op.service.cursors.close_where_namespace(collection.namespace)
             op.catalog.drop_collection(collection)
-            op.forget_usage(collection.namespace)
+            op.remove_usage(collection.namespace)
         yield None
     return {}
 
@@ -102,9 +102,9 @@ class DbStatsRequest(NamedTuple):
 
 @command("dbStats", DbStatsRequest, help="Counts and sizes of a database.", aliases=("dbstats",))
 def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
-    """Sizes are in units of `scale` bytes, except avgObjSize. `objects` counts living documents only.
+    """Sizes in units of `scale` bytes, except avgObjSize; they include expired documents that are not purged yet.
 
-    Sizes include expired documents that are not purged yet. BadValue (2) for a scale below 1.
+    `objects` does not include expired documents. BadValue (2) for a scale below 1.
     """
     scale = parse_scale("dbStats", request.scale)
     check_database_name(op.database)
@@ -143,7 +143,7 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
 
 
 def _file_system(directory: str | None) -> tuple[int, int]:
-    """Used and total bytes of the file system that the data lies on; zeros without one."""
+    """Used and total bytes of the file system with the data directory; zeros without one."""
     if directory is None or not hasattr(os, "statvfs"):
         return 0, 0
     figures = os.statvfs(directory)

@@ -1,11 +1,11 @@
-"""What everything in `exec` is handed.
+"""The contexts of the server and of an operation, and their parts. All other packages of `exec` use them.
 
-service        ServiceContext: what a server has
-context        OperationContext: what one operation has; state: the part of it that others may see
-steps          how long operations let others run, and wait
-recovery_unit  the one way of operations to records and index entries; write_unit: one unit of work on a collection
-arming         what a write tells the timing wheel
-registry       operations under way; current_op: how `$currentOp` shows them
+service        ServiceContext: state shared by all operations of a server
+context        OperationContext: state of one operation; state: the part of it that other operations read
+steps          how long operations yield to others, and wait
+recovery_unit  an operation's access to records and index entries; write_unit: one unit of work on a collection
+arming         arming the timing wheel after writes
+registry       running operations; current_op: their description for `$currentOp`
 cursor_registry  open cursors
 client, sessions, signal, metrics, usage, failpoints, object_ids, query_settings, temporary_files: parts of these
 """

@@ -1,4 +1,4 @@
-"""Arming the timing wheel: when a record that was written falls due, by the TTL policy or by a date-field TTL index."""
+"""Arming the timing wheel with the second at which a record expires, by `ttl.policy` or a date-field TTL index."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _MS_PER_S: Final = 1000
 
 
 def arm_record(service: ServiceContext, collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
-    """Notes when a record that was just written falls due."""
+    """Arms the wheel for a record that was just written."""
     due_s = expires_at_s(ts_s, ttl_s, collection.default_ttl_s)
     if due_s != NEVER_AT_S and service.wheel.arm(collection.number, due_s):
         service.wake_reaper()
@@ -23,7 +23,7 @@ def arm_record(service: ServiceContext, collection: Collection, document: bytes,
 
 
 def arm_records(service: ServiceContext, collection: Collection, rows: list[NewRecord]) -> None:
-    """Notes when the records of a batch fall due that were just written."""
+    """Arms the wheel for a batch of records that were just written."""
     if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
         return
     for document, ts_s, ttl_s in rows:
@@ -31,16 +31,16 @@ def arm_records(service: ServiceContext, collection: Collection, rows: list[NewR
 
 
 def arm_date(service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes) -> None:
-    """Notes when a date-field TTL index lets a document go."""
+    """Arms the wheel for a document in a date-field TTL index."""
     due_s = date_due_s(index, document)
     if due_s is not None and service.wheel.arm(collection.number, due_s):
         service.wake_reaper()
 
 
 def date_due_s(index: IndexEntry, document: bytes) -> int | None:
-    """The first whole second at which a date-field TTL index lets the document go; None if it never does.
+    """The first whole second at which a document expires by a date-field TTL index; None if it never does.
 
-    The earliest date counts where the field is an array. Other types never expire.
+    If the field is an array, its earliest date counts. Values that are not dates never expire.
     """
     expire_after_s = index.descriptor.expire_after_s
     if expire_after_s is None:
@@ -63,7 +63,7 @@ def _earliest_date_ms(buf: bytes, start: int, path: FieldPath, depth: int) -> in
     if type_code != ARRAY:
         return None
     earliest: int | None = None
-    if not last and path.indexes[depth + 1] >= 0:  # the place of an element
+    if not last and path.indexes[depth + 1] >= 0:  # the index of an array's element
         earliest = _earliest_date_ms(buf, int(pos), path, depth + 1)
     cursor = ElementCursor(buf, pos)
     while cursor.next():

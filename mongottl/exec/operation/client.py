@@ -1,4 +1,4 @@
-"""What is known of a connection, as far as commands may ask."""
+"""A client's connection, as commands see it."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ UUID_SUBTYPE: Final = 4
 
 
 class ClientInfo:
-    """What is known of a connection; lives as long as it does."""
+    """One connection. local, remote: "host:port" of its two ends. metadata: raw `client` document of its `hello`."""
 
     def __init__(self, connection_id: int, local: str, remote: str) -> None:
         self.connection_id = connection_id

@@ -1,4 +1,4 @@
-"""What one command has."""
+"""The context of one command."""
 
 from typing import Final
 
@@ -18,16 +18,17 @@ def _time_is_up() -> CommandError:
 
 
 class OperationContext(OperationState):
-    """One command under way.
+    """One running command.
 
     txn_number: of a retryable write, or None.
-    retryable: whether the command is a write that its driver sends again after some errors, with a `txnNumber`.
-    statements_done: how many statements of a batch have succeeded. What has done some cannot be sent again as a whole.
-    deadline_s: elapsed time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
-    bypass_validation: whether documents may be written that the collection's validator refuses.
-    recovery_unit: the way to all that is stored.
-    has_max_time, has_write_concern: whether the command came with a `maxTimeMS` or `writeConcern` at all.
-    raw_data: whether the buckets of time series collections are meant.
+    retryable: whether the command is a write with a `txnNumber`, which its driver may retry after some errors.
+    statements_done: how many statements of a batch have succeeded. A batch with some done must not be retried as a
+    whole.
+    deadline_s: monotonic time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
+    bypass_validation: whether documents that the collection's validator refuses may be written.
+    recovery_unit: all reads and writes of stored data go through it.
+    has_max_time, has_write_concern: whether the command has a `maxTimeMS` or `writeConcern` field.
+    raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
     """
 
     def __init__(self, service: ServiceContext, client: ClientInfo, database: str) -> None:
@@ -48,48 +49,48 @@ class OperationContext(OperationState):
         self.read_level = ""
         self.bypass_validation = False
         self.comment: Value = None
-        # Further fields, of commands that take any (getParameter, setParameter).
+        # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).
         self.extra_fields: dict[str, Value] = {}
-        # The elapsed time when the command began to use its collection.
+        # Monotonic time at which the command began to use its collection.
         self._used_since_s = 0.0
         self.used_micros = 0
 
     def uses(self, collection: str) -> None:
-        """From now on the command's time is a use of this collection or view."""
+        """Counts the command's time from now on as usage of this collection or view (`top`, latencyStats)."""
         self.used_namespace = f"{self.database}.{collection}"
         self._used_since_s = self.service.clock.monotonic_s()
 
-    def note_usage(self, latency: LatencyGroup, counter: str) -> None:
-        """The command has ended."""
+    def record_usage(self, latency: LatencyGroup, counter: str) -> None:
+        """Records the usage of the command's namespace, at its end."""
         self.used_micros = int((self.service.clock.monotonic_s() - self._used_since_s) * MICROS_PER_S)
-        self.service.metrics.usage.note(self.used_namespace, latency, counter, self.used_micros)
+        self.service.metrics.usage.record(self.used_namespace, latency, counter, self.used_micros)
 
-    def forget_usage(self, namespace: str) -> None:
-        """The collection was dropped: one that is made in its place begins anew."""
-        self.service.metrics.usage.forget(namespace)
+    def remove_usage(self, namespace: str) -> None:
+        """Removes the usage of a namespace that was dropped: a new collection of that name starts from zero."""
+        self.service.metrics.usage.remove(namespace)
         self.used_namespace = ""
 
     def set_max_time_ms(self, max_time_ms: int) -> None:
-        """0 is no limit, but was given all the same."""
+        """Applies the command's `maxTimeMS`; 0 means no limit."""
         self.has_max_time = True
         if max_time_ms > 0:
             self.limit_time(max_time_ms / MS_PER_S)
 
     def limit_time(self, seconds: float) -> None:
-        """Ends the operation so many seconds from now, at its next step after them.
+        """Sets the deadline, so many seconds from now; the operation fails at its next step after it.
 
-        MaxTimeMSExpired (50) if none are left, or where a fail point says so.
+        MaxTimeMSExpired (50) at once if `seconds` is not positive, or if the fail point maxTimeAlwaysTimeOut is on.
         """
         if seconds <= 0.0 or self.service.fail_points.times_out():
             raise _time_is_up()
         self.deadline_s = self.service.clock.monotonic_s() + seconds
 
     def time_left_s(self) -> float:
-        """What is left of the time limit, not below 0; -1.0 without one."""
+        """Seconds until the deadline, at least 0.0; -1.0 without a deadline."""
         return max(0.0, self.deadline_s - self.service.clock.monotonic_s()) if self.deadline_s > 0.0 else -1.0
 
     def refresh_now(self) -> None:
-        """Takes the instant that it is by now: after a command has waited, what it reads is of another time."""
+        """Sets `now_ms` and `now_s` to the current time, after the command has waited."""
         self.now_ms = self.service.clock.now_ms()
         self.now_s = self.now_ms // MS_PER_S
 
@@ -104,6 +105,6 @@ class OperationContext(OperationState):
 
 
 def check_level(level: str) -> None:
-    """CommandNotSupported (115) for a level that is to come."""
+    """CommandNotSupported (115) for a read concern level that is not supported yet."""
     if level == "snapshot":
         raise CommandError(ErrorCode.CommandNotSupported, "readConcern level 'snapshot' is not supported yet")

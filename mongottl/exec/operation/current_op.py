@@ -1,4 +1,4 @@
-"""How `$currentOp` shows the operations under way, and idle connections, sessions and cursors.
+"""The documents of `$currentOp`: running operations, and idle connections, sessions and cursors.
 
 Source: MongoDB's "$currentOp" reference.
 """
@@ -19,15 +19,21 @@ from mongottl.exec.operation.service import ServiceContext
 _MICROS_PER_S: Final = 1_000_000
 _TRUNCATED_BYTES: Final = 1024
 # Arguments that belong to the connection rather than to the operation.
-_NOT_SHOWN: Final = ("$clusterTime", "$readPreference")
+_CONNECTION_ARGUMENTS: Final = ("$clusterTime", "$readPreference")
 # `op` by the command's counter; all others are commands.
-_KINDS: Final = {"query": "query", "getmore": "getmore", "insert": "insert", "update": "update", "delete": "remove"}
+_OP_BY_COUNTER: Final = {
+    "query": "query",
+    "getmore": "getmore",
+    "insert": "insert",
+    "update": "update",
+    "delete": "remove",
+}
 
 Described = list[tuple[str, Value]]
 
 
 class CurrentOpOptions:
-    """What `$currentOp` is asked for: connections without a command, sessions and cursors without one."""
+    """The options of `$currentOp`: `idleConnections`, `idleSessions`, `idleCursors`, `truncateOps`."""
 
     def __init__(self, idle_connections: bool, idle_sessions: bool, idle_cursors: bool, truncate: bool) -> None:
         self.idle_connections = idle_connections
@@ -40,27 +46,27 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
     """The documents of `$currentOp`."""
     service = asking.service
     host = service.config.advertise_host or asking.client.local
-    shown: list[bytes] = []
+    described: list[bytes] = []
     busy_clients: set[int] = set()
     busy_sessions: set[bytes] = set()
     for running in service.operations.all():
         busy_clients.add(running.op.client.connection_id)
         if running.op.session_key is not None:
             busy_sessions.add(running.op.session_key)
-        shown.append(encode_fields(_described_operation(service, running, host, options)))
+        described.append(encode_fields(_described_operation(service, running, host, options)))
     if options.idle_connections:
         for client in service.clients.values():
             if client.connection_id not in busy_clients:
                 idle = _described_client(client, host, active=False)
                 idle.append(("currentOpTime", f"{iso_date(asking.now_ms)}+00:00"))
-                shown.append(encode_fields(idle))
+                described.append(encode_fields(idle))
     if options.idle_sessions:
         for session in service.sessions.all():
             if session.key not in busy_sessions and session.txn_number >= 0:
                 parameters: Described = [("txnNumber", Int64(session.txn_number))]
                 idle = [("type", "idleSession"), ("host", host), ("desc", "inactive transaction")]
                 idle += [("lsid", session.lsid), ("active", False), ("parameters", encode_fields(parameters))]
-                shown.append(encode_fields(idle))
+                described.append(encode_fields(idle))
     if options.idle_cursors:
         for cursor in service.cursors.all():
             if not cursor.in_use:
@@ -69,8 +75,8 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
                 if session_of is not None:
                     idle.append(("lsid", session_of.lsid))
                 idle.append(("cursor", encode_fields(_described_cursor(cursor))))
-                shown.append(encode_fields(idle))
-    return shown
+                described.append(encode_fields(idle))
+    return described
 
 
 def _described_operation(
@@ -78,48 +84,48 @@ def _described_operation(
 ) -> Described:
     op = running.op
     micros = max(int((service.clock.monotonic_s() - running.started_s) * _MICROS_PER_S), 0)
-    shown = _described_client(op.client, host, active=True)
-    shown.append(("currentOpTime", f"{iso_date(service.clock.now_ms())}+00:00"))
-    shown.append(("threaded", True))
-    shown.append(("opid", running.opid))
+    described = _described_client(op.client, host, active=True)
+    described.append(("currentOpTime", f"{iso_date(service.clock.now_ms())}+00:00"))
+    described.append(("threaded", True))
+    described.append(("opid", running.opid))
     session = None if op.session_key is None else service.sessions.find(op.session_key)
     if session is not None:
-        shown.append(("lsid", session.lsid))
-    shown.append(("secs_running", Int64(micros // _MICROS_PER_S)))
-    shown.append(("microsecs_running", Int64(micros)))
-    shown.append(("op", _KINDS.get(running.counter, "command")))
+        described.append(("lsid", session.lsid))
+    described.append(("secs_running", Int64(micros // _MICROS_PER_S)))
+    described.append(("microsecs_running", Int64(micros)))
+    described.append(("op", _OP_BY_COUNTER.get(running.counter, "command")))
     command = "$cmd.aggregate" if first_field_name(running.body) == "aggregate" else "$cmd"
-    shown.append(("ns", op.used_namespace or f"{op.database}.{command}"))
-    shown.append(("redacted", False))
-    shown.append(("command", _described_command(running.body, options.truncate)))
+    described.append(("ns", op.used_namespace or f"{op.database}.{command}"))
+    described.append(("redacted", False))
+    described.append(("command", _described_command(running.body, options.truncate)))
     if op.killed:
-        shown.append(("killPending", True))
-    shown.append(("locks", encode_fields([])))
-    shown.append(("waitingForLock", False))
-    return shown
+        described.append(("killPending", True))
+    described.append(("locks", encode_fields([])))
+    described.append(("waitingForLock", False))
+    return described
 
 
 def _described_command(body: bytes, truncate: bool) -> Value:
-    shown: Described = []
+    described: Described = []
     for name, value in fields(body):
-        if name not in _NOT_SHOWN:
-            shown.append((name, value))
-    command = encode_fields(shown)
+        if name not in _CONNECTION_ARGUMENTS:
+            described.append((name, value))
+    command = encode_fields(described)
     if truncate and len(command) > _TRUNCATED_BYTES:
         return encode_fields([("$truncated", render_document(command)[:_TRUNCATED_BYTES])])
     return command
 
 
 def _described_client(client: ClientInfo, host: str, active: bool) -> Described:
-    shown: Described = [("type", "op"), ("host", host), ("desc", f"conn{client.connection_id}")]
-    shown.append(("connectionId", client.connection_id))
-    shown.append(("client", client.remote))
+    described: Described = [("type", "op"), ("host", host), ("desc", f"conn{client.connection_id}")]
+    described.append(("connectionId", client.connection_id))
+    described.append(("client", client.remote))
     if client.app_name:
-        shown.append(("appName", client.app_name))
+        described.append(("appName", client.app_name))
     if client.metadata is not None:
-        shown.append(("clientMetadata", client.metadata))
-    shown.append(("active", active))
-    return shown
+        described.append(("clientMetadata", client.metadata))
+    described.append(("active", active))
+    return described
 
 
 def _described_cursor(cursor: OpenCursor) -> Described:

@@ -1,4 +1,4 @@
-"""The open cursors of a server, whatever they read (`cursors`)."""
+"""The open cursors of a server. What they read is implemented in `results.cursors`."""
 
 import os
 from abc import ABC, abstractmethod
@@ -9,13 +9,13 @@ from mongottl.exec.operation.signal import Signal
 
 
 class OpenCursor(ABC):
-    """An open cursor of a client, as the registry and `$currentOp` know it.
+    """An open cursor of a client, as the registry and `$currentOp` use it.
 
     cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
-    last_used_s: elapsed time. in_use: a command is pulling from it right now.
-    why_dead: what took its data away, for the next getMore to tell. killed: somebody has closed it.
-    signal: ends the waiting of the getMore that awaits documents now.
-    time_left_s: what its command and the getMores until now left of `maxTimeMS`, which is of all of them; -1.0 without.
+    last_used_s: monotonic time. in_use: whether a command is pulling from it now.
+    why_dead: the message of the next getMore's error if the collection is gone, else empty. killed: it was closed.
+    signal: wakes the getMore that waits for documents now, or None.
+    time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
 
     def __init__(self, namespace: str, session_key: bytes | None, now_s: float) -> None:
@@ -33,7 +33,7 @@ class OpenCursor(ABC):
     @property
     @abstractmethod
     def tailable(self) -> bool:
-        """Whether it stays open at the end of the data, and goes on behind it later."""
+        """Whether it stays open at the end of the data and later returns documents inserted after it."""
         raise NotImplementedError
 
     @property
@@ -43,7 +43,7 @@ class OpenCursor(ABC):
         raise NotImplementedError
 
     def check_alive(self) -> None:
-        """QueryPlanKilled (175) if its collection is gone, CursorKilled (237) if somebody closed it while in use."""
+        """QueryPlanKilled (175) if its collection is gone, CursorKilled (237) if it was closed while in use."""
         if self.why_dead:
             raise CommandError(ErrorCode.QueryPlanKilled, self.why_dead)
         if self.killed:
@@ -51,21 +51,21 @@ class OpenCursor(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of what the cursor holds, and ends the waiting of a getMore."""
+        """Releases what the cursor holds, and wakes a getMore that waits."""
         raise NotImplementedError
 
 
 class CursorRegistry:
     """The open cursors of a server, by id.
 
-    A cursor whose collection is gone holds nothing and does not count as open, but is remembered until its next
-    getMore or its timeout, because MongoDB tells a dropped collection (175) from a cursor that it never heard of (43).
+    A cursor whose collection is gone holds no data and does not count as open, but is kept until its next getMore or
+    its timeout, because MongoDB answers QueryPlanKilled (175) for it, not CursorNotFound (43).
     """
 
     def __init__(self) -> None:
         self._cursors: dict[int, OpenCursor] = {}
         self._dead: dict[int, OpenCursor] = {}
-        # Those who wait for inserts, by the number of the collection.
+        # Signals of getMores that wait for inserts, by collection number.
         self._waiting: dict[int, list[Signal]] = {}
         self.opened_total = 0
         self.timed_out_total = 0
@@ -74,7 +74,7 @@ class CursorRegistry:
         return len(self._cursors)
 
     def register(self, cursor: OpenCursor) -> int:
-        """Gives the cursor an id that cannot be guessed, and keeps it."""
+        """Registers a cursor; its new id, which cannot be guessed."""
         while True:
             cursor_id = int.from_bytes(os.urandom(8), "little") >> 1
             if cursor_id != 0 and self.find(cursor_id) is None:
@@ -85,11 +85,11 @@ class CursorRegistry:
         return cursor_id
 
     def all(self) -> list[OpenCursor]:
-        """Those that have something to give."""
+        """All open cursors, without those whose collection is gone."""
         return list(self._cursors.values())
 
     def get(self, cursor_id: int) -> OpenCursor:
-        """The cursor, dead or alive. CursorNotFound (43) if there is none of this id."""
+        """The cursor, even if its collection is gone. CursorNotFound (43) if there is none of this id."""
         cursor = self.find(cursor_id)
         if cursor is None:
             raise CommandError(ErrorCode.CursorNotFound, f"cursor id {cursor_id} not found")
@@ -100,14 +100,14 @@ class CursorRegistry:
         return self._dead.get(cursor_id) if cursor is None else cursor
 
     def close(self, cursor: OpenCursor) -> None:
-        """Forgets the cursor and lets go of what it holds."""
+        """Removes the cursor and releases what it holds."""
         self._cursors.pop(cursor.cursor_id, None)
         self._dead.pop(cursor.cursor_id, None)
         cursor.killed = True
         cursor.close()
 
     def add_waiting(self, number: int, signal: Signal) -> None:
-        """From now on the signal is notified of inserts into the collection of this number."""
+        """Makes inserts into the collection of this number notify the signal."""
         self._waiting.setdefault(number, []).append(signal)
 
     def remove_waiting(self, number: int, signal: Signal) -> None:
@@ -125,7 +125,7 @@ class CursorRegistry:
                 signal.notify()
 
     def close_where_namespace(self, namespace: str, why: str = "collection dropped") -> None:
-        """Takes away the data of the cursors of a collection that is going away."""
+        """Closes the cursors of a collection that is dropped or renamed. why: for the error of their next getMore."""
         for cursor in [c for c in self._cursors.values() if c.namespace == namespace]:
             self.close(cursor)
             cursor.why_dead = f"{why}: {namespace}"
@@ -136,7 +136,7 @@ class CursorRegistry:
             self.close(cursor)
 
     def close_idle(self, before_s: float) -> None:
-        """Closes cursors last used before this instant of elapsed time, but for those with noCursorTimeout."""
+        """Closes cursors last used before this monotonic time, except those with noCursorTimeout."""
         idle = [c for c in self._cursors.values() if c.last_used_s < before_s and not c.no_timeout and not c.in_use]
         for cursor in idle:
             self.close(cursor)
@@ -145,7 +145,7 @@ class CursorRegistry:
             self.close(cursor)
 
     def close_orphaned(self, sessions: SessionRegistry) -> None:
-        """Closes cursors whose session is no longer known, those with noCursorTimeout too."""
+        """Closes cursors whose session has ended, also those with noCursorTimeout."""
         orphaned: list[OpenCursor] = []
         for cursor in self._cursors.values():
             if cursor.session_key is not None and not cursor.in_use and sessions.find(cursor.session_key) is None:

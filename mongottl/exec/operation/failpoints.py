@@ -1,9 +1,9 @@
-"""The fail points by which drivers' own tests make a server misbehave on purpose.
+"""Fail points: how drivers' tests make a server fail on purpose.
 
     {configureFailPoint: "failCommand", mode: {times: 1} | "alwaysOn" | "off",
      data: {failCommands: ["insert"], errorCode: 11602, closeConnection: true, blockConnection: true, blockTimeMS: 20,
             errorLabels: ["RetryableWriteError"], writeConcernError: {…}, appName: "…"}}
-    {configureFailPoint: "maxTimeAlwaysTimeOut", mode: "alwaysOn"}: whatever has a time limit is over it at once
+    {configureFailPoint: "maxTimeAlwaysTimeOut", mode: "alwaysOn"}: every operation with maxTimeMS exceeds it at once
 
 Source: the driver specifications' "fail point" page; PyMongo's tests for the second.
 """
@@ -20,7 +20,7 @@ _MAX_TIME_ALWAYS_TIME_OUT: Final = "maxTimeAlwaysTimeOut"
 
 
 class Mode:
-    """times: how often a fail point still acts, or None for ever. skip: how often it first does not."""
+    """times: how many more times a fail point acts, None for always. skip: how many times it is first skipped."""
 
     def __init__(self, times: int | None, skip: int) -> None:
         self.times = times
@@ -38,7 +38,7 @@ class Mode:
 
 
 class FailCommand:
-    """An active `failCommand`. labels: the reply's `errorLabels`; None for those that a server gives by itself."""
+    """An active `failCommand`. labels: the reply's `errorLabels`; None for those that the server adds by default."""
 
     def __init__(self, data: bytes, mode: Mode) -> None:
         self.mode = mode
@@ -80,7 +80,7 @@ class FailCommand:
         return self.mode.acts()
 
     def fail(self) -> None:
-        """Raises what the fail point asks for, if it asks for a failure."""
+        """Raises the configured error, or ProtocolError to close the connection; nothing if neither is configured."""
         if self.close_connection:
             raise ProtocolError("failCommand: closeConnection")
         if self.error_code is not None:
@@ -88,7 +88,7 @@ class FailCommand:
             raise CommandError(self.error_code, "Failing command via 'failCommand' failpoint", labels=labels)
 
     def reply_additions(self) -> dict[str, Value]:
-        """What is added to the reply of a command that goes on."""
+        """Fields to add to the reply of a command that does not fail: `writeConcernError` and `errorLabels`."""
         if self.write_concern_error is None:
             return {}
         added: dict[str, Value] = {"writeConcernError": self.write_concern_error}
@@ -106,7 +106,7 @@ class FailPoints:
         self.entered = 0
 
     def configure(self, name: str, mode: Value, data: bytes) -> None:
-        """Sets or clears a fail point. BadValue (2) for a mode that is none; FailPoint unknown: code 9."""
+        """Sets or clears a fail point. BadValue (2) for an invalid mode, FailedToParse (9) for an unknown name."""
         if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT):
             raise CommandError(ErrorCode.FailedToParse, f"the fail point '{name}' is not supported")
         active = _parse_mode(mode)
@@ -123,7 +123,7 @@ class FailPoints:
         return active
 
     def times_out(self) -> bool:
-        """Whether an operation that has a time limit is to be over it now."""
+        """Whether maxTimeAlwaysTimeOut makes an operation with a time limit fail now."""
         if self._time_out is None or not self._time_out.acts():
             return False
         self.entered += 1
@@ -131,7 +131,7 @@ class FailPoints:
 
 
 def _parse_mode(mode: Value) -> Mode | None:
-    """None for "off"."""
+    """The `mode` of a fail point; None for "off". BadValue (2), TypeMismatch (14)."""
     if isinstance(mode, str):
         if mode == "off":
             return None

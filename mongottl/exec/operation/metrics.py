@@ -4,7 +4,7 @@ from typing import Final
 
 from mongottl.exec.operation.usage import UsageRegistry
 
-# Failures of commands that do not exist are counted under this name: clients choose the others at will.
+# Calls of commands that do not exist are counted under this name, so that clients cannot add names without limit.
 UNKNOWN_COMMAND: Final = "<UNKNOWN>"
 
 

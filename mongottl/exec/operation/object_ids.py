@@ -1,4 +1,4 @@
-"""ObjectIds that the server makes: for documents that come without `_id`."""
+"""ObjectIds that the server generates, for documents inserted without `_id`."""
 
 import os
 
@@ -6,7 +6,7 @@ from mongottl.document.types import ObjectId
 
 
 class ObjectIdGenerator:
-    """Time, a random value of this process, a counter: as the BSON specification describes an ObjectId."""
+    """Generates ObjectIds as the BSON specification says: time in seconds, random value of the process, counter."""
 
     def __init__(self) -> None:
         self._random = os.urandom(5)

@@ -1,10 +1,10 @@
-"""Query settings: what an administrator has laid down for a query shape, by `queryShapeHash`.
+"""Query settings that an administrator has set for a query shape (setQuerySettings), by `queryShapeHash`.
 
-    settings = op.service.query_settings.get(hash)     None, mostly
-    settings.reject                                    the query is not to be run: QueryRejectedBySettings (411)
-    settings.allowed_indexes("db", "coll")             names and key patterns, or None for no word
+    settings = op.service.query_settings.get(hash)     None if there are none for this shape
+    settings.reject                                    queries of this shape fail: QueryRejectedBySettings (411)
+    settings.allowed_indexes("db", "coll")             names and key patterns, or None if not restricted
 
-Kept in memory: a restart forgets them.
+They are kept in memory and lost at a restart.
 """
 
 from mongottl.document.types import Value
@@ -22,9 +22,8 @@ class IndexHints:
 class QuerySettings:
     """The settings of one query shape.
 
-    query: the raw query that stood for the shape, or None where only its hash was given; shape: its shape for people
-    who debug, None likewise. framework: kept and shown; there is one engine here. comment: None for none, or a
-    one-element tuple.
+    query: the raw representative query, None if the settings were set by hash. shape: its debug shape, None likewise.
+    framework: stored and returned, without effect. comment: a one-element tuple, None for none.
     """
 
     def __init__(self, shape_hash: str, query: bytes | None) -> None:
@@ -46,14 +45,14 @@ class QuerySettings:
         return None
 
     def describe(self) -> dict[str, Value]:
-        """The settings as commands give and show them."""
+        """The settings as setQuerySettings takes and returns them."""
         described: dict[str, Value] = {}
         if self.hints:
-            shown: list[Value] = [
+            index_hints: list[Value] = [
                 {"ns": {"db": hints.database, "coll": hints.collection}, "allowedIndexes": hints.allowed}
                 for hints in self.hints
             ]
-            described["indexHints"] = shown
+            described["indexHints"] = index_hints
         if self.framework is not None:
             described["queryFramework"] = self.framework
         if self.reject is not None:
@@ -63,7 +62,7 @@ class QuerySettings:
         return described
 
     def entry(self) -> dict[str, Value]:
-        """The settings with what they are for, as `$querySettings` gives them."""
+        """The document of `$querySettings`: shape hash, representative query, settings."""
         described: dict[str, Value] = {"queryShapeHash": self.shape_hash}
         if self.query is not None:
             described["representativeQuery"] = self.query

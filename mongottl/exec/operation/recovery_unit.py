@@ -1,17 +1,16 @@
-"""The recovery unit of an operation: the one way of commands, stages and writes to what is stored.
+"""The recovery unit of an operation: all its access to stored data, for reads and writes.
 
     unit = op.recovery_unit
     unit.records(collection).scan(…)       reads of records
     unit.index(entry).scan_fetch(…)        reads of index entries
     with unit.write(collection) as write:  one unit of work on a collection (`write_unit`)
 
-Here the embedded engine answers in place: the stores that the catalog holds are handed out as they are. What is to
-stand between an operation and the engine (a snapshot, a transaction's own writes, a meter of request units, a remote
-engine) goes behind these three methods, and no stage has to know. So nobody keeps what `records` and `index` answer
-longer than one step: a later command that continues a cursor has a unit of its own.
+For the embedded engines these methods return the catalog's own stores. Later features between an operation and the
+engine (a snapshot, a transaction's own writes, a meter of request units, a remote engine) are added behind these three
+methods, without changing the stages. Therefore no caller may keep a result of `records` or `index` longer than one
+step: a getMore has another recovery unit than the command that opened the cursor.
 
-The name is MongoDB's; what it is for, see architecture decision 12. DDL goes through the catalog, which keeps units of
-work of its own.
+The name is MongoDB's; see architecture decision 12. DDL goes through the catalog, which has its own units of work.
 """
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -27,15 +26,15 @@ class RecoveryUnit:
         self._service = service
 
     def records(self, collection: Collection) -> RecordStore:
-        """The records of a collection, as this operation sees them."""
+        """The record store of a collection, as this operation sees it."""
         return collection.store
 
     def index(self, entry: IndexEntry) -> SortedDataInterface:
-        """The entries of an index that has some (`IndexEntry.has_keys`), as this operation sees them."""
+        """The sorted data of an index that has keys (`IndexEntry.has_keys`), as this operation sees it."""
         data = entry.data
         assert data is not None
         return data
 
     def write(self, collection: Collection) -> WriteUnit:
-        """A unit of work on a collection, dated now. It begins when its block is entered."""
+        """A unit of work on a collection, with the current time as its `_ts`. It begins when its block is entered."""
         return WriteUnit(self._service, collection, collection.store)

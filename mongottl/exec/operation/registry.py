@@ -1,6 +1,6 @@
-"""The operations under way, for `$currentOp` (`current_op`) and killOp.
+"""The running operations, for `$currentOp` (`current_op`) and killOp.
 
-Only what runs in steps is ever seen by another: a command that needs no steps is over before anybody can ask.
+Only commands that run in steps are registered: a command without steps ends before another can read the registry.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ _MAX_OPID: Final = 2**31 - 1
 
 
 class RunningOperation:
-    """One command that runs in steps. body: the command as it came. counter: its group in `opcounters`."""
+    """One command that runs in steps. body: the raw command. counter: its group in `opcounters`."""
 
     def __init__(self, opid: int, op: OperationState, body: bytes, counter: str, started_s: float) -> None:
         self.opid = opid
@@ -23,14 +23,14 @@ class RunningOperation:
 
 
 class OperationRegistry:
-    """The operations under way, by a number that is not used again soon."""
+    """The running operations by `opid`, an int32 that is reused only after all others."""
 
     def __init__(self) -> None:
         self._running: dict[int, RunningOperation] = {}
         self._last_opid = 0
 
     def begin(self, op: OperationState, body: bytes, counter: str, started_s: float) -> RunningOperation:
-        """started_s: elapsed time (`clock.monotonic_s`)."""
+        """Registers an operation. started_s: monotonic time (`clock.monotonic_s`)."""
         self._last_opid = self._last_opid % _MAX_OPID + 1
         running = RunningOperation(self._last_opid, op, body, counter, started_s)
         self._running[running.opid] = running
@@ -43,7 +43,7 @@ class OperationRegistry:
         return list(self._running.values())
 
     def kill(self, opid: int) -> None:
-        """See `OperationContext.kill`; nothing happens if it is over already."""
+        """Kills an operation (`OperationState.kill`); no effect if it has ended."""
         running = self._running.get(opid)
         if running is not None:
             running.op.kill()

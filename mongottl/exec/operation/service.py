@@ -1,4 +1,4 @@
-"""What a server has: everything that its commands and its own tasks share."""
+"""The state of a server that its commands and its background tasks share."""
 
 from collections.abc import Callable
 from typing import Final
@@ -24,7 +24,7 @@ MS_PER_S: Final = 1000
 
 
 class ConcernDefaults:
-    """What setDefaultRWConcern has set, as raw documents; None where nothing was set. updated_ms: 0 for never."""
+    """The defaults set by setDefaultRWConcern, as raw documents; None where not set. updated_ms: 0 for never."""
 
     def __init__(self) -> None:
         self.read: bytes | None = None
@@ -33,7 +33,7 @@ class ConcernDefaults:
 
 
 class ServiceContext:
-    """Everything that the commands of one server share."""
+    """The state that all commands and background tasks of one server share."""
 
     def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine) -> None:
         self.config = config
@@ -48,7 +48,7 @@ class ServiceContext:
         self.metrics = Metrics()
         self.fail_points = FailPoints()
         self.operations = OperationRegistry()
-        # Those who are connected, by connection.
+        # The connected clients, by connection id.
         self.clients: dict[int, ClientInfo] = {}
         self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
         self.object_ids = ObjectIdGenerator()
@@ -61,31 +61,30 @@ class ServiceContext:
         self.spill_space = TemporaryFiles(config.data_dir)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False
-        # Numbers of collections for which the wheel does not know all that is waiting; see `exec.write.expiry`.
+        # Numbers of collections whose expiry times are not all in the wheel; see `exec.write.expiry`.
         self.unarmed: set[int] = set()
-        # "database.collection" of those that are being copied while new commands that write to them wait.
+        # "database.collection" of collections under copy; new commands that write to them wait.
         self.exclusive: set[str] = set()
         # Identifies this run of the server in `hello`'s topologyVersion.
         self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
-        # The latest lines of a log by its name, for getLog; None for an unknown name.
+        # For getLog: the latest lines of the log of this name, None for an unknown name.
         self.log_lines: Callable[[str], list[str] | None] = _no_log
-        # Logs a document that was written, or refused, although its collection's validator fails it: who wrote,
-        # namespace, document, errInfo.
+        # Logs a document that fails its collection's validator: client, namespace, document, errInfo.
         self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
-        # Called when something was armed that is due before all else, or the clock was moved: the reaper looks again.
+        # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
         self.wake_reaper: Callable[[], None] = _nothing
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
 
     def close_idle(self) -> None:
-        """Closes cursors and forgets sessions that were not used for too long; to be called now and then."""
+        """Closes cursors and ends sessions that were unused for longer than their timeouts; called periodically."""
         now_s = self.clock.monotonic_s()
         self.cursors.close_idle(now_s - self.config.cursor_timeout_s)
         self.sessions.expire(now_s - SESSION_TIMEOUT_S)
         self.cursors.close_orphaned(self.sessions)
 
     def now_s(self) -> int:
-        """The instant that it is now, in whole seconds: by which what is written now is dated."""
+        """Current wall time in whole seconds: the `_ts` of what is written now."""
         return self.clock.now_ms() // MS_PER_S
 
 

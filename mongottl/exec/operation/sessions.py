@@ -1,12 +1,12 @@
-"""Logical sessions, and what is remembered so that a retried write is not done twice.
+"""Logical sessions, and the replies to retryable writes, so that a retried write is not executed twice.
 
-A driver that retries a write sends the same session id and transaction number again. The reply to the last such write
-of each session is kept and given again. This memory does not survive a restart: after one, the retry is carried out.
-It is bounded by MAX_REPLY_BYTES: replies are small but for those of findAndModify, with a document of up to 16 MiB.
-Where the bound made the server forget a reply, it refuses the retry, lest the write be done twice.
+A driver that retries a write sends the same session id and transaction number again. The reply to the last retryable
+write of each session is kept and returned again. Replies do not survive a restart: after one, a retry is executed.
+They are bounded by MAX_REPLY_BYTES: most are small, but one of findAndModify may have a document of 16 MiB. If a reply
+was dropped because of the bound, the retry is refused (217), since it might execute the write twice.
 
-Sessions are forgotten after half an hour of elapsed time without a command, wherever the wall clock is moved meanwhile,
-and never while one of their operations is under way. Their cursors go with them (`ServiceContext.close_idle`).
+Sessions end after 30 minutes of monotonic time without a command, independent of changes of the wall clock, and never
+while one of their operations runs. Their cursors are closed with them (`ServiceContext.close_idle`).
 """
 
 from typing import Final
@@ -16,19 +16,19 @@ from mongottl.errors import CommandError, ErrorCode
 SESSION_TIMEOUT_MINUTES: Final = 30
 SESSION_TIMEOUT_S: Final = 60.0 * SESSION_TIMEOUT_MINUTES
 MAX_SESSIONS: Final = 100_000
-# Of replies to retryable writes, of all sessions together.
+# Bound on the replies to retryable writes that are kept, of all sessions together.
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
-# What a reply takes in memory beside its own length.
+# Memory that a reply takes in addition to its own length.
 _OVERHEAD_BYTES: Final = 128
 
 
 class Session:
     """One logical session. reply: the answer to the write of `txn_number`, once there is one.
 
-    forgotten: whether there was a reply that had to make room for others.
-    busy_with: the transaction number of a write that others run beside, or -1. It is not to be begun a second time.
-    last_used_ms: wall time, as `$listSessions` shows it; last_used_s: elapsed time, by which it ends.
-    under_way: how many of its operations are.
+    reply_dropped: whether there was a reply that was dropped to make room for others.
+    busy_with: the transaction number of a retryable write that is running, or -1.
+    last_used_ms: wall time, as `$listSessions` shows it; last_used_s: monotonic time, for the session's timeout.
+    running: how many of its operations are running.
     """
 
     def __init__(self, key: bytes, lsid: bytes) -> None:
@@ -36,24 +36,24 @@ class Session:
         self.lsid = lsid
         self.last_used_ms = 0
         self.last_used_s = 0.0
-        self.under_way = 0
+        self.running = 0
         self.txn_number = -1
         self.command = ""
         self.busy_with = -1
         self.reply: bytes | None = None
-        self.forgotten = False
+        self.reply_dropped = False
 
 
 class SessionRegistry:
     """The sessions of a server by the bytes of their id.
 
-    When there are too many, the least recently used one that has no operation under way goes.
+    When there are too many, the least recently used one without a running operation ends.
     """
 
     def __init__(self) -> None:
         self._sessions: dict[bytes, Session] = {}
-        self.most = MAX_SESSIONS
-        self.most_reply_bytes = MAX_REPLY_BYTES
+        self.max_sessions = MAX_SESSIONS
+        self.max_reply_bytes = MAX_REPLY_BYTES
         # Sessions with a reply, the oldest reply first.
         self._replied: dict[bytes, Session] = {}
         self.reply_bytes: int = 0
@@ -62,11 +62,14 @@ class SessionRegistry:
         return len(self._sessions)
 
     def touch(self, key: bytes, lsid: bytes, now_ms: int, now_s: float) -> Session:
-        """The session of this id, made if need be, used now. now_ms: wall time; now_s: elapsed time."""
+        """The session of this id, created if there is none; its last use is set to now.
+
+        now_ms: wall time; now_s: monotonic time.
+        """
         session = self._sessions.pop(key, None)
         if session is None:
             session = Session(key, lsid)
-            if len(self._sessions) >= self.most:
+            if len(self._sessions) >= self.max_sessions:
                 self._drop_oldest()
         session.last_used_ms = now_ms
         session.last_used_s = now_s
@@ -85,38 +88,38 @@ class SessionRegistry:
         return list(self._sessions.values())
 
     def begin_operation(self, key: bytes) -> Session | None:
-        """Keeps a session, if it is there, until `end_operation`."""
+        """Keeps the session from ending until `end_operation`; None if there is none of this id."""
         session = self._sessions.get(key)
         if session is not None:
-            session.under_way += 1
+            session.running += 1
         return session
 
     def end_operation(self, session: Session, now_s: float) -> None:
-        """now_s: elapsed time, from which on the session counts as unused."""
-        session.under_way -= 1
+        """Ends what `begin_operation` began. now_s: monotonic time, from which the session is unused."""
+        session.running -= 1
         session.last_used_s = now_s
 
     def expire(self, before_s: float) -> None:
-        """Forgets sessions unused since before this instant of elapsed time."""
-        for key in [k for k, s in self._sessions.items() if s.last_used_s < before_s and s.under_way == 0]:
+        """Ends sessions that have been unused since before this monotonic time."""
+        for key in [k for k, s in self._sessions.items() if s.last_used_s < before_s and s.running == 0]:
             self.end(key)
 
     def _drop_oldest(self) -> None:
         for key, session in self._sessions.items():
-            if session.under_way == 0:
+            if session.running == 0:
                 self.end(key)
                 return
 
     def remember(self, session: Session, reply: bytes) -> None:
-        """Keeps the reply to the session's latest retryable write; the oldest replies of others make room."""
+        """Keeps the reply to the session's latest retryable write, and drops the oldest replies beyond the bound."""
         self._drop_reply(session)
         session.reply = reply
         self._replied[session.key] = session
         self.reply_bytes += len(reply) + _OVERHEAD_BYTES
-        while self.reply_bytes > self.most_reply_bytes:
+        while self.reply_bytes > self.max_reply_bytes:
             oldest = self._replied[next(iter(self._replied))]
             self._drop_reply(oldest)
-            oldest.forgotten = True
+            oldest.reply_dropped = True
 
     def _drop_reply(self, session: Session) -> None:
         reply = session.reply
@@ -126,11 +129,11 @@ class SessionRegistry:
             del self._replied[session.key]
 
     def retried_reply(self, session: Session, txn_number: int, command: str) -> bytes | None:
-        """The reply already given to this write, or None if it is new, which is then noted as under way.
+        """The kept reply to this write, or None if the write is new; then it becomes the session's latest.
 
-        To be asked only when the session is not busy with the same write.
-        TransactionTooOld (225) if a later write of the session was seen before, IncompleteTransactionHistory (217) if
-        the reply is not remembered any more.
+        Must not be called while the session is busy with the same write.
+        TransactionTooOld (225) if the session has already begun a later write, IncompleteTransactionHistory (217) if
+        the reply was dropped.
         """
         if txn_number < session.txn_number:
             raise CommandError(
@@ -139,7 +142,7 @@ class SessionRegistry:
                 f" with txnNumber {session.txn_number} has already started on this session.",
             )
         if txn_number == session.txn_number and session.command == command:
-            if session.forgotten:
+            if session.reply_dropped:
                 raise CommandError(
                     ErrorCode.IncompleteTransactionHistory,
                     f"The reply to the write with txnNumber {txn_number} is not remembered any more",
@@ -148,5 +151,5 @@ class SessionRegistry:
         self._drop_reply(session)
         session.txn_number = txn_number
         session.command = command
-        session.forgotten = False
+        session.reply_dropped = False
         return None

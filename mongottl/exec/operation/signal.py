@@ -1,12 +1,12 @@
-"""How a command that waits learns that what it waits for has come."""
+"""Signals that wake waiting commands."""
 
 from collections.abc import Callable
 
 
 class Signal:
-    """Ends a `Wait` before its time. Whoever waits clears it first; whoever knows notifies.
+    """Ends a `Wait` early. The waiting command clears it before it waits; other operations notify it.
 
-    wake: set by whatever drives the waiting command while it waits, None otherwise.
+    wake: set by the driver of the waiting command (the server's connection) while it waits, None otherwise.
     """
 
     def __init__(self) -> None:

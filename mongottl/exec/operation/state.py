@@ -1,4 +1,4 @@
-"""What others may know of an operation under way, and how they end it."""
+"""The state of a running operation that other operations read, and how they kill it."""
 
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.signal import Signal
@@ -7,11 +7,11 @@ from mongottl.exec.operation.signal import Signal
 class OperationState:
     """The part of an operation that `$currentOp` shows and killOp needs.
 
-    now_ms: the instant that `$$NOW`, new ObjectIds and what the command reads go by. What it writes is dated by the
-    instant of each unit of work (`exec.operation.write_unit`).
+    now_ms: the time used for `$$NOW`, new ObjectIds and expiry in reads. Writes use the time of each unit of work
+    (`exec.operation.write_unit`).
     session_key: the bytes of the logical session's id, or None.
     used_namespace: "database.collection" of a command that names one, else empty.
-    waits_for: what the operation waits for now, if anything: killing it ends the waiting.
+    waits_for: the signal that the operation waits for now, or None; `kill` notifies it.
     """
 
     def __init__(self, client: ClientInfo, database: str, now_ms: int) -> None:
@@ -24,7 +24,7 @@ class OperationState:
         self.waits_for: Signal | None = None
 
     def kill(self) -> None:
-        """Ends the operation with Interrupted (11601), at its next step or now if it waits."""
+        """Makes the operation fail with Interrupted (11601), at its next step, or now if it waits."""
         self.killed = True
         if self.waits_for is not None:
             self.waits_for.notify()

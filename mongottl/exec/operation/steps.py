@@ -1,9 +1,9 @@
-"""Steps: how long operations let others run, and wait.
+"""Steps: how long operations yield to others, and wait.
 
 A command runs to its end without suspending unless it is long or has to wait. Then it is a generator of steps: it
-yields None where others may run in between, or a `Wait` or `Flush`; whatever drives it (the trio shell, or `run_to_end`
-in tests) resumes it. Between two steps anything may have changed: collections dropped, documents expired, the clock
-moved.
+yields None where other operations may run, or a `Wait` or `Flush`; its driver (the server's connection, or `run_to_end`
+in tests) resumes it. Between two steps any state may change: collections are dropped, documents expire, the clock
+moves.
 """
 
 from collections.abc import Generator
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Wait:
-    """A step that lets time pass: resume after `seconds` of elapsed time, when `signal` is notified, or at shutdown."""
+    """A step that waits: resumed after `seconds` of monotonic time, when `signal` is notified, or at shutdown."""
 
     def __init__(self, seconds: float, signal: Signal | None = None) -> None:
         self.seconds = seconds
@@ -23,14 +23,14 @@ class Wait:
 
 
 class Flush:
-    """A step after which all that was committed so far is on disk: `j: true` waits for it."""
+    """A step that waits until all that was committed so far is on disk, for `j: true`."""
 
 
 Steps: TypeAlias = Generator[Wait | Flush | None, None, T]
 
 
 def run_to_end(steps: Steps[T]) -> T:
-    """Drives a generator of steps without ever letting others run: for tests and for start-up."""
+    """Runs a generator of steps to its end without running other operations: for tests and for start-up."""
     while True:
         try:
             next(steps)

@@ -1,7 +1,7 @@
-"""Temporary files for what does not fit into memory: in the data folder, or where the system keeps its own.
+"""Temporary files for sorts and groups that exceed their memory: in the data directory, or the system's default one.
 
-A file has no name from the start (or loses it at once), so nothing is left behind however the server ends. What is read
-and written in one call is small enough to be a copy to or from the system's cache.
+A file has no directory entry (or loses it at once), so no files remain however the server ends. Each read or write is
+small enough to be a copy from or to the system's page cache.
 """
 
 from typing import IO, Final
@@ -22,7 +22,7 @@ class TemporaryFile(SpillFile):
         offset = self._end
         try:
             file.seek(offset)
-            # No memoryview: what mypyc makes of one cut short writes beyond its end.
+            # No memoryview: mypyc's code for a slice of one writes beyond its end.
             written = file.write(data)
             while written < len(data):
                 written += file.write(data[written:])
@@ -53,13 +53,13 @@ class TemporaryFile(SpillFile):
 
 
 class TemporaryFiles(SpillSpace):
-    """folder: where they are made; None for the system's own place."""
+    """Creates temporary files. folder: their directory; None for the system's default."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
 
     def create(self) -> SpillFile:
-        # Imported when first needed: it takes longer than anything else at start-up.
+        # Imported when first needed, because the import is slow.
         import tempfile
 
         try:

@@ -1,4 +1,4 @@
-"""How often each collection is used and how long that takes: for `top` and `$collStats`' latencyStats.
+"""Counts and times of the operations on each collection, for `top` and `$collStats`' latencyStats.
 
 Source: MongoDB's "top" reference, and `latencyStats` of "$collStats".
 """
@@ -17,14 +17,14 @@ _EVENT_OF_COUNTER: Final = {
     "delete": "remove",
     "command": "commands",
 }
-# What the time of a command is counted as in latencyStats.
+# The groups of latencyStats.
 LatencyGroup: TypeAlias = Literal["reads", "writes", "commands"]
-# So many namespaces are remembered; another takes the place of the oldest.
+# Namespaces that are tracked; beyond that the oldest is dropped.
 MAX_NAMESPACES: Final = 10_000
 
 
 class Timing:
-    """count, micros: how many there were, and how many microseconds they took together."""
+    """The number of operations and their total time in microseconds."""
 
     def __init__(self) -> None:
         self.count: int = 0
@@ -36,7 +36,10 @@ class Timing:
 
 
 class Latency(Timing):
-    """The same with a histogram: `buckets[i]` counts what took as long as `bucket_micros(i)` or longer."""
+    """A number of operations, their total time, and a histogram of their times.
+
+    buckets: counts by the lower bound of each bucket in microseconds (`bucket_micros`).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +62,7 @@ def bucket_micros(micros: int) -> int:
 
 
 class NamespaceUsage:
-    """What became of one collection or view since the server started."""
+    """The usage of one collection or view since the server started."""
 
     def __init__(self) -> None:
         self.events: dict[str, Timing] = {event: Timing() for event in EVENTS}
@@ -90,8 +93,8 @@ class UsageRegistry:
     def __init__(self) -> None:
         self._namespaces: dict[str, NamespaceUsage] = {}
 
-    def note(self, namespace: str, latency: LatencyGroup, counter: str, micros: int) -> None:
-        """A command on the namespace has ended."""
+    def record(self, namespace: str, latency: LatencyGroup, counter: str, micros: int) -> None:
+        """Records a command on the namespace that has ended."""
         usage = self._namespaces.get(namespace)
         if usage is None:
             if len(self._namespaces) >= MAX_NAMESPACES:
@@ -107,9 +110,9 @@ class UsageRegistry:
             usage.commands.add(micros)
 
     def of(self, namespace: str) -> NamespaceUsage:
-        """What is known of a namespace; all zeros if it was never used."""
+        """The usage of a namespace; all zeros if it was never used."""
         return self._namespaces.get(namespace) or NamespaceUsage()
 
-    def forget(self, namespace: str) -> None:
-        """It was dropped: another of the same name begins anew."""
+    def remove(self, namespace: str) -> None:
+        """Removes the usage of a namespace that was dropped."""
         self._namespaces.pop(namespace, None)

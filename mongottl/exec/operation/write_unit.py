@@ -1,18 +1,18 @@
-"""One unit of work of a write: where it begins, what it is dated by, and what follows its commit.
+"""One unit of work of a write: its beginning, its timestamp, and the actions after its commit.
 
-    unit = op.recovery_unit.write(collection)  the instant is read: `_ts` of all that is written in the unit
+    unit = op.recovery_unit.write(collection)  the clock is read: `_ts` of all that is written in the unit
     with unit:                                 the engine's unit of work begins
         unit.records.insert_records(rows)      records and index entries
         unit.index(entry).insert(entries)
-        unit.stored(rows)                      what was written, for the timing wheel
+        unit.stored(rows)                      notes the written rows, for the timing wheel
         unit.commit()                          the engine commits; then wheel, counters, tailing cursors, flush
 
-A command may last long and let others run between its units. So a unit has an instant of its own: a document counts
-from when it was written, and `_ts` never goes back behind a write of another client, unless the clock was set back.
-The command's own instant (`OperationContext.now_ms`) remains what `$$NOW` and new ObjectIds go by.
+A command may run long and yield between its units. So each unit has its own time: a document's lifetime begins when it
+is written, and `_ts` never becomes less than that of an earlier write of another client, unless the clock was set back.
+The command's own time (`OperationContext.now_ms`) is used for `$$NOW` and new ObjectIds.
 
-Nobody runs between the beginning of a unit and its commit; what the unit changes must have been read since others last
-ran (`Selection.current`), or be read again.
+No other operation runs between the beginning of a unit and its commit. What the unit changes must have been read in
+the same step (`Selection.current`), or must be read again.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ from mongottl.ttl.policy import NO_TTL, is_expired
 
 
 class WriteUnit:
-    """A unit of work on one collection. now_s: the instant at which it is written, in whole seconds.
+    """A unit of work on one collection. now_s: the time of its writes, in whole seconds.
 
-    inserted: whether it adds records, for which tailing cursors of a capped collection wait. purged: how many expired
-    records it deletes because they stood in the way of others. records: those of the collection, to read and to change.
+    inserted: whether it inserts records, so that tailing cursors of a capped collection are notified. purged: how many
+    expired records it deletes. records: the collection's record store.
     """
 
     def __init__(self, service: ServiceContext, collection: Collection, records: RecordStore) -> None:
@@ -56,13 +56,13 @@ class WriteUnit:
         self._work.__exit__(kind, error, trace)
 
     def index(self, entry: IndexEntry) -> SortedDataInterface:
-        """The entries of an index that has some (`IndexEntry.has_keys`)."""
+        """The sorted data of an index that has keys (`IndexEntry.has_keys`)."""
         data = entry.data
         assert data is not None
         return data
 
     def on_commit(self, action: Callable[[], None]) -> None:
-        """Calls `action` right after the commit, before all else that follows it."""
+        """Calls `action` right after the commit, before its other consequences."""
         self._work.on_commit(action)
 
     def on_rollback(self, action: Callable[[], None]) -> None:
@@ -70,11 +70,11 @@ class WriteUnit:
         self._work.on_rollback(action)
 
     def is_expired(self, record: Record) -> bool:
-        """Whether a record is dead at the instant of this unit."""
+        """Whether a record is expired at the time of this unit."""
         return is_expired(record[2], record[3], self.collection.default_ttl_s, self.now_s)
 
     def stored(self, rows: list[NewRecord]) -> None:
-        """Notes the documents that were written, as (document, `_ts`, `ttl`): after the commit the wheel is armed."""
+        """Notes the written documents as (document, `_ts`, `ttl`); the commit arms the wheel for them."""
         self._rows = rows
 
     def stored_one(self, document: bytes, ts_s: int, ttl_s: int) -> None:
@@ -89,10 +89,10 @@ class WriteUnit:
             self.service.catalog.record_multikey_change(self.collection, index, self._work)
 
     def delete(self, records: list[Record]) -> None:
-        """Deletes records and their index entries. WriteConflict if one of them has changed or gone.
+        """Deletes records and their index entries. WriteConflict if one of them was changed or deleted meanwhile.
 
-        An index under construction holds no entries of records that its build has yet to read: their keys are not made,
-        since making them may even fail.
+        An index under construction has no entries of records that its build has not read yet: their keys are not
+        generated, because that may fail.
         """
         collection = self.collection
         for index in collection.writable_indexes:
@@ -106,7 +106,7 @@ class WriteUnit:
         self._deleted = True
 
     def commit(self) -> None:
-        """Commits, and does what follows. WriteConflict: nothing of the unit remains."""
+        """Commits, then arms the wheel, notifies waiting cursors and counts. WriteConflict: all is rolled back."""
         self._work.commit()
         service = self.service
         collection = self.collection
@@ -125,7 +125,7 @@ class WriteUnit:
 
 
 def living_now(service: ServiceContext, collection: Collection, records: list[Record]) -> list[Record]:
-    """The records that are not expired at this instant, whatever the command that read them goes by."""
+    """The records that are not expired at the current time, which may be later than the command's own (`op.now_s`)."""
     default_ttl_s = collection.default_ttl_s
     if default_ttl_s == NO_TTL:
         return records

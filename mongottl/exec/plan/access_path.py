@@ -1,4 +1,4 @@
-"""Ways into a collection, as the planner weighs them: each opens as a stage, and tells what it expects to cost."""
+"""Access paths: the scans of a collection or its indexes among which the planner chooses, and their estimated costs."""
 
 from abc import ABC, abstractmethod
 
@@ -14,10 +14,10 @@ from mongottl.query.match.tree import AndExpression
 
 
 class AccessPath(ABC):
-    """A way into a collection that gives exactly the documents that match.
+    """A scan that returns exactly the documents that match; `open` makes a stage of it.
 
-    sorted: 1 or -1 if it gives them in the order of the sort that was asked for, 0 if not. metadata: what the documents
-    are to carry, by keyword of `{$meta: …}`; each way gives what only it can know.
+    sorted: 1 or -1 if it provides the query's sort by a forward or backward scan, 0 if not. metadata: keywords of
+    `{$meta: …}` to attach to the documents; each path attaches those that only it can compute.
     """
 
     def __init__(self, collection: Collection, direction: int) -> None:
@@ -27,27 +27,27 @@ class AccessPath(ABC):
 
     @property
     def label(self) -> str:
-        """What this way is known by among those of one query."""
+        """The path's name in the plan cache, unique among the candidates of one query."""
         return "$natural"
 
     @abstractmethod
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
-        """A new scan. wanted: records that are needed soon, 0 for all. trial: does not count as a use of the index."""
+        """A new scan. wanted: records needed for the first batch, 0 for all. trial: not counted in index accesses."""
         raise NotImplementedError
 
     @abstractmethod
     def count_entries(self, unit: RecoveryUnit, most: int) -> int:
-        """How many entries there are to examine, at most `most`."""
+        """How many entries the scan has to examine; counts up to `most`."""
         raise NotImplementedError
 
     @abstractmethod
     def share(self, equality: float, scope: float) -> float:
-        """A guess, from the shape alone, of the part of the collection that has to be examined."""
+        """Estimated part of the collection to examine. equality, scope: selectivities of an equality and of a range."""
         raise NotImplementedError
 
 
 class CollectionPath(AccessPath):
-    """All records in their order. match: None if all match."""
+    """A collection scan. match: None for no filter."""
 
     def __init__(self, collection: Collection, match: MatchExpression | None, forward: bool) -> None:
         super().__init__(collection, 0)
@@ -68,10 +68,10 @@ class CollectionPath(AccessPath):
 
 
 class IndexPath(AccessPath):
-    """Ranges of one index. match: the whole filter; conjuncts: its parts.
+    """A scan of ranges of one index. match: the whole filter; conjuncts: its parts.
 
-    residual: what the ranges leave open, or None. id_plan: EXPRESS or ID_HACK where the filter is {_id: value}
-    (`express`), else NO_ID_PLAN.
+    residual: the part of the filter that the ranges do not decide, or None. id_plan: EXPRESS or ID_HACK if the filter
+    is {_id: value} (`express`), else NO_ID_PLAN.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class IndexPath(AccessPath):
         return IndexScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)
 
     def bound_paths(self) -> set[str]:
-        """The paths that the ranges bind."""
+        """The paths that the ranges bound."""
         components = self.bounds.components
         return {components[i].path.dotted for i in range(len(self.bounds.intervals)) if components[i].named}
 
@@ -137,7 +137,7 @@ class IndexPath(AccessPath):
 
 
 class OrPath(AccessPath):
-    """Several scans, each record once. None at all: nothing matches."""
+    """An OR of several scans, each record once; without paths nothing matches."""
 
     def __init__(self, collection: Collection, paths: list[AccessPath]) -> None:
         super().__init__(collection, 0)

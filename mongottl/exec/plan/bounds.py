@@ -1,24 +1,24 @@
 """From a filter's predicates to ranges of index keys.
 
-An index takes up the predicates (see `predicates`) on its leading paths:
+An index uses the predicates (see `predicates`) on its leading paths:
 
     index {a: 1, b: 1, c: 1}     {a: 5, b: {$in: [1, 2]}, c: {$gt: 7}}   ->   (5, 1, >7), (5, 2, >7)
                                  {a: 5, b: {$gt: 1}, c: 7}               ->   (5, >1), with c: 7 as a trailing bound
-                                 {b: 1}                                  ->   nothing
+                                 {b: 1}                                  ->   no bounds
 
-that is points, as many as there are, then one component with ranges. What the filter says about those that follow are
-trailing bounds: a scan of the ranges leaps over the keys outside of them, and the filter is tested on the documents.
+that is, leading components with points, then one component with ranges. Predicates on the following components become
+trailing bounds: a scan of the ranges seeks past the keys outside of them, and the filter is tested on the documents.
 
-Where an index is multikey, a document has one key per array element, and two predicates may hold for two elements. So
-there only one predicate per path is taken, and predicates on paths that run through the same array are combined only if
-one $elemMatch on that array holds them together. Where the arrays are is known by path (`catalog.array_paths`), so the
-other paths keep their tight bounds. A numeric path component may then mean an array's element or a field of its
-elements, and the index is left alone.
+In a multikey index a document has one key per array element, and two predicates may be true for two different elements.
+So only one predicate per path is used there, and predicates on paths through the same array are combined only if they
+are within one $elemMatch on that array. The paths with arrays are known (`catalog.array_paths`), so the other paths
+keep their tight bounds. A numeric path component through an array is ambiguous, an element's index or a field name;
+such an index is not used.
 
-Predicates that the ranges express exactly need not be tested on the documents again: `covered`.
+Predicates that the ranges express exactly are not tested on the documents again: `covered`.
 
-Under a collation ranges of texts are ranges of sort keys. So an index takes up only predicates that have its own
-collation, or no text in them at all (`query.match.text_order`); the others are left to the filter.
+Under a collation ranges of strings are ranges of sort keys. So an index uses only predicates with its own collation, or
+without strings (`query.match.text_order`); the others are tested on the documents.
 """
 
 from typing import Final
@@ -43,16 +43,16 @@ from mongottl.query.sort import SortPattern
 # low <= key < high.
 KeyRange = tuple[bytes, bytes]
 
-# Ranges that combining several lists of points may make; beyond that the later components are left to the filter.
+# Maximum ranges from combining several lists of points; beyond that the later components get no bounds.
 MAX_RANGES: Final = 4096
 
 
 class BoundComponent:
-    """One component of an index's keys, as the bounds know it. The ordinary one keeps the values at its path.
+    """One component of an index's keys. In a btree index it contains the values at its path.
 
-    path: as the filter and explain name it. direction: as explain shows it. ordered: whether the keys stand in the
-    order of the path's values. whole: whether a key tells the path's value. named: whether it stands for a path of the
-    documents at all.
+    path: as in the filter and in explain. direction: as in explain. ordered: whether the order of the keys is that of
+    the path's values. whole: whether keys contain the path's values, not hashes or cells of them. named: whether it is
+    a path of the documents (not `$_path`).
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class BoundComponent:
         self.named = named
 
     def predicates(self, filter: Filter) -> list[Predicate] | None:
-        """What the filter says about the component; None for nothing."""
+        """The filter's predicates on the component; None for none."""
         return filter.by_path.get(self.path.dotted)
 
 
 def components_of(index: IndexEntry) -> list[BoundComponent]:
-    """The components of an ordinary index."""
+    """The components of a btree index."""
     descriptor = index.descriptor
     return [
         BoundComponent(descriptor.paths[i], descriptor.directions[i], descriptor.descending[i])
@@ -88,12 +88,12 @@ def components_of(index: IndexEntry) -> list[BoundComponent]:
 class IndexBounds:
     """The ranges of one index that a filter allows.
 
-    components: of the keys. intervals: for each component that the ranges express, in the index's order; those behind
-    are unbounded.
-    trailing: for components behind these, outside which ranges no key can match; a scan may leap over the others
-    (`key_skipper`). What lies behind the last of them is unbounded.
-    ranges: ascending by key. single_points: leading components with one point; points: leading ones with points only.
-    covered: parts of the filter that hold for every document with a key in the ranges. void: nothing can match.
+    components: of the keys. intervals: for each leading component that the ranges express, in the index's order.
+    trailing: for the following components, the intervals in which a key must be to match; a scan may seek past other
+    keys (`key_skipper`). Later components are unbounded.
+    ranges: ascending by key. single_points: number of leading components with one point; points: of leading ones with
+    points only. covered: conjuncts that are true for every document with a key in the ranges. void: whether nothing can
+    match.
     """
 
     def __init__(self, index: IndexEntry, components: list[BoundComponent]) -> None:
@@ -106,9 +106,9 @@ class IndexBounds:
         self.points = 0
         self.covered: list[MatchExpression] = []
         self.void = False
-        # The first and the last key, as documents, where they were given as such (`min` and `max` of find).
+        # The first and the last key as documents, for bounds by find's `min` and `max`; else None.
         self.limits: tuple[bytes, bytes] | None = None
-        # What the plan was made for; where there are arrays on more paths since, nothing counts as covered.
+        # The array paths when the plan was made; if there are more since, nothing counts as covered.
         self.arrays: ArrayPaths = index.arrays
         self.multikey = index.arrays.found
         # Whether they are a part of the bounds of a filter, to be read in the index's order (`merge_scan`).
@@ -116,7 +116,7 @@ class IndexBounds:
 
     @property
     def unnamed(self) -> int:
-        """How many of the components that the ranges express stand for no path."""
+        """How many of the bounded components are not paths of the documents."""
         return sum(1 for i in range(len(self.intervals)) if not self.components[i].named)
 
     @property
@@ -125,16 +125,16 @@ class IndexBounds:
 
     @property
     def at_most_one(self) -> bool:
-        """Whether there is at most one key in the ranges."""
+        """Whether the ranges contain at most one key."""
         return self.index.has_unique_keys and self.single_points == len(self.components) and len(self.ranges) == 1
 
 
 def bounds_of(
     index: IndexEntry, components: list[BoundComponent], filter: Filter, complete: bool = True
 ) -> IndexBounds | None:
-    """The bounds of a filter in an index, or None if it must not be used.
+    """The bounds of a filter in an index, or None if the index must not be used.
 
-    complete: whether a sparse index may be used only if the filter proves that all that matches is in it.
+    complete: whether a sparse index is used only if the filter proves that it contains all documents that match.
     """
     descriptor = index.descriptor
     arrays = index.arrays
@@ -190,7 +190,7 @@ def _usable(
     chosen: list[Predicate],
     arrays: ArrayPaths,
 ) -> list[Predicate]:
-    """The predicates on a component that may be taken up together with those chosen for the components before it."""
+    """The predicates on a component that may be combined with those chosen for the components before it."""
     path = component.path.dotted
     through_array = arrays.along(path)
     predicates = component.predicates(filter)
@@ -209,7 +209,7 @@ def _usable(
 
 
 def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) -> None:
-    """What the filter says about the components behind those that the ranges express."""
+    """Sets `bounds.trailing` from the predicates on the components after those that the ranges express."""
     descriptor = bounds.index.descriptor
     found: list[list[Interval]] = []
     for component in bounds.components[len(bounds.intervals) :]:
@@ -227,7 +227,7 @@ def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) 
 
 
 def _comparable(predicates: list[Predicate], collation: Collation | None) -> list[Predicate] | None:
-    """Those whose ranges mean something in an index of this collation; None for none."""
+    """The predicates whose ranges are valid in an index of this collation; None for none."""
     for predicate in predicates:
         if predicate.orders and not all_orders_equal(predicate.orders, collation):
             return [one for one in predicates if all_orders_equal(one.orders, collation)] or None
@@ -235,7 +235,7 @@ def _comparable(predicates: list[Predicate], collation: Collation | None) -> lis
 
 
 def _has_number_in_array(components: list[BoundComponent], arrays: ArrayPaths) -> bool:
-    """Whether a path has a number that may be the place of an array's element."""
+    """Whether a numeric path component may be the index of an array's element."""
     for component in components:
         for index in component.path.indexes:
             if index >= 0 and arrays.along(component.path.dotted):
@@ -244,7 +244,7 @@ def _has_number_in_array(components: list[BoundComponent], arrays: ArrayPaths) -
 
 
 def _best_compatible(predicates: list[Predicate], chosen: list[Predicate], arrays: ArrayPaths) -> Predicate | None:
-    """Of predicates on one path through an array the one that narrows most and goes with those chosen already."""
+    """The most selective of the predicates on one path through an array that may be combined with the chosen ones."""
     best: Predicate | None = None
     best_rank = 0
     for predicate in predicates:
@@ -262,7 +262,7 @@ def _best_compatible(predicates: list[Predicate], chosen: list[Predicate], array
 
 
 def _may_combine(a: Predicate, b: Predicate, arrays: ArrayPaths) -> bool:
-    """Whether two predicates on different paths must hold for the same key."""
+    """Whether two predicates on different paths must be true for the same key."""
     shared = arrays.deepest(shared_prefix(a.path, b.path))
     if not shared:
         return True
@@ -280,7 +280,7 @@ def shared_prefix(a: str, b: str) -> str:
 
 
 def _cut(end: Value, behind: bool, descending: bool) -> bytes:
-    """The bytes that part the keys before an end from those behind it, in one component."""
+    """The key bytes of an interval's end in one component. behind: whether keys equal to the end are before the cut."""
     if isinstance(end, BracketStart):
         return bracket_range(end.bracket, descending)[1 if descending else 0]
     if isinstance(end, BracketEnd):
@@ -315,12 +315,12 @@ def _extended(prefixes: list[bytes], points: list[Interval], descending: bool) -
 
 
 def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
-    """1 if scanning the index forward gives the sort's order, -1 if backward does, 0 if neither.
+    """1 if a forward scan of the index provides the sort, -1 if a backward scan does, 0 if neither.
 
-    Components bound to one point do not matter to the order, wherever they stand in the index or in the sort. Where a
-    path runs through an array, a document sorts by the first of all its keys, not of those within the bounds: there the
-    paths of the sort must be unbounded, and must not share an array with a bounded one. In an index of another
-    collation than the sort's the ranges must leave out whatever has text in it. Metadata is in no index.
+    Components bounded to one point do not affect the order, at any position in the index or in the sort. If a path goes
+    through an array, a document sorts by the first of all its keys, not only of those within the bounds: there the
+    paths of the sort must be unbounded, and must not share an array with a bounded path. In an index with another
+    collation than the sort's, the ranges must exclude strings, objects and arrays. Sorts by metadata: 0.
     """
     if sort.metadata:
         return 0
@@ -362,7 +362,7 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
 
 
 def _without_text(intervals: list[Interval]) -> bool:
-    """Whether no string, object or array can lie in the ranges."""
+    """Whether the intervals contain no strings, objects or arrays."""
     for interval in intervals:
         low = _bracket_of_end(interval.low)
         high = _bracket_of_end(interval.high)

@@ -1,4 +1,4 @@
-"""Ranges of index keys as explain writes them: "[1, 5)", "(5, MaxKey]", "[nan.0, inf.0]"."""
+"""Index bounds as text for explain: "[1, 5)", "(5, MaxKey]", "[nan.0, inf.0]"."""
 
 import math
 from typing import Final
@@ -38,12 +38,12 @@ from mongottl.document.types import (
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval
 
-# Bytes of one index's bounds that explain shows. They come in the plan and in its statistics, beside the filter and the
-# command that they stem from, and all of it must fit into one document.
+# Maximum bytes of one index's bounds in explain. They appear in the plan and in its statistics, beside the filter and
+# the command, and all of it must fit into one document.
 MAX_BOUNDS_BYTES: Final = 2 << 20
 _TEXT_OVERHEAD: Final = 12  # of an element of an array, roughly
 
-# How mongod writes the ends of type brackets: the lowest and highest value, or what comes next where there is none.
+# How mongod writes the ends of type brackets: the lowest and highest value, or the next bracket's lowest, exclusive.
 _BRACKET_TEXTS: Final[dict[int, tuple[str, bool, str, bool]]] = {
     BRACKET_MIN_KEY: ("MinKey", True, "MinKey", True),
     BRACKET_UNDEFINED: ("undefined", True, "undefined", True),
@@ -145,13 +145,13 @@ def _highest(bracket: int) -> tuple[Value, bool]:
 
 
 def interval_text(interval: Interval, backward: bool, collated: bool = False) -> str:
-    """A range as explain shows it, in the direction in which it is scanned: "[1, 5)", backward "(5, 1]".
+    """An interval as text, in the direction of the scan: "[1, 5)", backward "(5, 1]".
 
-    collated: the texts in it are sort keys.
+    collated: whether strings in it are sort keys of a collation.
     """
     low, low_inclusive = _end_text(interval.low, interval.low_inclusive, collated)
     high, high_inclusive = _end_text(interval.high, interval.high_inclusive, collated)
-    # What begins where a type ends leaves out what the type has, and the other way round.
+    # A range that begins at the end of a type bracket excludes it, and one that ends at a bracket's start as well.
     if isinstance(interval.low, BracketEnd):
         low_inclusive = not low_inclusive
     if isinstance(interval.high, BracketStart):
@@ -202,7 +202,7 @@ def single_interval_details(bounds: IndexBounds) -> dict[str, Value] | None:
 
 
 def bounds_details(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
-    """`{indexBounds: …}` as explain shows it with an index; a warning in its place where the bounds are too long."""
+    """`{indexBounds: …}` for explain; `{warning: …}` if the bounds are too long."""
     described = describe_bounds(bounds, forward)
     size = 0
     for texts in described.values():
@@ -215,7 +215,7 @@ def bounds_details(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
 
 
 def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
-    """`indexBounds`: for each path of the index its ranges, in the order in which they are scanned."""
+    """`indexBounds`: for each path of the index its intervals as text, in the direction of the scan."""
     described: dict[str, Value] = {}
     if bounds.limits is not None:
         first, last = bounds.limits if forward else bounds.limits[::-1]

@@ -2,9 +2,9 @@
 
     {$expr: {$and: [{$eq: ["$a", 5]}, {$lt: ["$b.c", "$$limit"]}]}}     a: [5, 5]; b.c: everything less than the limit
 
-Expressions compare across types and take arrays whole, so the ranges mean something only where an index has met no
-array on the path, and reach from the lowest value or to the highest. A missing field is less than every constant here;
-the index has it as null, which is less too. The expression itself stays to be tested on the documents.
+Expressions compare across types and compare arrays as whole values. So the ranges reach from the lowest value or to the
+highest, and may be used only if the index has no arrays on the path. A missing field is less than every constant here;
+the index stores it as null, which is less too. The expression itself is also tested on the documents.
 """
 
 from typing import Final
@@ -21,8 +21,9 @@ _MIRRORED: Final[dict[int, int]] = {EQ: EQ, GT: LT, GTE: LTE, LT: GT, LTE: GTE}
 
 
 class ComparedPath:
-    """One comparison. exists: whether it fails where the path is missing. texts: whether its ranges depend on how texts
-    are ordered, which is by `collation`.
+    """One comparison of a path with a constant.
+
+    exists: whether it is false where the path is missing. texts: whether its range depends on `collation`.
     """
 
     def __init__(self, path: str, interval: Interval, exists: bool, texts: bool, collation: Collation | None) -> None:
@@ -34,7 +35,7 @@ class ComparedPath:
 
 
 def compared_paths(expression: Expression) -> list[ComparedPath]:
-    """What must hold for the expression to be true, as far as comparisons with constants tell it."""
+    """The comparisons with constants that must all be true for the expression to be true."""
     if isinstance(expression, AndExpression):
         found: list[ComparedPath] = []
         for argument in expression.arguments:
@@ -64,7 +65,7 @@ def _path_of(expression: Expression) -> str:
 
 
 def _is_plain(value: Value) -> bool:
-    """Whether missing, null and undefined are all less than a value, and it has no others in it."""
+    """Whether missing, null and undefined are all less than a value, and it is no document or array."""
     return isinstance(value, (bool, int, float, str, Decimal128, Date, ObjectId, Timestamp))
 
 

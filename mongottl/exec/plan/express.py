@@ -1,6 +1,6 @@
-"""Plans by `_id`: one record by one key of the index on `_id`, without a choice of plans.
+"""Plans by `_id`: they find one record by one key of the index on `_id`, without comparing candidates.
 
-When a query has such a plan, and under which name explain shows it, as mongod 8:
+When a query has such a plan, and its name in explain, as in mongod 8:
 
     filter        exactly {_id: value} or {_id: {$eq: value}}; no null, array, regular expression or undefined
     collation     the collection's own
@@ -8,8 +8,8 @@ When a query has such a plan, and under which name explain shows it, as mongod 8
     ID_HACK       the others: dotted and computed projections, batchSize, returnKey; counts
     NO_ID_PLAN    hint, skip, min and max, showRecordId, another collation: an ordinary plan, through any index
 
-Commands have a fast path for both kinds (`express_record`), which parses no filter: their result does not depend on it.
-What else a command may say (sort, collation, hint, positional operators) is for the command to rule out first.
+For both plans, commands call `express_record` without parsing the filter. They do so only without options that forbid
+it (sort, collation, hint, positional operators).
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ EXPRESS: Final = 2
 
 
 def is_express(collection: Collection, filter: bytes) -> bool:
-    """Whether a filter asks for one key of the index on `_id`, and the collection has that index."""
+    """Whether a filter selects one key of the index on `_id`, and the collection has that index."""
     if collection.id_index is None:
         return False
     type_code, _ = simple_id_filter(filter)
@@ -40,7 +40,7 @@ def is_express(collection: Collection, filter: bytes) -> bool:
 
 
 def has_id_plan(collection: Collection, match: MatchExpression) -> bool:
-    """Whether a parsed filter, with its collation, asks for one key of the index on `_id`."""
+    """Whether a parsed filter, with its collation, selects one key of the index on `_id`."""
     return (
         collection.id_index is not None
         and isinstance(match, ComparisonExpression)
@@ -52,7 +52,7 @@ def has_id_plan(collection: Collection, match: MatchExpression) -> bool:
 
 
 def find_id_plan(projection: Projection | None, batch_size: int, return_key: bool, show_record_id: bool) -> int:
-    """Which plan by `_id` explain shows for a find whose filter has one. batch_size: -1 where none is given."""
+    """The plan by `_id` that explain shows for a find whose filter has one. batch_size: -1 if not given."""
     if show_record_id:
         return NO_ID_PLAN
     if batch_size >= 0 or return_key:
@@ -61,9 +61,9 @@ def find_id_plan(projection: Projection | None, batch_size: int, return_key: boo
 
 
 def express_record(op: OperationContext, collection: Collection, filter: bytes) -> Record | None:
-    """The living record that an express filter asks for, or None.
+    """The record that an express filter selects; None if there is none or it is expired.
 
-    Under the collection's collation, for operations that name none: that is what the index on `_id` has.
+    Compares by the collection's collation, as the index on `_id` does: for operations without their own collation.
     """
     index = collection.id_index
     assert index is not None

@@ -1,4 +1,4 @@
-"""Which path of a collection a `$geoNear` is about, where it does not say so itself."""
+"""The path of a `$geoNear` without `key`: that of the collection's only geospatial index."""
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index_kinds.geospatial import PLANE, SPHERE
@@ -8,14 +8,14 @@ from mongottl.query.pipeline.run_context import NearRequest
 
 
 def near_match(collection: Collection | None, request: NearRequest) -> MatchExpression:
-    """The stage's filter. NamespaceNotFound (26) without collection; IndexNotFound (27) if no index tells the path."""
+    """The filter of a `$geoNear`. NamespaceNotFound (26) without collection; IndexNotFound (27) without one index."""
     if collection is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"$geoNear: collection {request.namespace} does not exist")
     return request.match(request.key or _path_of_only_index(collection))
 
 
 def _path_of_only_index(collection: Collection) -> str:
-    """The path of the only 2d index, or if there is none, of the only 2dsphere index."""
+    """The path of the only 2d index, or without one, of the only 2dsphere index. IndexNotFound (27)."""
     for kind in (PLANE, SPHERE):
         found = [index.descriptor for index in collection.indexes if index.descriptor.kind.name == kind]
         if len(found) > 1:

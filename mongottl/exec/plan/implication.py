@@ -1,7 +1,7 @@
-"""Whether a query can only match what a partial index holds.
+"""Whether all documents that match a query are in a partial index.
 
-Conservative: True is a proof, False means nothing. Values are compared by the ranges that filters state; anything else
-must stand in both filters in the same words.
+Conservative: True is a proof, False means that there is no proof. Predicates on values are compared by their intervals;
+all others must be equal in both filters.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ from mongottl.query.match.tree import (
     WholeDocumentExpression,
 )
 
-# Parts of the query times parts of the index's filter beyond which nothing is looked for.
+# No proof is tried if the conditions of the query times those of the index's filter are more.
 MAX_COMPARED: Final = 100_000
 
 
@@ -52,16 +52,16 @@ def _implies(query: MatchExpression, filter: MatchExpression) -> bool:
     if isinstance(query, PathExpression) and isinstance(filter, PathExpression):
         if query.path.dotted == filter.path.dotted and _leaf_implies(query, filter):
             return True
-        return _same_words(query, filter)
-    return _same_words(query, filter)
+        return _is_equal(query, filter)
+    return _is_equal(query, filter)
 
 
 def _leaf_implies(query: PathExpression, filter: PathExpression) -> bool:
-    """The same for two leaves on one path: whether every value that passes the one passes the other."""
+    """Whether every value that matches `query` matches `filter`: two predicates on one path."""
     if isinstance(filter, ExistsExpression):
         return not query.matches_single(b"", 0, -1)
     if not query.traverse_leaf or not filter.traverse_leaf:
-        return False  # what takes arrays whole says nothing about single values
+        return False  # a predicate on whole arrays proves nothing about their elements
     orders = text_orders(query) + text_orders(filter)
     if orders and not all_orders_equal(orders, orders[0]):
         return False
@@ -70,11 +70,11 @@ def _leaf_implies(query: PathExpression, filter: PathExpression) -> bool:
     if ranges is None or allowed is None:
         return False
     # Both are ascending and disjoint: only the first of `allowed` that does not end before a range can contain it.
-    place = 0
+    i = 0
     for inner in ranges:
-        while place < len(allowed) and compare_highs(allowed[place], inner) < 0:
-            place += 1
-        if place == len(allowed) or not _contains(allowed[place], inner):
+        while i < len(allowed) and compare_highs(allowed[i], inner) < 0:
+            i += 1
+        if i == len(allowed) or not _contains(allowed[i], inner):
             return False
     return True
 
@@ -83,7 +83,7 @@ def _contains(outer: Interval, inner: Interval) -> bool:
     return outer.exact and compare_lows(outer, inner) <= 0 and compare_highs(outer, inner) >= 0
 
 
-def _same_words(query: MatchExpression, filter: MatchExpression) -> bool:
+def _is_equal(query: MatchExpression, filter: MatchExpression) -> bool:
     if isinstance(filter, (WholeDocumentExpression, ListExpression)):
         return False
     if isinstance(query, (PathExpression, NotExpression)) and isinstance(filter, (PathExpression, NotExpression)):

@@ -1,8 +1,8 @@
-"""find's `min` and `max`: a part of one index, told by its first key and by the key behind its last.
+"""find's `min` and `max`: the range of one index from an inclusive first key to an exclusive last key.
 
     find({…}).min({a: 1, b: 5}).max({a: 3, b: 0}).hint({a: 1, b: 1})      keys from (1, 5) to before (3, 0)
 
-The keys stand in the order of the index, so where it is descending the greater value comes first.
+The limits are in the order of the index: in a descending index the first key has the greater value.
 Source: MongoDB's pages on `cursor.min()` and `cursor.max()`.
 """
 
@@ -29,29 +29,29 @@ NOT_BEFORE: Final = 51175
 def path_between(
     collection: Collection,
     index: IndexEntry | None,
-    least: bytes,
-    bound: bytes,
+    min_key: bytes,
+    max_key: bytes,
     match: MatchExpression,
     sort: SortPattern | None,
     collation: Collation | None,
 ) -> AccessPath:
-    """The part of the hinted index between two keys; an empty document stands for no limit.
+    """The scan of the hinted index between two keys; an empty document means no limit.
 
-    51173 without hint of an index, 51174 for keys that are not the index's, or that have text in them where its
-    collation is not the query's, 51175 where the first is not before the second.
+    51173 without a hint of an index, 51174 for keys that do not fit the index, or contain strings while its collation
+    differs from the query's, 51175 if the first is not before the second.
     """
     if index is None:
         raise CommandError(NO_HINT, "When using min()/max() a hint of which index to use must be provided")
-    low = LOWEST_KEY if is_empty(least) else _key(index, least, collation)
-    high = HIGHEST_KEY if is_empty(bound) else _key(index, bound, collation)
+    low = LOWEST_KEY if is_empty(min_key) else _key(index, min_key, collation)
+    high = HIGHEST_KEY if is_empty(max_key) else _key(index, max_key, collation)
     if low >= high:
         raise CommandError(
             NOT_BEFORE, "The value provided for min() does not come before the value provided for max() in the index"
         )
     bounds = IndexBounds(index, components_of(index))
     bounds.ranges = [(low, high)]
-    bounds.limits = (_shown(index, least, True), _shown(index, bound, False))
-    # A document of several keys sorts by all of them, also by those outside the limits.
+    bounds.limits = (_explained(index, min_key, True), _explained(index, max_key, False))
+    # A document with several keys sorts by all of them, also by those outside the limits.
     direction = 0 if sort is None or index.arrays.found else sort_direction(bounds, sort)
     return IndexPath(collection, bounds, match, conjuncts_of(match), direction)
 
@@ -67,8 +67,8 @@ def _key(index: IndexEntry, limit: bytes, collation: Collation | None) -> bytes:
     return encode_key([with_keys(value, descriptor.collation) for _, value in given], descriptor.descending)
 
 
-def _shown(index: IndexEntry, limit: bytes, first: bool) -> bytes:
-    """A limit as explain shows it: with the lowest or highest values where there is none."""
+def _explained(index: IndexEntry, limit: bytes, first: bool) -> bytes:
+    """A limit for explain's bounds; a missing one with MinKey or MaxKey values."""
     if not is_empty(limit):
         return limit
     descriptor = index.descriptor

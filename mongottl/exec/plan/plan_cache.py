@@ -1,10 +1,10 @@
-"""Which indexes a query may use by an administrator's word, and which plan won for queries like it.
+"""Index filters and query settings, which restrict the indexes of a query, and the plan cache.
 
-An index filter (`planCacheSetFilter`) confines the plans of one query shape to some indexes; so do query settings,
-which come first. Hints are then ignored, as in mongod.
+An index filter (`planCacheSetFilter`) restricts the plans of one query shape to some indexes; so do query settings,
+which take precedence. Hints are then ignored, as in mongod.
 
-Where several plans competed, the winner is remembered for the query's shape. Once it has won twice at no higher price
-it is active: the next such query tries it alone, and the others only if it has become dearer (`planner`).
+If several candidates competed, the winner is cached for the query's shape. When it has won twice without a higher cost,
+it becomes active: the next query of the shape tries it alone, and the others only if its cost has grown (`planner`).
 """
 
 from typing import Final
@@ -20,15 +20,15 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import ComparisonExpression
 from mongottl.query.match.tree import ListExpression, NotExpression, PathExpression
 
-# How much dearer than remembered a plan may have become before others are tried again; mongod's
+# If a plan's cost is more than its cached cost times this, the other candidates are tried again; mongod's
 # internalQueryCacheEvictionRatio.
 REPLAN_RATIO: Final = 10
 
 
 class QueryShape:
-    """What a command knows of its query besides the parsed filter.
+    """The parts of a query besides its filter that belong to its shape.
 
-    sort, projection, collation: as written, raw. allowed: indexes that query settings allow, or None for no word.
+    sort, projection, collation: raw, as written. allowed: the indexes that query settings allow, None for all.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class QueryShape:
         self.allowed: list[Value] | None = None
 
     def parts(self, filter: Value) -> list[str]:
-        """The shape as `planCacheShapeHash` takes it. filter: `MatchExpression.describe()`."""
+        """The parts hashed to `planCacheShapeHash`. filter: `MatchExpression.describe()`."""
         parts = [planned_filter_shape(filter), order_shape(self.sort), projection_shape(self.projection)]
         if not is_empty(self.collation):
             parts.append(self.collation.hex())
@@ -50,7 +50,7 @@ class QueryShape:
         return "\n".join(self.parts(filter))
 
     def quick_key(self, match: MatchExpression) -> str:
-        """A key that tells shapes apart and costs little."""
+        """A key of the plan cache for this shape, cheaper than its hash."""
         found: list[str] = []
         _outline(match, found)
         if self.sort != EMPTY_DOCUMENT or self.projection != EMPTY_DOCUMENT or self.collation != EMPTY_DOCUMENT:
@@ -78,8 +78,8 @@ def _outline(match: MatchExpression, found: list[str]) -> None:
         _outline(match.child, found)
 
 
-def confinement(collection: Collection, shape: QueryShape, match: MatchExpression) -> list[Value] | None:
-    """The names and key patterns of the indexes that the query may use; None for no such word."""
+def allowed_indexes(collection: Collection, shape: QueryShape, match: MatchExpression) -> list[Value] | None:
+    """The names and key patterns of the indexes that query settings or an index filter allow; None for all."""
     if shape.allowed is not None:
         return shape.allowed
     if not collection.plan_memory.filters:
@@ -106,7 +106,7 @@ def new_plan(
     now_ms: int,
     losers: int,
 ) -> CachedPlan:
-    """What is to be remembered of a winner."""
+    """The plan cache's entry for a winner. works: entries it has to examine; losers: the number of other candidates."""
     filter = match.describe()
     parts = shape.parts(filter)
     query: dict[str, Value] = {"query": filter, "sort": shape.sort, "projection": shape.projection}
@@ -127,7 +127,7 @@ def new_plan(
 
 
 def plan_cache_key(parts: list[str], collection: Collection | None) -> str:
-    """The hash of a shape together with the indexes that plans may use."""
+    """`planCacheKey`: the hash of a shape together with the names of the usable indexes."""
     names: list[str] = []
     if collection is not None:
         for index in collection.indexes:
@@ -137,7 +137,7 @@ def plan_cache_key(parts: list[str], collection: Collection | None) -> str:
 
 
 def describe_plan(plan: CachedPlan, host: str) -> bytes:
-    """An entry as `$planCacheStats` gives it."""
+    """An entry of the plan cache as a document of `$planCacheStats`."""
     scores: list[Value] = [1.0 + 1.0 / max(1, plan.works)]
     scores.extend([1.0] * plan.losers)
     described: dict[str, Value] = {

@@ -1,6 +1,6 @@
-"""Which way into a collection a query takes, of those that its indexes offer: rules, then memory, then trial.
+"""The plan ranker: chooses among the candidate access paths of a query, by rules, then by cached plans, then by trial.
 
-The rules are told in `planner`.
+The rules are listed in `planner`.
 """
 
 from typing import Final
@@ -18,31 +18,35 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysTrue, AndExpression, OrExpression
 from mongottl.query.sort import SortPattern
 
-# Entries that each candidate may read in a trial; collections that are not larger are not worth one.
+# Entries that each candidate reads in a trial; smaller collections need no trial.
 TRIAL_ENTRIES: Final = 128
-# Entries counted in a candidate's ranges where the trial did not come to their end.
+# Entries counted in a candidate's ranges if its trial did not reach their end.
 COUNTED_ENTRIES: Final = 2048
-# Levels of `$or` within `$or` that are taken apart; with each the branches multiply.
+# Nested levels of `$or` that are planned branch by branch; with each level the branches multiply.
 MAX_OR_DEPTH: Final = 1
-# `$or`s of one conjunction that are looked at for a way over several indexes.
+# `$or`s of one conjunction for which an OR over several indexes is tried.
 MAX_ORS: Final = 16
-# Guesses for ranges too large to be counted: the part of a collection that an equality, and a range, leaves.
+# Estimated selectivity of an equality and of a range, for ranges too large to be counted.
 EQUALITY_SHARE: Final = 0.05
 RANGE_SHARE: Final = 0.3
 
 
 def is_trivial(match: MatchExpression) -> bool:
-    """Whether the filter is true for every document: {}."""
+    """Whether the filter is empty: {} or an equivalent."""
     return isinstance(match, AlwaysTrue) or (isinstance(match, AndExpression) and not match.children)
 
 
 def is_usable(index: IndexEntry) -> bool:
-    """Whether plans may use the index at all."""
+    """Whether plans may use the index: it is complete, has keys and is not hidden."""
     return index.ready and index.has_keys and not index.descriptor.hidden
 
 
-class Choice:
-    """The choice among the ways into a collection for one query. page: records that the first page needs, 0 for all."""
+class PlanRanker:
+    """Chooses the access path for one query.
+
+    page: records that the first batch of its cursor needs, 0 for all. allowed: the indexes that an index filter or
+    query settings allow, None for all. remember: whether to store the winner in the plan cache.
+    """
 
     def __init__(
         self,
@@ -60,28 +64,28 @@ class Choice:
         self.collection = collection
         self.match = match
         self.sort = sort
-        self.page = page + skip if page else 0
+        self.first_batch = page + skip if page else 0
         self.allowed = allowed
         self.shape = shape
         self.remember = remember
 
     def best_path(self) -> tuple[AccessPath, list[AccessPath]]:
-        """The best way, and the others that came into question."""
+        """The best access path, and the other candidates."""
         collection = self.collection
         match = self.match
         filter = Filter(conjuncts_of(match))
         candidates = candidates_of(collection, match, filter, self.sort, self.allowed)
         if not candidates:
-            by_or = self._by_or(filter)
-            if by_or is not None:
-                return by_or, []
+            or_plan = self._or_path(filter)
+            if or_plan is not None:
+                return or_plan, []
             return CollectionPath(collection, None if is_trivial(match) else match, True), []
         if len(candidates) == 1:
             only = candidates[0]
             if not only.bounds.bounded and self.sort is not None:
-                by_or = self._by_or(filter)
-                if by_or is not None:
-                    return self._contest([only, by_or], [])
+                or_plan = self._or_path(filter)
+                if or_plan is not None:
+                    return self._cheapest([only, or_plan], [])
             return only, []
         candidates.sort(key=rank)
         first = candidates[0]
@@ -89,27 +93,27 @@ class Choice:
             return first, list(candidates[1:])
         kept: list[AccessPath] = []
         dominated: list[AccessPath] = []
-        for place in range(len(candidates)):
-            (dominated if _is_dominated(candidates, place) else kept).append(candidates[place])
-        return self._contest(kept, dominated)
+        for number in range(len(candidates)):
+            (dominated if _is_dominated(candidates, number) else kept).append(candidates[number])
+        return self._cheapest(kept, dominated)
 
-    def _by_or(self, filter: Filter) -> AccessPath | None:
-        """A way over several indexes, in the order of the sort if that is possible."""
+    def _or_path(self, filter: Filter) -> AccessPath | None:
+        """An OR over several indexes, merged in the order of the sort if possible; None if there is none."""
         if self.sort is not None:
             merged = _merged_or_path(self.collection, filter, self.sort, self.allowed)
             if merged is not None:
                 return merged
         return or_path(self.collection, filter.conjuncts, 0, self.allowed, [])
 
-    def _contest(self, kept: list[AccessPath], dominated: list[AccessPath]) -> tuple[AccessPath, list[AccessPath]]:
-        """The best of several candidates, by memory or trial, and the others. dominated: those that cannot win."""
+    def _cheapest(self, kept: list[AccessPath], dominated: list[AccessPath]) -> tuple[AccessPath, list[AccessPath]]:
+        """The cheapest candidate, by the plan cache or by trial, and the others. dominated: those that cannot win."""
         memory = self.collection.plan_memory
         key = self.shape.quick_key(self.match)
         known = memory.plan_of(key, self.collection.generation) if self.remember else None
         total = self.op.recovery_unit.records(self.collection).count()
-        tried = total > TRIAL_ENTRIES and len(kept) > 1
+        with_trial = total > TRIAL_ENTRIES and len(kept) > 1
         best: AccessPath | None = None
-        if not tried:
+        if not with_trial:
             best = kept[0]
             if known is not None and known.index == best.label:
                 known.active = True
@@ -121,9 +125,9 @@ class Choice:
                 if path.label == known.index and self._cost(path, total)[0] <= REPLAN_RATIO * max(known.works, 1):
                     return path, [other for other in kept if other is not path] + dominated
         best_cost = (0.0, 0.0)
-        for path in kept if tried else kept[:1]:
+        for path in kept if with_trial else kept[:1]:
             cost = self._cost(path, total)
-            if best is None or not tried or cost < best_cost:
+            if best is None or not with_trial or cost < best_cost:
                 best = path
                 best_cost = cost
         assert best is not None
@@ -137,11 +141,11 @@ class Choice:
         return best, others
 
     def _cost(self, path: AccessPath, total: int) -> tuple[float, float]:
-        """What a way costs; of two that cost the same, the one whose entries match more often has fewer of them."""
+        """A candidate's cost as a sort key: estimated entries to examine, then minus the share of them that match."""
         trial = _Trial(path)
         trial.run(self.op)
         blocking = self.sort is not None and path.sorted == 0
-        return trial.cost(self.op, total, blocking, self.page), -trial.matched / max(trial.examined, 1)
+        return trial.cost(self.op, total, blocking, self.first_batch), -trial.matched / max(trial.examined, 1)
 
 
 def candidates_of(
@@ -151,7 +155,7 @@ def candidates_of(
     sort: SortPattern | None,
     allowed: list[Value] | None,
 ) -> list[IndexPath]:
-    """The indexes that the filter bounds, or that give the sort's order."""
+    """The scans of indexes that the filter bounds, or that provide the sort. A void one is returned alone."""
     found: list[IndexPath] = []
     for index in collection.indexes:
         if not is_usable(index) or not is_allowed(index, allowed):
@@ -170,7 +174,7 @@ def candidates_of(
 
 
 def rank(path: IndexPath) -> tuple[bool, int, int, int, bool, int]:
-    """The order of rule 2; Python's sort keeps the older first."""
+    """A sort key for rule 2; the sort is stable, so of equals the older index stays first."""
     bounds = path.bounds
     unnamed = bounds.unnamed
     return (
@@ -183,13 +187,13 @@ def rank(path: IndexPath) -> tuple[bool, int, int, int, bool, int]:
     )
 
 
-def _is_dominated(candidates: list[IndexPath], place: int) -> bool:
-    """Whether another candidate can do all that this one can; of equals the first stays."""
-    candidate = candidates[place]
+def _is_dominated(candidates: list[IndexPath], number: int) -> bool:
+    """Whether another candidate covers the one with this number; of two that cover each other the first stays."""
+    candidate = candidates[number]
     for i in range(len(candidates)):
-        if i == place or not _covers(candidates[i], candidate):
+        if i == number or not _covers(candidates[i], candidate):
             continue
-        if i < place or not _covers(candidate, candidates[i]):
+        if i < number or not _covers(candidate, candidates[i]):
             return True
     return False
 
@@ -209,9 +213,9 @@ def or_path(
     allowed: list[Value] | None,
     around: list[MatchExpression],
 ) -> AccessPath | None:
-    """An OR over indexes for the first `$or` of a conjunction whose branches all have one.
+    """An OR over indexes for the first `$or` of a conjunction of which each branch has an index; None if there is none.
 
-    depth: of `$or` within `$or`. around: what holds besides, where the conjunction is a branch of another `$or`.
+    depth: how many `$or`s contain this one. around: conjuncts outside them that hold as well.
     """
     if depth > MAX_OR_DEPTH:
         return None
@@ -249,7 +253,7 @@ def _first_ors(conjuncts: list[MatchExpression]) -> list[OrExpression]:
 def _merged_or_path(
     collection: Collection, filter: Filter, sort: SortPattern, allowed: list[Value] | None
 ) -> AccessPath | None:
-    """A merge over indexes for the first `$or` of which each branch has one that also gives the order of a sort."""
+    """A SORT_MERGE for the first `$or` of which each branch has an index that provides the sort; None without."""
     for conjunct in _first_ors(filter.conjuncts):
         rest = parts_beside(filter.conjuncts, conjunct)
         paths: list[IndexPath] = []
@@ -268,7 +272,7 @@ def _merged_or_path(
 
 
 class _Trial:
-    """What a candidate did on its first entries."""
+    """A trial of a candidate: what it found in its first entries."""
 
     def __init__(self, path: AccessPath) -> None:
         self.path = path
@@ -288,11 +292,11 @@ class _Trial:
         stage.close()
 
     def cost(self, op: OperationContext, total: int, blocking: bool, page: int) -> float:
-        """Entries to be examined for the first page, as far as they can be told."""
+        """Estimated entries to examine for the first batch. blocking: whether the result must be sorted."""
         if self.ended:
             return float(self.examined)
         if page and not blocking:
-            # Half a match stands for none.
+            # No match counts as half a match.
             rate = max(self.matched, 0.5) / max(self.examined, 1)
             return min(page / rate, float(total))
         counted = self.path.count_entries(op.recovery_unit, COUNTED_ENTRIES)

@@ -1,34 +1,34 @@
-"""From a filter and a sort to a plan: which way into the collection, and what comes on top.
+"""From a filter and a sort to a plan: an access path, and the stages above it.
 
-Ways into a collection, and when they come into question:
+The access paths, and when they are candidates:
 
-    EOF                 there is no collection, or the filter cannot be true
-    an index            its leading path has a predicate (`bounds`), or its order is the sort's
-    several, by OR      no single index serves, but each branch of an $or has one; merged if all have the sort's order
-    the collection      nothing else does, or a hint or sort by $natural demands it
+    EOF                 there is no collection, or the filter is always false
+    an index            its leading path has a predicate (`bounds`), or it provides the sort
+    OR of indexes       no single index serves, but each branch of an $or has one; merged if all provide the sort
+    the collection      no other path is possible, or a hint or sort by $natural requires it
 
-An index is read in several scans that are merged where its leading points keep one from the sort's order (`merging`).
-Documents are left alone where its keys tell all that is projected (`covered`); it is leapt through for `distinct`
-(`distinct_scan`), and counted where nothing but the number is wanted (`counting`).
+If several point intervals at the beginning of an index prevent it from providing the sort, it is read in several scans
+that are merged (`merge_scan`). If its keys contain all that is projected, documents are not read (`covered_scan`). For
+`distinct` equal keys are skipped (`distinct_scan`); if only a number is needed, entries are counted (`counting`).
 
-Indexes that are hidden, still being built or without keys (the TTL setting on `_ts`) are never used. A sparse index is
-used only where a predicate proves that what matches is in it, a partial one only where the filter implies its own.
+Indexes that are hidden, unfinished or without keys (the TTL setting on `_ts`) are never used. A sparse index is used
+only if a predicate proves that it contains all documents that match, a partial one only if the filter implies its own.
 
-Of several indexes the choice is this, in order:
+The plan ranker chooses among several indexes by these rules, in order:
 
- 1. One whose bounds hold at most one key.
- 2. An index falls out if another one binds the same paths and more, and gives the sort's order if the first does.
-    Between equals: more leading points with one value, then more leading points, then the sort's order, then fewer
-    paths, then the older one.
- 3. If several are left and the collection is not small, each is tried on its first entries. One that came to its end
-    costs what it examined. Others cost what the first page will take at the rate seen, if they need not be sorted and
-    the page is bounded; else what is in their ranges, counted up to a bound, or guessed from their shape. The cheapest
-    is taken; between equals rule 2's order decides.
+ 1. One whose bounds contain at most one key.
+ 2. An index is removed if another one bounds the same paths and more, and provides the sort if the first does.
+    Between equals: more leading components with one point, then more with points only, then providing the sort, then
+    fewer paths, then the older one.
+ 3. If several are left and the collection is not small, each is tried on its first entries. One that reached its end
+    costs the entries it examined. Others cost the entries expected for the first batch at the observed match rate, if
+    they need no sort and the batch is bounded; else the entries in their ranges, counted up to a limit, or estimated
+    from their shape. The cheapest wins; between equals the order of rule 2 decides.
 
-The trial reads a fixed number of entries, so the choice depends on the stored data alone, and on no clock. Its winner
-is remembered for the query's shape, and the next such query tries it alone (`plan_cache`), until the indexes change.
+A trial reads a fixed number of entries, so the choice depends only on the stored data, not on time. The winner is
+cached for the query's shape, and the next such query tries it alone (`plan_cache`), until the indexes change.
 
-Index filters and query settings confine a query to some of the indexes; hints then count for nothing.
+Index filters and query settings restrict a query to some of the indexes; hints are then ignored.
 """
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -44,8 +44,16 @@ from mongottl.exec.plan.express import EXPRESS, has_id_plan
 from mongottl.exec.plan.implication import implies
 from mongottl.exec.plan.index_access import INDEX_ACCESS, access_of
 from mongottl.exec.plan.min_max import path_between
-from mongottl.exec.plan.plan_cache import NO_SHAPE, QueryShape, confinement
-from mongottl.exec.plan.plan_ranker import TRIAL_ENTRIES, Choice, candidates_of, is_trivial, is_usable, or_path, rank
+from mongottl.exec.plan.plan_cache import NO_SHAPE, QueryShape, allowed_indexes
+from mongottl.exec.plan.plan_ranker import (
+    TRIAL_ENTRIES,
+    PlanRanker,
+    candidates_of,
+    is_trivial,
+    is_usable,
+    or_path,
+    rank,
+)
 from mongottl.exec.plan.predicates import Filter, conjuncts_of, parts_beside
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
 from mongottl.exec.stages.covered_scan import covered_path
@@ -60,11 +68,11 @@ from mongottl.query.spill import SpillSpace
 
 
 class QueryPlan:
-    """How a query will be carried out. `open` may be called several times; each time it begins anew.
+    """A query's plan. Each call of `open` starts a new execution.
 
-    path: the way into the collection, None for none (EOF). others: the ways that were considered and not taken.
-    confined: whether an index filter or query settings had a word.
-    metadata: what the documents are to carry, by keyword of `{$meta: …}`.
+    path: the access path, None for EOF. others: the rejected candidates.
+    index_filter_set: whether an index filter or query settings restricted the candidate indexes.
+    metadata: keywords of `{$meta: …}` to attach to the documents.
     """
 
     def __init__(
@@ -80,11 +88,11 @@ class QueryPlan:
         sort_memory_bytes: int,
         space: SpillSpace | None,
         metadata: set[str],
-        confined: bool = False,
+        index_filter_set: bool = False,
     ) -> None:
         self.collection = collection
         self.match = match
-        self.confined = confined
+        self.index_filter_set = index_filter_set
         self.path = path
         self.others = others
         self.sort = sort
@@ -95,13 +103,16 @@ class QueryPlan:
         self.space = space
         self.metadata = metadata
         self.covered = False
-        # Whether nothing is wanted of the documents but their number.
+        # Whether only the number of documents is needed.
         self.counted = False
         if path is not None:
             path.metadata = metadata
 
     def cover(self, projection: Projection) -> None:
-        """Has the plan leave documents alone if an index has all that a projection takes; it is applied later on."""
+        """Makes it a covered plan if the index keys contain all that the projection includes.
+
+        The caller still applies the projection.
+        """
         path = self.path
         if path is not None and type(path) is IndexPath:
             covered = covered_path(path, projection, self.sort, self.metadata)
@@ -110,24 +121,24 @@ class QueryPlan:
                 self.covered = True
 
     def show_id_plan(self, id_plan: int) -> None:
-        """Has explain show a plan by `_id` under another name than EXPRESS (`express.find_id_plan`)."""
+        """Sets the name of a plan by `_id` in explain, instead of EXPRESS (`express.find_id_plan`)."""
         path = self.path
         if isinstance(path, IndexPath) and path.id_plan:
             path.id_plan = id_plan
 
     def skip_repeated(self, key: str, collation: Collation | None, hinted: bool) -> None:
-        """Has the plan leap over documents that have the same value at a path, if an index allows it."""
+        """Makes it a DISTINCT_SCAN, which skips documents with equal values at a path, if an index allows it."""
         path = self.path
         found: AccessPath | None = None
         if path is not None and type(path) is IndexPath:
             found = distinct_path(path, key, collation)
-        elif isinstance(path, CollectionPath) and path.match is None and not hinted and not self.confined:
+        elif isinstance(path, CollectionPath) and path.match is None and not hinted and not self.index_filter_set:
             found = whole_distinct_path(path.collection, key, collation)
         if found is not None:
             self.path = found
 
     def open(self) -> PlanStage:
-        """A new run of the plan."""
+        """A new execution of the plan."""
         stage = self._opened(self.path)
         backup = self._backup_path()
         if backup is not None:
@@ -135,11 +146,11 @@ class QueryPlan:
             stage = BackupStage(stage, self._opened(backup))
         if INDEX_KEY in self.metadata:
             stage.set_keyed()
-        asked = self.metadata & ANNOTATED
-        return AnnotateStage(stage, asked, self.sort) if asked else stage
+        requested = self.metadata & ANNOTATED
+        return AnnotateStage(stage, requested, self.sort) if requested else stage
 
     def _backup_path(self) -> AccessPath | None:
-        """For a sort that may fail because it must not use the disk: a way that gives the order without one."""
+        """A rejected path that provides the sort, for a blocking sort that must not use the disk and may fail."""
         path = self.path
         if path is None or self.sort is None or path.sorted != 0 or self.space is not None:
             return None
@@ -149,7 +160,7 @@ class QueryPlan:
         return None
 
     def _opened(self, path: AccessPath | None, entries: int = 0) -> PlanStage:
-        """entries: how many are read at first, 0 for what the page needs."""
+        """A new execution over `path`. entries: the first batch size, 0 for `wanted`."""
         if path is None:
             reason = "nonExistentNamespace" if self.collection is None else "predicateEvalsToFalse"
             return EofStage(reason)
@@ -175,7 +186,7 @@ class QueryPlan:
         return LimitStage(stage, limit) if limit else stage
 
     def candidates(self) -> list[PlanStage]:
-        """New runs of the plan and of those that were considered besides; none where there was nothing to choose."""
+        """New executions of the winner and the rejected candidates; empty if there was only one candidate."""
         if not self.others:
             return []
         return [self._opened(path, TRIAL_ENTRIES) for path in (self.path, *self.others)]
@@ -187,7 +198,7 @@ class QueryPlan:
 
     @property
     def rejected(self) -> list[PlanNode]:
-        """The plans that were considered and not taken."""
+        """The rejected plans as explain shows them."""
         return [self._opened(path).node() for path in self.others]
 
 
@@ -206,35 +217,35 @@ def plan_query(
     shape: QueryShape = NO_SHAPE,
     remember: bool = True,
     metadata: set[str] | None = None,
-    least: bytes = EMPTY_DOCUMENT,
-    bound: bytes = EMPTY_DOCUMENT,
+    min_key: bytes = EMPTY_DOCUMENT,
+    max_key: bytes = EMPTY_DOCUMENT,
     collation: Collation | None = None,
 ) -> QueryPlan:
-    """The plan for a query. None as collection: there is none of that name, and the result is empty.
+    """The plan for a query. collection: None if it does not exist; the result is then empty.
 
     natural: 1 or -1 for a sort or hint {$natural: ±1}. limit: 0 for none. hint: an index's name or key pattern, or
-    {$natural: ±1}. wanted: how many records the first page needs, 0 for as many as there are. allow_disk_use: None for
-    the server's default. shape: the rest of the query, by which index filters and cached plans know it. remember:
-    whether a plan that wins is kept in mind. metadata: keywords of what `{$meta: …}` reads of the documents, besides
-    what the sort itself needs. least, bound: the keys of the hinted index between which to stay, the second exclusive;
-    empty for none. collation: of these two; filter and sort have their own.
+    {$natural: ±1}. wanted: how many records the first batch needs, 0 for all. allow_disk_use: None for the server's
+    default. shape: the other parts of the query's shape, for index filters and the plan cache. remember: whether to
+    store the winner in the plan cache. metadata: keywords of `{$meta: …}` that are read from the documents, besides
+    those of the sort. min_key, max_key: the range of the hinted index (find's `min` and `max`), the second exclusive;
+    empty for no limit. collation: of these two; filter and sort have their own.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
     if sort is not None and sort.is_empty():
         sort = None
-    asked = set() if metadata is None else metadata
+    requested = set() if metadata is None else metadata
     if sort is not None:
-        asked = asked.union(sort.metadata)
+        requested = requested.union(sort.metadata)
     path: AccessPath | None = None
     others: list[AccessPath] = []
     allowed: list[Value] | None = None
-    special = None if isinstance(match, AlwaysFalse) else _bound_to_index(match)
-    if special is not None:
+    index_only_part = None if isinstance(match, AlwaysFalse) else _part_that_needs_index(match)
+    if index_only_part is not None:
         named = hint is not MISSING and not (isinstance(hint, bytes) and is_empty(hint))
-        INDEX_ACCESS[special.index_kinds()[0]].check_query(collection, named, natural != 0)
+        INDEX_ACCESS[index_only_part.index_kinds()[0]].check_query(collection, named, natural != 0)
     if collection is not None and not isinstance(match, AlwaysFalse):
         hinted: IndexEntry | None = None
-        allowed = confinement(collection, shape, match)
+        allowed = allowed_indexes(collection, shape, match)
         if hint is not MISSING and allowed is None:
             natural_hint = natural_direction(hint)
             if natural_hint != 0:
@@ -242,17 +253,17 @@ def plan_query(
             else:
                 hinted = _hinted_index(collection, hint)
         trivial = is_trivial(match)
-        if not is_empty(least) or not is_empty(bound):
-            path = path_between(collection, hinted, least, bound, match, sort, collation)
-        elif special is not None:
-            path = _answering_path(collection, hinted, special, match, sort)
+        if not is_empty(min_key) or not is_empty(max_key):
+            path = path_between(collection, hinted, min_key, max_key, match, sort, collation)
+        elif index_only_part is not None:
+            path = _answering_path(collection, hinted, index_only_part, match, sort)
         elif hinted is not None:
             path = _hinted_path(collection, hinted, match, sort)
         elif natural != 0 or (trivial and sort is None):
             path = CollectionPath(collection, None if trivial else match, natural >= 0)
         else:
-            choice = Choice(op, collection, match, sort, limit or wanted, skip, allowed, shape, remember)
-            path, others = choice.best_path()
+            ranker = PlanRanker(op, collection, match, sort, limit or wanted, skip, allowed, shape, remember)
+            path, others = ranker.best_path()
         if isinstance(path, IndexPath):
             if path.bounds.void:
                 path = None
@@ -263,24 +274,29 @@ def plan_query(
                 and has_id_plan(collection, match)
             ):
                 path.id_plan = EXPRESS
-                if not asked:
-                    # There is one record at most.
+                if not requested:
+                    # There is at most one record.
                     sort = None
                     limit = 0
     sort_bytes = op.service.limits.sort_bytes
     space = spill_space(op, allow_disk_use)
-    confined = allowed is not None
-    return QueryPlan(collection, match, path, others, sort, skip, limit, wanted, sort_bytes, space, asked, confined)
+    index_filter_set = allowed is not None
+    return QueryPlan(
+        collection, match, path, others, sort, skip, limit, wanted, sort_bytes, space, requested, index_filter_set
+    )
 
 
 def spill_space(op: OperationContext, allow_disk_use: bool | None) -> SpillSpace | None:
-    """Where the operation may put what does not fit into memory; None if it may not. None: it does not say."""
+    """Temporary files for an operation that exceeds its memory; None if it must not use them.
+
+    allow_disk_use: the operation's `allowDiskUse`, None if not given.
+    """
     allowed = op.service.limits.allow_disk_use if allow_disk_use is None else allow_disk_use
     return op.service.spill_space if allowed else None
 
 
-def _bound_to_index(match: MatchExpression) -> MatchExpression | None:
-    """The part of a filter that only an index of some kind can answer, if there is one."""
+def _part_that_needs_index(match: MatchExpression) -> MatchExpression | None:
+    """The conjunct that needs an index of a certain type (`$text`, `$near`), or None."""
     for part in conjuncts_of(match):
         if part.index_kinds():
             return part
@@ -294,7 +310,10 @@ def _answering_path(
     match: MatchExpression,
     sort: SortPattern | None,
 ) -> AccessPath:
-    """The way through an index that answers such a part: the hinted one, or the first that can."""
+    """The access path for a conjunct that needs an index of its type: the hinted index, or the first that serves it.
+
+    The errors of `IndexAccess.lacking` if there is none.
+    """
     if isinstance(part, OrExpression):
         return _answering_or(collection, part, match)
     kinds = part.index_kinds()
@@ -312,14 +331,17 @@ def _answering_path(
 
 
 def _answering_or(collection: Collection, part: OrExpression, match: MatchExpression) -> AccessPath:
-    """The same for an `$or` of which a branch needs such an index; then each of the others needs one as well."""
+    """The access path for an `$or` with a branch that needs an index of a certain type (`$text`).
+
+    Each other branch must have an index too: NoQueryExecutionPlans (291).
+    """
     rest = parts_beside(conjuncts_of(match), part)
     paths: list[AccessPath] = []
     for branch in part.children:
         whole = AndExpression([*conjuncts_of(branch), *rest])
-        bound = _bound_to_index(whole)
-        if bound is not None:
-            paths.append(_answering_path(collection, None, bound, whole, None))
+        needing = _part_that_needs_index(whole)
+        if needing is not None:
+            paths.append(_answering_path(collection, None, needing, whole, None))
             continue
         filter = Filter(whole.children)
         candidates = candidates_of(collection, whole, filter, None, None)
@@ -340,14 +362,14 @@ def _answering_or(collection: Collection, part: OrExpression, match: MatchExpres
 
 
 def natural_direction(hint: Value) -> int:
-    """1 or -1 for {$natural: ±1}, else 0."""
+    """1 or -1 for the hint {$natural: ±1}, 0 for other hints. BadValue (2) for another direction."""
     if isinstance(hint, bytes):
         pairs = fields(hint)
         if len(pairs) == 1 and pairs[0][0] == "$natural":
             direction = pairs[0][1]
-            for way in (1, -1):
-                if is_number(direction) and compare_values(direction, way) == 0:
-                    return way
+            for candidate in (1, -1):
+                if is_number(direction) and compare_values(direction, candidate) == 0:
+                    return candidate
             raise CommandError(ErrorCode.BadValue, "$natural hint must be 1 or -1")
     return 0
 
@@ -355,7 +377,7 @@ def natural_direction(hint: Value) -> int:
 def _hinted_index(collection: Collection, hint: Value) -> IndexEntry | None:
     """The index that a hint names; None for the empty hint {}.
 
-    IndexNotFound (27) for a key pattern that several indexes have: they differ in their collation, or in other options.
+    IndexNotFound (27) if several indexes have the key pattern (they differ in collation or other options).
     """
     if isinstance(hint, str):
         named = collection.index_named(hint)
@@ -402,5 +424,8 @@ def _same_pattern(key: list[tuple[str, Value]], hint: list[tuple[str, Value]]) -
 def _hinted_path(
     collection: Collection, index: IndexEntry, match: MatchExpression, sort: SortPattern | None
 ) -> AccessPath:
-    """A scan of that index, whole if it must be. A sparse or partial one then gives what it holds, as documented."""
+    """The access path for a hinted index; a full scan if the filter does not bound it.
+
+    A sparse or partial index then returns only the documents in it, as documented.
+    """
     return access_of(index).hinted(collection, index, match, Filter(conjuncts_of(match)), sort)

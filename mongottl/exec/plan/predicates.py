@@ -1,7 +1,7 @@
-"""From a filter to predicates: what its parts say about the values of single paths.
+"""From a filter to predicates on single paths.
 
-A filter is a conjunction. Each part of it that says outside which values of one path it cannot be true is a predicate;
-`bounds` makes ranges of an index's keys of them.
+A filter is a conjunction. A predicate states for one of its parts the intervals of one path's values outside of which
+the part is false; `bounds` turns predicates into ranges of index keys.
 """
 
 from typing import Final
@@ -22,18 +22,18 @@ from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.text_order import text_orders
 from mongottl.query.match.tree import AndExpression, NorExpression, NotExpression, OrExpression, PathExpression, path_of
 
-# Parts of the conjunction around an `$or` that may narrow the bounds of its branches. The others are tested on what is
-# found: the bounds of n branches by n other parts would cost the square of the filter's length.
+# Conjuncts beside an `$or` that may narrow the bounds of its branches. The others are only tested on the documents:
+# bounds of n branches with n other conjuncts would cost the square of the filter's length.
 MAX_PARTS_BESIDE: Final = 16
 
 
 class Predicate:
-    """What one part of a filter says about the values of one path.
+    """The intervals of one path's values in which one part of a filter may be true.
 
-    source: the part of the conjunction that it stems from. exact, exact_multikey: whether keys in the ranges prove the
-    source, in an index that is not multikey, and in one that is. exists: whether the source fails where the path is
+    source: the conjunct that contains this part. exact, exact_multikey: whether a key in the intervals proves the
+    source, in an index that is not multikey, and in one that is. exists: whether the source is false where the path is
     missing. elements: the $elemMatch around it, outermost first, as (serial number, path). orders: the collations that
-    the ranges depend on.
+    the intervals depend on.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Predicate:
 
 
 class Filter:
-    """A filter cut into the parts of its conjunction, with the predicates by path."""
+    """A filter as its conjuncts, with their predicates by path."""
 
     def __init__(self, conjuncts: list[MatchExpression]) -> None:
         self.conjuncts = conjuncts
         self.by_path: dict[str, list[Predicate]] = {}
-        # What `$expr` says of the whole value of a path; of use where an index has met no array on it.
+        # Predicates from `$expr` on the whole value of a path; used if an index has no arrays on it.
         self.of_whole: dict[str, list[Predicate]] = {}
         self._serial = 0
         for conjunct in conjuncts:
@@ -102,7 +102,7 @@ class Filter:
         elif isinstance(part, NotExpression):
             self._collect_not(part, source, prefix, elements, True)
         elif isinstance(part, NorExpression):
-            # None of the parts holds; each says something, and none of them all.
+            # All parts must be false; each gives a predicate, but none of them proves the whole $nor.
             for child in part.children:
                 self._collect_not(NotExpression(child), source, prefix, elements, False)
         elif isinstance(part, OrExpression):
@@ -117,7 +117,7 @@ class Filter:
     def _collect_not(
         self, part: NotExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]], whole: bool
     ) -> None:
-        """whole: whether this is all that the source says."""
+        """Adds the predicate of a negation. whole: whether it is the whole source."""
         inner_path = path_of(part.child)
         intervals = part.intervals() if inner_path is not None else None
         if intervals is not None and inner_path is not None:
@@ -128,7 +128,7 @@ class Filter:
     def _collect_or(
         self, part: OrExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
     ) -> None:
-        """`$or` over leaves on one path is one predicate."""
+        """Adds one predicate for an `$or` whose branches are all predicates on one path."""
         intervals: list[Interval] = []
         path: FieldPath | None = None
         everywhere = True
@@ -155,13 +155,12 @@ class Filter:
 
 
 def conjuncts_of(match: MatchExpression) -> list[MatchExpression]:
-    """The parts of a filter that must all hold."""
+    """The parts of a filter that must all be true."""
     return match.children if isinstance(match, AndExpression) else [match]
 
 
 def parts_beside(conjuncts: list[MatchExpression], one: MatchExpression) -> list[MatchExpression]:
-    """The conjunction without one of its parts. Beyond MAX_PARTS_BESIDE the others come as a single part, which says
-    nothing about an index's bounds."""
+    """The conjuncts without `one`. Beyond MAX_PARTS_BESIDE the rest is one AND, which gives no index bounds."""
     others = [conjunct for conjunct in conjuncts if conjunct is not one]
     if len(others) <= MAX_PARTS_BESIDE:
         return others
@@ -183,7 +182,7 @@ def _all_exact(intervals: list[Interval]) -> bool:
 
 
 def _within_values(intervals: list[Interval]) -> bool:
-    """Whether no range has a key that stands for something else than a value: null for missing, undefined for []."""
+    """Whether all keys in the intervals are values: null may also mean missing, undefined an empty array."""
     for interval in intervals:
         for end in (interval.low, interval.high):
             if end is None or isinstance(end, (MinKey, MaxKey)):

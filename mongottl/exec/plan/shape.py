@@ -1,9 +1,9 @@
-"""Shapes of queries: what is left of a query without its values, and the hashes that explain shows of it.
+"""Query shapes: queries without their values, and the hashes of shapes that explain shows.
 
-    queryShapeHash       the query as it was written: order of fields and clauses, types of values
-    planCacheShapeHash   what the planner sees of it: order and values gone, `$expr` and `$type` without operands
+    queryShapeHash       the query as written: order of fields and clauses, types of values
+    planCacheShapeHash   the query as the planner uses it: no order, no values, `$expr` and `$type` without operands
 
-The hashes tell equal shapes from different ones; they are not mongod's own numbers. Nothing here runs or plans queries.
+Equal shapes have equal hashes; the hashes are not those of mongod. Nothing here runs or plans queries.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ _LOGICAL: Final = ("$and", "$or", "$nor")
 
 
 def query_shape_hash(parts: Sequence[str]) -> str:
-    """64 upper-case hexadecimal digits."""
+    """The hash of a shape's parts as 64 upper-case hexadecimal digits."""
     from hashlib import sha256  # costs a millisecond at start and is seldom needed
 
     return sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest().upper()
 
 
 def plan_shape_hash(parts: Sequence[str]) -> str:
-    """Eight upper-case hexadecimal digits."""
+    """The hash of a plan shape's parts as eight upper-case hexadecimal digits."""
     return query_shape_hash(parts)[:8]
 
 
 def literal_shape(value: Value) -> str:
-    """A value's type."""
+    """The shape of a value: its type."""
     if is_number(value):
         return "?number"
     if isinstance(value, list):
@@ -40,12 +40,12 @@ def literal_shape(value: Value) -> str:
 
 
 def filter_shape(filter: bytes) -> str:
-    """A filter as a client wrote it; `{a: 1, b: 2}` is `{$and: [{a: {$eq: 1}}, {b: {$eq: 2}}]}`."""
+    """The shape of a filter as written; `{a: 1, b: 2}` counts as `{$and: [{a: {$eq: 1}}, {b: {$eq: 2}}]}`."""
     return _conjunction(_clauses(filter, False))
 
 
 def planned_filter_shape(described: Value) -> str:
-    """A filter as the planner sees it. described: `MatchExpression.describe()`."""
+    """The shape of a filter as the planner uses it. described: `MatchExpression.describe()`."""
     return _conjunction(sorted(_clauses(encode({"": described})[_INNER:-1], True)))
 
 
@@ -109,7 +109,7 @@ def _conditions(operators: bytes, planned: bool) -> list[str]:
 
 
 def expression_shape(value: Value) -> str:
-    """An expression, or the argument of a stage: operators, names and paths are kept, constants are not."""
+    """The shape of an expression or of a stage's argument: operators, names and paths, without constants."""
     if isinstance(value, bytes):
         return "{" + ",".join(f"{name}:{expression_shape(item)}" for name, item in fields(value)) + "}"
     if isinstance(value, list):
@@ -120,7 +120,7 @@ def expression_shape(value: Value) -> str:
 
 
 def stage_shape(stage: bytes) -> str:
-    """One stage of a pipeline as it was written."""
+    """The shape of one pipeline stage as written."""
     name = first_field_name(stage)
     argument = dict(fields(stage))[name]
     if name == "$match" and isinstance(argument, bytes):
@@ -131,17 +131,17 @@ def stage_shape(stage: bytes) -> str:
 
 
 def is_planned_stage(stage: Value) -> bool:
-    """Whether a stage, as it describes itself, is one that mongod's plans may take in."""
+    """Whether mongod's query planner may include a stage in its plan. stage: as `StageSpec.describe` gives it."""
     return isinstance(stage, bytes) and traits_of(first_field_name(stage)).planned
 
 
 def order_shape(pattern: bytes) -> str:
-    """A sort or projection in its order, with directions and with what is taken or left out."""
+    """The shape of a sort or projection: its fields in order, with directions or with inclusion and exclusion."""
     return ",".join(f"{name}:{_flag(value)}" for name, value in fields(pattern))
 
 
 def projection_shape(projection: bytes) -> str:
-    """A projection as the planner sees it: a set of fields."""
+    """The shape of a projection as the planner uses it: a set of fields, without order."""
     return ",".join(sorted(f"{name}:{_flag(value)}" for name, value in fields(projection)))
 
 

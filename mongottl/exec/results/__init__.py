@@ -1,11 +1,11 @@
-"""What clients and pipelines get of a plan.
+"""From plans to replies and pipelines.
 
-cursors      what is left of a result for getMore; tailing: cursors that wait for more
-reading      pages of records or of a pipeline's documents
+cursors      open cursors and the batches of their replies; tailing: tailable cursors
+reading      sources of batches: records of a plan, documents of a pipeline
 counting     counts, without reading documents where that is exact
-distinct_values  what `distinct` gathers
-aggregation  pipelines: which stages the planner answers; output: what `$out` and `$merge` write
-views        what a view comes down to
-explain      a plan in mongod's words; measured: a pipeline that is run for it
-sizes        how large collections and indexes are
+distinct_values  the values of `distinct`
+aggregation  pipelines, and which of their stages the planner executes; output: `$out` and `$merge`
+views        resolving, checking and defining views
+explain      the replies of `explain`; measured: pipelines that are executed for it
+sizes        sizes of collections and indexes
 """

@@ -1,4 +1,4 @@
-"""Running pipelines: which leading stages the planner answers, and what the others read from."""
+"""Running pipelines: the planner executes their leading stages, the other stages read from its plan."""
 
 import random
 from dataclasses import replace
@@ -40,8 +40,8 @@ from mongottl.query.sort import SortPattern
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 
-def _looks_at_nothing(spec: StageSpec) -> bool:
-    """Whether a stage needs no field of the documents, but only to know how many there are."""
+def _only_counts(spec: StageSpec) -> bool:
+    """Whether a stage needs only the number of documents, none of their fields."""
     return isinstance(spec, CountSpec) or (isinstance(spec, GroupSpec) and spec.dependencies() == set())
 
 
@@ -53,18 +53,18 @@ def _any_multiplies(specs: list[StageSpec]) -> bool:
     return any(spec.multiplies for spec in specs)
 
 
-def _may_wait(specs: list[StageSpec]) -> bool:
-    """Whether documents that were read for a page may still be in the pipeline when the page is full."""
+def _may_buffer(specs: list[StageSpec]) -> bool:
+    """Whether stages may still buffer documents when a batch of the cursor is full."""
     return not all(spec.shrinks for spec in specs)
 
 
-def _are_handed_on(specs: list[StageSpec]) -> bool:
-    """Whether each result stems from one document that these stages are given."""
+def _pass_documents_through(specs: list[StageSpec]) -> bool:
+    """Whether each result of these stages is made from one of their input documents."""
     return all(spec.keeps_metadata and not spec.traits.writes for spec in specs)
 
 
 class IndexProbe(EqualityProbe):
-    """By an ordinary index on one field alone."""
+    """Finds the documents with a value by a btree index on a single path."""
 
     def __init__(self, unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_s: int) -> None:
         self._unit = unit
@@ -91,7 +91,7 @@ class IndexProbe(EqualityProbe):
 
 
 class OperationRun(RunContext):
-    """A pipeline's view of the operation that runs it."""
+    """Gives the stages of a pipeline access to the operation that runs it."""
 
     def __init__(
         self,
@@ -101,16 +101,16 @@ class OperationRun(RunContext):
         metadata: set[str],
         collation: Collation | None,
     ) -> None:
-        # A copy of the limits: a pipeline keeps those that it began with.
+        # A copy of the memory limits: later changes of parameters do not affect a running pipeline.
         super().__init__(pull.op.now_ms, replace(pull.op.service.limits), spill_space(pull.op, allow_disk_use))
         self._allow_disk_use = allow_disk_use
         self.metadata |= metadata
         self._pull = pull
         self._op = pull.op
         self._collation = collation
-        # Joins collect what another collection has; only a union hands it on.
-        self._handed_on = any(
-            specs[i].name == "$unionWith" and _are_handed_on(specs[i + 1 :]) for i in range(len(specs))
+        # Joins buffer the documents of another collection; `$unionWith` passes them through.
+        self._passed_through = any(
+            specs[i].name == "$unionWith" and _pass_documents_through(specs[i + 1 :]) for i in range(len(specs))
         )
 
     def open_collection(
@@ -125,7 +125,7 @@ class OperationRun(RunContext):
             return self._open_view(found, match, context)
         asked = self.metadata - {STORED_AS}
         plan = plan_query(op, found, tree, metadata=asked, allow_disk_use=self._allow_disk_use)
-        return PlanDocuments(plan.open(), found, self._pull, self._handed_on, self._handed_on)
+        return PlanDocuments(plan.open(), found, self._pull, self._passed_through, self._passed_through)
 
     def _open_view(self, view: View, match: bytes | None, outer: ParseContext) -> DocumentSource:
         op = self._pull.op
@@ -136,9 +136,9 @@ class OperationRun(RunContext):
         specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
         underlying = collection_below(op.catalog, resolved)
         plan = plan_aggregation(op, underlying, specs, allow_disk_use=self._allow_disk_use, collation=self._collation)
-        rationed = self._handed_on and _all_stream(plan.rest) and not _any_multiplies(plan.rest)
-        tracked = self._handed_on and _are_handed_on(plan.rest)
-        head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, rationed, tracked)
+        limit_to_page = self._passed_through and _all_stream(plan.rest) and not _any_multiplies(plan.rest)
+        tracked = self._passed_through and _pass_documents_through(plan.rest)
+        head = PlanDocuments(plan.plan.open(), plan.collection, self._pull, limit_to_page, tracked)
         run = OperationRun(self._pull, self._allow_disk_use, plan.rest, plan.metadata | self.metadata, self._collation)
         joins = any(spec.traits.joined_field for spec in plan.rest)
         return ViewDocuments(head, open_pipeline(plan.rest, head, run), self._pull, joins)
@@ -148,7 +148,7 @@ class OperationRun(RunContext):
         collection = self._find(request.namespace)
         asked = (self.metadata | metadata) - {STORED_AS}
         plan = plan_query(op, collection, near_match(collection, request), metadata=asked)
-        return PlanDocuments(plan.open(), collection, self._pull, self._handed_on, self._handed_on)
+        return PlanDocuments(plan.open(), collection, self._pull, self._passed_through, self._passed_through)
 
     def _check_view(self, view: View) -> None:
         """OptionNotSupportedOnView (167) unless the view's collation is the operation's."""
@@ -183,7 +183,7 @@ class OperationRun(RunContext):
                 index.ready
                 and len(descriptor.paths) == 1
                 and descriptor.paths[0].dotted == path
-                # Further down, keys may not tell all that a filter tells about arrays on the way.
+                # Under a dotted path with arrays, keys do not find all documents that a filter matches.
                 and (descriptor.paths[0].depth == 1 or not index.multikey)
                 and descriptor.kind is BTREE
                 and descriptor.collation is None
@@ -320,9 +320,9 @@ class OperationRun(RunContext):
 
 
 class ViewDocuments(DocumentSource):
-    """The documents of a view that another pipeline reads. head: those of the collection at its bottom.
+    """The documents of a view that another pipeline reads. head: the documents of the underlying collection.
 
-    joins: whether the view's own stages read further collections, whose documents may expire as well.
+    joins: whether the view's stages read other collections, whose documents may expire as well.
     """
 
     def __init__(self, head: DocumentSource, documents: DocumentSource, pull: Pull, joins: bool) -> None:
@@ -343,7 +343,7 @@ class ViewDocuments(DocumentSource):
 
 
 class AggregationPlan:
-    """A pipeline ready to run: a plan for what the planner answers, and the stages left over.
+    """A pipeline ready to run: a plan for its leading stages, and the remaining stages.
 
     metadata: keywords that stages read by `{$meta: …}`. collation: the operation's.
     """
@@ -365,18 +365,18 @@ class AggregationPlan:
         self.metadata = metadata
 
     def open(self, op: OperationContext, allow_disk_use: bool | None) -> PipelinePages:
-        pull = Pull(op, _all_stream(self.rest), _may_wait(self.rest))
+        pull = Pull(op, _all_stream(self.rest), _may_buffer(self.rest))
         return PipelinePages(self.open_source(pull, allow_disk_use), pull)
 
     def open_source(self, pull: Pull, allow_disk_use: bool | None) -> DocumentSource:
-        """The results as a stream."""
+        """The results of the pipeline as a `DocumentSource`."""
         stage = self.plan.open()
         if self.collection is not None and self.collection.options.capped:
             stage.set_guarded()
-        head: DocumentSource = PlanDocuments(stage, self.collection, pull, True, _are_handed_on(self.rest))
+        head: DocumentSource = PlanDocuments(stage, self.collection, pull, True, _pass_documents_through(self.rest))
         if self.plan.counted:
             head = CountedDocuments(self.plan, head, pull)
-        carried = self.metadata | {STORED_AS} if pull.keeping_track else self.metadata
+        carried = self.metadata | {STORED_AS} if pull.tracks_records else self.metadata
         run = OperationRun(pull, allow_disk_use, self.rest, carried, self.collation)
         return open_pipeline(self.rest, head, run)
 
@@ -391,9 +391,9 @@ def plan_aggregation(
     remember: bool = True,
     collation: Collation | None = None,
 ) -> AggregationPlan:
-    """Gives the leading `$match`, `$sort`, `$skip` and `$limit` to the planner.
+    """Plans the leading `$match`, `$sort`, `$skip` and `$limit`; the other stages remain.
 
-    collation: what the stages were parsed with; the collections that they read besides are read with it as well.
+    collation: the one with which the stages were parsed; other collections that they read are read with it as well.
     """
     metadata = requested_by(specs)
     match: MatchExpression = parse_match(EMPTY_DOCUMENT, ParseContext())
@@ -401,7 +401,7 @@ def plan_aggregation(
     skip = limit = 0
     taken = 0
     if specs and isinstance(near := specs[0], GeoNearSpec):
-        # The fields are set by what is left of the stage.
+        # The remaining part of the stage sets the distance fields.
         match = near_match(collection, near.request)
         specs = [GeoNearFieldsSpec(near), *specs[1:]]
     if taken < len(specs) and isinstance(spec := specs[taken], MatchSpec):
@@ -445,7 +445,7 @@ def plan_aggregation(
     )
     if taken < len(specs) and isinstance(spec := specs[taken], ProjectSpec):
         plan.cover(spec.projection)
-    plan.counted = not metadata and taken < len(specs) and _looks_at_nothing(specs[taken])
+    plan.counted = not metadata and taken < len(specs) and _only_counts(specs[taken])
     return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation)
 
 

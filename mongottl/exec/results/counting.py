@@ -1,9 +1,9 @@
 """Counting the documents that match.
 
-Three ways, the cheapest that is exact: without a filter the store knows its number, less what is expired; where ranges
-of an index say all that the filter does, entries are counted without looking at records, in a multikey index each
-record once (mongod: a COUNT_SCAN over one range, else an IXSCAN without FETCH); else
-the plan is run. Entries do not tell what is expired, so the second way is closed while the collection's TTL is on.
+The cheapest exact method is used: without a filter the record store knows its number of records, minus the expired
+ones; if ranges of an index express the whole filter, index entries are counted, in a multikey index each record once
+(mongod: a COUNT_SCAN over one range, else an IXSCAN without FETCH); otherwise the plan is executed. Index entries do
+not tell which documents are expired, so they are not counted while the collection's TTL is on.
 """
 
 from typing import Final
@@ -27,12 +27,12 @@ from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
 from mongottl.storage.interface import SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
-# Entries that are counted in one go, without letting others run.
+# Entries that are counted in one step.
 COUNTED_PER_STEP: Final = 5000
 
 
 def within(count: int, skip: int, limit: int) -> int:
-    """What is left of a count after `skip` and `limit` (0: none)."""
+    """A count after `skip` and `limit` (0: no limit)."""
     left = max(0, count - skip)
     return min(left, limit) if limit else left
 
@@ -51,9 +51,9 @@ def _living(op: OperationContext, collection: Collection) -> int:
 
 
 class EntryCount:
-    """The number of documents that a plan gives, told by the store or by an index, a bounded part per step.
+    """Counts the documents of a plan by the record store or by index entries (`scan`), a bounded part per step.
 
-    Of a multikey index several entries may belong to one document: there record ids are kept, and counted once.
+    In a multikey index several entries may belong to one document: each record id is counted once.
     """
 
     def __init__(self, plan: QueryPlan, scan: IndexPath | None) -> None:
@@ -69,15 +69,14 @@ class EntryCount:
                 self._seen = RecordIdSet()
 
     def is_outdated(self) -> bool:
-        """Whether the index no longer tells the number: it has got arrays, or the collection a TTL, since it was
-        planned. Then the documents are to be counted."""
+        """Whether the index became multikey, or the collection got a TTL, since planning: then count documents."""
         scan = self._scan
         if scan is None:
             return False
         return scan.bounds.index.arrays is not scan.bounds.arrays or scan.collection.default_ttl_s != NO_TTL
 
     def step(self, op: OperationContext) -> int | None:
-        """The number, or None if there is more to count. QueryPlanKilled (175) if the index or collection is gone."""
+        """The number, or None if there is more to count. QueryPlanKilled (175) if index or collection was dropped."""
         plan = self._plan
         scan = self._scan
         if scan is None:
@@ -110,7 +109,7 @@ class EntryCount:
         return None
 
     def _count_distinct(self, data: SortedDataInterface, low: bytes, high: bytes, seen: RecordIdSet) -> bool:
-        """Counts the records of the next entries that were not counted yet; whether the range is at its end."""
+        """Counts the records of the next entries that are not in `seen`; whether the range has ended."""
         entries = data.scan(low, high, self._after, BATCH)
         for _, record_id in entries:
             if seen.add(record_id):
@@ -122,7 +121,7 @@ class EntryCount:
 
 
 def entry_count(plan: QueryPlan) -> EntryCount | None:
-    """How to tell the number of a plan's documents without running it, if that is possible."""
+    """A count of a plan's documents without executing it; None if that is impossible."""
     path = plan.path
     if isinstance(path, CollectionPath) and path.match is None:
         return EntryCount(plan, None)
@@ -131,8 +130,9 @@ def entry_count(plan: QueryPlan) -> EntryCount | None:
 
 
 class CountedDocuments(DocumentSource):
-    """As many empty documents as a plan gives, for a pipeline that looks at nothing in them. The plan is run if the
-    number cannot be told otherwise.
+    """As many empty documents as a plan returns, for a pipeline that reads none of their fields.
+
+    otherwise: the plan's documents, used if they cannot be counted without executing the plan.
     """
 
     def __init__(self, plan: QueryPlan, otherwise: DocumentSource, pull: Pull) -> None:
@@ -174,10 +174,7 @@ def count_documents(
     limit: int = 0,
     hint: Value = MISSING,
 ) -> Steps[int]:
-    """How many documents match, as the command `count` needs it.
-
-    Errors are those of `plan_query` and of the stages.
-    """
+    """How many documents match, for the command `count`. Errors are those of `plan_query` and of the stages."""
     if collection is None and not match.index_kinds():
         return 0
     if collection is not None and is_trivial(match) and hint is MISSING:

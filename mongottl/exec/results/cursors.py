@@ -1,8 +1,8 @@
-"""Cursors: what is left of a result after its first batch.
+"""Cursors: they return a result in batches, by find or aggregate and then by getMore.
 
-A `ClientCursor` pulls from a source of batches and hands out pages. It keeps records rather than documents while it
-can, so that a document that expires between two pages is not handed out in the later one. Nothing is held open in
-storage between pages: sources remember a position.
+A `ClientCursor` fills pages, the batches of replies, from a `PageSource`. Sources buffer records rather than documents
+if possible, so that a document that expires between two pages is not returned. Nothing is open in storage between
+pages: sources remember a position.
 """
 
 from abc import ABC, abstractmethod
@@ -21,16 +21,16 @@ from mongottl.storage.interface import Record
 
 DEFAULT_FIRST_BATCH: Final = 101
 MAX_PAGE_BYTES: Final = MAX_DOCUMENT_BYTES
-# What a stored document may have, and 16 KiB more for what a query adds.
+# The maximum size of a stored document, and 16 KiB for fields that a query adds.
 MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + 16 * 1024
 # Documents of a list that one call adds to a page.
 _LISTED_AT_ONCE: Final = 2048
 
 
 class Page:
-    """One batch of a reply while it is filled: at most `wanted` documents (0: no such bound) in an array of 16 MiB.
+    """The batch of a reply while it is filled: at most `wanted` documents (0: any number) in an array of 16 MiB.
 
-    What stands around the array in a reply (namespace, cursor id, counters) has the 16 KiB that a reply may be larger.
+    A reply may be 16 KiB larger than the array, for its other fields (namespace, cursor id).
     """
 
     def __init__(self, wanted: int) -> None:
@@ -41,11 +41,11 @@ class Page:
         self._closed = False
 
     def missing(self) -> int:
-        """How many documents still fit by number; 0 for any number."""
+        """How many more documents the page needs; 0 for any number."""
         return self.wanted - self.count if self.wanted else 0
 
     def fitting(self, records: list[Record], start: int, end: int) -> int:
-        """Which of records[start:end] is the first whose document no longer fits by size; `end` if all do."""
+        """The index of the first of records[start:end] whose document does not fit by size; `end` if all fit."""
         array = self._size.copy()
         for i in range(start, end):
             size = len(records[i][1])
@@ -55,20 +55,20 @@ class Page:
         return end
 
     def documents(self) -> RawArray:
-        """The batch, for the reply. The page takes no more then."""
+        """The array for the reply. No documents may be added afterwards."""
         return self._array.finish()
 
     def close(self) -> None:
-        """Takes no more."""
+        """Makes the page full."""
         self._closed = True
 
     def is_full(self) -> bool:
         return self._closed or (self.wanted > 0 and self.count >= self.wanted)
 
     def add(self, document: bytes) -> bool:
-        """Adds the document, or says False and is full. The first one always fits.
+        """Adds the document; False if it does not fit, and then the page is full. The first one always fits.
 
-        BSONObjectTooLarge (10334) for one that is larger than a document may be, though stages may have passed it on.
+        BSONObjectTooLarge (10334) for one larger than MAX_RESULT_BYTES, which stages may have built.
         """
         size = len(document)
         if size > MAX_RESULT_BYTES:
@@ -98,14 +98,14 @@ class PageSource(ABC):
 
     @abstractmethod
     def fill(self, op: OperationContext, page: Page) -> bool:
-        """Adds what it has to the page after a bounded amount of work; False when there is nothing left at all."""
+        """Adds documents to the page by a bounded amount of work; False at the end of the result."""
 
     def close(self) -> None:  # noqa: B027  # most sources hold nothing
-        """Lets go of whatever the source holds (spilled files, for example)."""
+        """Releases what the source holds (spilled files, for example)."""
 
 
 class ListPages(PageSource):
-    """Documents that are all there already, as of `listIndexes`."""
+    """A list of documents, as of `listIndexes`."""
 
     def __init__(self, documents: list[bytes]) -> None:
         self._documents = documents
@@ -121,7 +121,7 @@ class ListPages(PageSource):
 
 
 class Tail:
-    """What a tailable cursor knows besides its documents. await_data: whether its getMore waits for some."""
+    """The state of a tailable cursor. await_data: whether getMore waits for inserts."""
 
     def __init__(self, collection: Collection, scan: TailableScan, await_data: bool) -> None:
         self.collection = collection
@@ -130,7 +130,7 @@ class Tail:
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing that lives was there when it looked: such a cursor has no position to go on from."""
+        """Whether the scan has read no record that is not expired: the cursor then has no position and is closed."""
         return not self.scan.started
 
 
@@ -152,7 +152,7 @@ class ClientCursor(OpenCursor):
         return self.tail is not None and self.tail.await_data
 
     def next_page(self, op: OperationContext, wanted: int) -> Steps[Page]:
-        """The next page: `wanted` documents (0: no such bound) or as many as fit 16 MiB, at least one."""
+        """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
         page = Page(wanted)
         while True:
             if not self.source.fill(op, page):

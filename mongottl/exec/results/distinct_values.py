@@ -1,4 +1,4 @@
-"""The result of `distinct`: the different values of a path, in order, in one array of a reply."""
+"""The result of `distinct`: the distinct values of a path, sorted, as one array."""
 
 from typing import Final
 
@@ -13,15 +13,15 @@ from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 
-# Of the array: mongod leaves 4 KiB for what stands around it.
+# Maximum size of the array: mongod leaves 4 KiB for the reply's other fields.
 MAX_DISTINCT_BYTES: Final = MAX_DOCUMENT_BYTES - 4096
-# Values that are sorted, or encoded, without letting others run: about two milliseconds.
+# Values that are sorted, or encoded, in one step: about two milliseconds.
 _SORTED_AT_ONCE: Final = 4096
 _ENCODED_AT_ONCE: Final = 4096
 
 
 class DistinctValues:
-    """Of values that compare equal, the first is kept."""
+    """Collects the distinct values; of values that compare equal, the first is kept."""
 
     def __init__(self, path: FieldPath, collation: Collation | None) -> None:
         self._path = path
@@ -30,7 +30,7 @@ class DistinctValues:
         self._size = ArraySize()
 
     def add(self, documents: list[bytes]) -> None:
-        """17217 when the values exceed MAX_DISTINCT_BYTES."""
+        """Adds the values of documents. 17217 if all values exceed MAX_DISTINCT_BYTES."""
         values = self._values
         for document in documents:
             for value in values_at(document, self._path):
@@ -56,7 +56,7 @@ class DistinctValues:
             for i in range(0, len(runs), 2):
                 run = runs[i]
                 if i + 1 < len(runs):
-                    # Of two sorted runs this is a merge.
+                    # Python's sort merges two sorted runs in linear time.
                     run = run + runs[i + 1]
                     run.sort()
                 merged.append(run)

@@ -1,10 +1,10 @@
-"""A plan in mongod's words: the reply of `explain`, in the shape of mongod 8 with its classic engine.
+"""The reply of `explain`, in the format of mongod 8 with its classic engine. Verbosities:
 
-    queryPlanner        the plan that was chosen and those that were not
-    executionStats      also runs it, to the end, and shows what each stage did
-    allPlansExecution   the same, and what each plan that came into question does on its first entries
+    queryPlanner        the winning plan and the rejected plans
+    executionStats      also executes the winning plan to its end, with the statistics of each stage
+    allPlansExecution   also the statistics of each candidate's trial
 
-What lies around a plan (a projection, a count, an update, a delete) is known to the commands; they pass it as wrappers.
+Stages above a plan (a projection, a count, an update, a delete) belong to the commands, which pass them as wrappers.
 """
 
 from collections.abc import Callable
@@ -27,19 +27,19 @@ ALL_PLANS_EXECUTION: Final = "allPlansExecution"
 VERBOSITIES: Final = (QUERY_PLANNER, EXECUTION_STATS, ALL_PLANS_EXECUTION)
 
 _MS_PER_S: Final = 1000
-# Of the fields of an IXSCAN.
-_NOT_OF_COUNT_SCAN: Final = ("direction", "indexBounds", "warning")
-# Errors that are no result of the explained query, and end explain as well.
-_ENDED_FROM_OUTSIDE: Final = (ErrorCode.MaxTimeMSExpired, ErrorCode.Interrupted, ErrorCode.InterruptedAtShutdown)
+# Fields of an IXSCAN that a COUNT_SCAN does not have.
+_NOT_IN_COUNT_SCAN: Final = ("direction", "indexBounds", "warning")
+# Errors that interrupt the explain command itself; other errors of the query are part of the reply.
+_INTERRUPTIONS: Final = (ErrorCode.MaxTimeMSExpired, ErrorCode.Interrupted, ErrorCode.InterruptedAtShutdown)
 
 
 class Wrapper:
-    """A stage around a plan.
+    """A stage above a plan.
 
-    details: its fixed fields. passes: whether records go through it (a projection), or it only takes them in. counters:
-    the names under which it shows how many it took in. most: how many it takes in, 0 for all. below_limit: whether it
-    stands below a LIMIT. returns: whether it gives the records that it took in, as the write of a findAndModify does.
-    skip: how many of those that a COUNT takes in it does not count.
+    details: its plan fields. passes: whether it returns its input records (a projection). counters: the names of
+    statistics that are the number of its input records. most: maximum input records, 0 for all. below_limit: whether it
+    is below a LIMIT. returns: whether it returns the records that it writes, as that of findAndModify does. skip: how
+    many of its input records a COUNT does not count.
     """
 
     def __init__(
@@ -65,25 +65,26 @@ class Wrapper:
 
 
 def projection_wrapper(simple: bool, covered: bool, description: Value) -> Wrapper:
-    """PROJECTION_SIMPLE (simple: whole root fields, taken or left out) or PROJECTION_DEFAULT (all others, dotted paths
-    too). description: the projection. A simple one is PROJECTION_COVERED where the plan needs no documents.
+    """PROJECTION_SIMPLE for whole root fields (simple), PROJECTION_COVERED if covered too; else PROJECTION_DEFAULT.
+
+    description: the projection, for `transformBy`.
     """
     stage = "PROJECTION_DEFAULT" if not simple else "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE"
     return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True)
 
 
 def return_key_wrapper() -> Wrapper:
-    """RETURN_KEY: the keys of an index in place of the documents."""
+    """RETURN_KEY: returns index keys instead of documents."""
     return Wrapper("RETURN_KEY", {}, passes=True, below_limit=True)
 
 
 def count_wrapper(skip: int = 0, limit: int = 0) -> Wrapper:
-    """COUNT. Where `counting` does not look at documents, it also changes what stands below. limit: 0 for none."""
+    """COUNT. If documents are not read (`counting`), the stage below it is another one. limit: 0 for none."""
     return Wrapper("COUNT", {}, counters=("nCounted",), most=skip + limit if limit else 0, skip=skip)
 
 
 def update_wrapper(multi: bool, returns: bool = False) -> Wrapper:
-    """UPDATE. What an update would leave as it is counts as modified: explain changes nothing and applies nothing."""
+    """UPDATE. `nWouldModify` also counts documents that the update would leave unchanged: explain does not apply it."""
     return Wrapper("UPDATE", {}, counters=("nMatched", "nWouldModify"), most=0 if multi else 1, returns=returns)
 
 
@@ -103,23 +104,23 @@ def explain_plan(
 ) -> Steps[dict[str, Value]]:
     """The reply of `explain`, without `serverInfo` and `ok`.
 
-    filter_description: `MatchExpression.describe()`. command: the explained command, shown as it is. wrappers: from the
-    inside out. drain: what reads the plan to its end, where that is more than reading it. BadValue (2) for an unknown
-    verbosity. An error of running the plan is part of the reply (`executionSuccess` is false), as in mongod, unless the
-    operation was ended from outside.
+    filter_description: `MatchExpression.describe()`. command: the explained command, returned unchanged. wrappers: from
+    the innermost to the outermost. drain: executes the plan to its end, if something else reads from it (a pipeline).
+    BadValue (2) for an unknown verbosity. As in mongod, an error of the execution is part of the reply
+    (`executionSuccess` is false), unless explain itself was interrupted.
     """
     if verbosity not in VERBOSITIES:
         raise CommandError(ErrorCode.BadValue, f"verbosity string must be one of {', '.join(VERBOSITIES)}")
     stage = plan.open()
     winning: dict[str, Value] = {"isCached": False}
-    winning.update(_wrapped(_shown(plan, stage, wrappers), wrappers).planned())
+    winning.update(_wrapped(_plan_root(plan, stage, wrappers), wrappers).planned())
     rejected: list[Value] = [_rejected(_wrapped(node, wrappers)) for node in plan.rejected]
     reply: dict[str, Value] = {
         "explainVersion": "1",
         "queryPlanner": {
             "namespace": namespace,
             "parsedQuery": filter_description,
-            "indexFilterSet": plan.confined,
+            "indexFilterSet": plan.index_filter_set,
             "optimizationTimeMillis": 0,
             "maxIndexedOrSolutionsReached": False,
             "maxIndexedAndSolutionsReached": False,
@@ -147,13 +148,13 @@ def explain_plan(
                     op.check_interrupt()
                     yield None
             except CommandError as error:
-                if error.code in _ENDED_FROM_OUTSIDE:
+                if error.code in _INTERRUPTIONS:
                     raise
                 failure = error
             elapsed_s = clock.monotonic_s() - start_s
-            stats = _execution_stats(_wrapped(_shown(plan, stage, wrappers), wrappers), elapsed_s, failure)
+            stats = _execution_stats(_wrapped(_plan_root(plan, stage, wrappers), wrappers), elapsed_s, failure)
             if verbosity == ALL_PLANS_EXECUTION:
-                stats["allPlansExecution"] = [_tried(op, candidate) for candidate in plan.candidates()]
+                stats["allPlansExecution"] = [_trial_stats(op, candidate) for candidate in plan.candidates()]
             reply["executionStats"] = stats
         finally:
             stage.close()
@@ -161,8 +162,11 @@ def explain_plan(
     return reply
 
 
-def _shown(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> PlanNode:
-    """The plan's stages, or what a count does instead of running them. (explain runs them all the same.)"""
+def _plan_root(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> PlanNode:
+    """The plan's stages; for a count that does not execute them, RECORD_STORE_FAST_COUNT or COUNT_SCAN.
+
+    explain executes the stages in any case.
+    """
     node = stage.node()
     counts = plan.counted or (bool(wrappers) and wrappers[0].stage == "COUNT")
     if not counts or plan.collection is None or plan.skip or plan.limit:
@@ -183,7 +187,7 @@ def _counted(scan: PlanNode, bounds: IndexBounds) -> PlanNode:
     interval = single_interval_details(bounds)
     if interval is None:
         return scan
-    details = {name: value for name, value in scan.details.items() if name not in _NOT_OF_COUNT_SCAN}
+    details = {name: value for name, value in scan.details.items() if name not in _NOT_IN_COUNT_SCAN}
     details.update(interval)
     scan.counters.extra = {"keysExamined": scan.counters.extra["keysExamined"]}
     return PlanNode("COUNT_SCAN", details, [], scan.counters)
@@ -198,15 +202,15 @@ def _rejected(node: PlanNode) -> Value:
 def _wrapped(node: PlanNode, wrappers: tuple[Wrapper, ...]) -> PlanNode:
     for wrapper in wrappers:
         if wrapper.most and node.stage == "LIMIT":
-            node = node.inputs[0]  # the wrapper itself takes no more
+            node = node.inputs[0]  # the wrapper limits its input itself
         if wrapper.below_limit and node.stage == "LIMIT":
-            node = PlanNode(node.stage, node.details, [_around(node.inputs[0], wrapper)], node.counters)
+            node = PlanNode(node.stage, node.details, [_wrap_one(node.inputs[0], wrapper)], node.counters)
         else:
-            node = _around(node, wrapper)
+            node = _wrap_one(node, wrapper)
     return node
 
 
-def _around(node: PlanNode, wrapper: Wrapper) -> PlanNode:
+def _wrap_one(node: PlanNode, wrapper: Wrapper) -> PlanNode:
     inner = node.counters
     taken = min(inner.returned, wrapper.most) if wrapper.most else inner.returned
     counters = StageCounters()
@@ -222,7 +226,7 @@ def _around(node: PlanNode, wrapper: Wrapper) -> PlanNode:
 
 
 def _executed(node: PlanNode) -> dict[str, Value]:
-    """A stage of `executionStages`. One work is one record or key examined, or the end noticed."""
+    """A stage of `executionStages`. `works` counts records or keys examined, and 1 for reaching the end."""
     counters = node.counters
     works = max(counters.examined, counters.returned) + int(counters.exhausted)
     described: dict[str, Value] = {"stage": node.stage}
@@ -272,14 +276,14 @@ def _execution_stats(root: PlanNode, elapsed_s: float, failure: CommandError | N
     }
 
 
-def _tried(op: OperationContext, stage: PlanStage) -> Value:
-    """What a candidate does on as many entries as a trial takes."""
+def _trial_stats(op: OperationContext, stage: PlanStage) -> Value:
+    """Executes a candidate on as many entries as a trial reads; its statistics for `allPlansExecution`."""
     stage.set_timed()
     try:
         while stage.examined_below() < TRIAL_ENTRIES and stage.next_batch(op) is not None:
             pass
     except CommandError as error:
-        if error.code in _ENDED_FROM_OUTSIDE:
+        if error.code in _INTERRUPTIONS:
             raise
     root = stage.node()
     stage.close()

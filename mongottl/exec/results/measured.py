@@ -1,4 +1,4 @@
-"""A pipeline that is run for explain: what each of its stages gave, how long it took, and what else it tells."""
+"""Executing a pipeline for explain, with the statistics of each stage."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _MS_PER_S: Final = 1000
 
 
 class MeasuredSource(DocumentSource):
-    """returned: documents. elapsed_s: with all that lies below."""
+    """Measures a stage. returned: number of its documents. elapsed_s: its time, including the stages below."""
 
     def __init__(self, source: DocumentSource, clock: Clock) -> None:
         self.source = source
@@ -41,7 +41,7 @@ class MeasuredSource(DocumentSource):
 
 
 class MeasuredPipeline:
-    """The stages that a plan leaves to the pipeline. Those that write are not run."""
+    """The stages of an aggregation after its plan. Stages that write are not executed."""
 
     def __init__(self, plan: AggregationPlan) -> None:
         self._plan = plan
@@ -49,7 +49,7 @@ class MeasuredPipeline:
         self._measured: list[MeasuredSource] = []
 
     def drain(self, op: OperationContext, stage: PlanStage) -> Steps[None]:
-        """Runs the pipeline on the stage of its plan to the end."""
+        """Executes the pipeline to its end, reading from the plan's `stage`."""
         plan = self._plan
         pull = Pull(op, False, False)
         run = OperationRun(pull, plan.plan.space is not None, self._specs, plan.metadata, plan.collation)
@@ -66,7 +66,7 @@ class MeasuredPipeline:
             source.close()
 
     def describe(self) -> list[Value]:
-        """The stages in full form, with what they did behind it if they have been run."""
+        """The stages in full form, each followed by its statistics if it was executed."""
         described: list[Value] = []
         for i in range(len(self._plan.rest)):
             form = self._plan.rest[i].describe()
@@ -74,9 +74,9 @@ class MeasuredPipeline:
                 described.append(form)
                 continue
             measured = self._measured[i]
-            shown = fields(form)
-            shown.extend(measured.source.statistics().items())
-            shown.append(("nReturned", Int64(measured.returned)))
-            shown.append(("executionTimeMillisEstimate", Int64(int(measured.elapsed_s * _MS_PER_S))))
-            described.append(encode_fields(shown))
+            described_fields = fields(form)
+            described_fields.extend(measured.source.statistics().items())
+            described_fields.append(("nReturned", Int64(measured.returned)))
+            described_fields.append(("executionTimeMillisEstimate", Int64(int(measured.elapsed_s * _MS_PER_S))))
+            described.append(encode_fields(described_fields))
         return described

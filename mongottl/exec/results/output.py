@@ -1,4 +1,4 @@
-"""What `$out` and `$merge` do to collections, through the same writes as the commands."""
+"""The writes of `$out` and `$merge`."""
 
 from typing import Final
 
@@ -28,10 +28,10 @@ _MAX_CONFLICTS: Final = 100
 
 
 def check_out(op: OperationContext, database: str, name: str, time_series: bytes | None) -> None:
-    """IllegalOperation (20) for a name that the result could not be given, 17152 for a capped collection.
+    """IllegalOperation (20) for a target name that is not allowed, 17152 for a capped target.
 
-    time_series: options of the time series collection that the target is to be, or None. 7268700 if it is another kind
-    of collection, 7406103 if its options are others.
+    time_series: the `timeseries` options of `$out`, or None. With options: 7268700 if the target exists and is no time
+    series collection, 7406103 if its options differ.
     """
     if time_series is not None and isinstance(op.catalog.find(database, name), View):
         raise CommandError(7268700, f"$out with 'timeseries' cannot write to the view '{database}.{name}'")
@@ -94,9 +94,9 @@ def _is_capped(collection: Collection) -> bool:
 
 
 def open_output(op: OperationContext, database: str, name: str, time_series: bytes | None) -> str:
-    """A temporary collection with the target's options and indexes, before any document is in it.
+    """Creates an empty temporary collection with the target's options and indexes; its name.
 
-    It stays when `publish_output` gives it its name, and else goes with the server at the latest.
+    `publish_output` renames it; `discard_output` or the next start of the server drops it.
 
     time_series: as for `check_out`.
     """
@@ -110,9 +110,9 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
         options = NO_OPTIONS.with_options({"timeseries": _time_series_options(time_series)})
     made = op.catalog.create_collection(database, temporary, options.with_options({"temp": True}))
     if target is not None:
-        there = _specs(made)
+        existing_specs = _specs(made)
         ready = [index.descriptor for index in target.indexes if index.ready and not index.descriptor.is_id]
-        wanted = [descriptor.spec for descriptor in ready if descriptor.spec not in there]
+        wanted = [descriptor.spec for descriptor in ready if descriptor.spec not in existing_specs]
         started = [op.catalog.start_index(made, IndexDescriptor(spec)) for spec in wanted]
         if started:
             op.catalog.finish_indexes(made, started)
@@ -132,7 +132,7 @@ def insert_output(op: OperationContext, database: str, temporary: str, documents
 
 
 def publish_output(op: OperationContext, database: str, temporary: str, name: str) -> None:
-    """CommandFailed (125) if the target's indexes are not those any more that the temporary collection has."""
+    """Renames the temporary collection to the target's name. CommandFailed (125) if the target's indexes changed."""
     made = op.catalog.lookup(database, temporary, time_series=True)
     if made is None:
         raise CommandError(ErrorCode.CommandFailed, f"the temporary collection {database}.{temporary} was dropped")
@@ -162,10 +162,10 @@ def discard_output(op: OperationContext, database: str, temporary: str) -> None:
 def check_merge(
     op: OperationContext, database: str, name: str, on: list[str], named: bool, collation: Collation | None
 ) -> bool:
-    """Whether the unique index that `on` needs is sparse; one on `_id` is always there. 51183 if there is none.
+    """Whether the unique index on the fields `on` is sparse. 51183 if there is none; that on `_id` always exists.
 
-    collation: the operation's, which the index must have too. named: False where `on` is only taken to be `_id`; then
-    its index may have another.
+    collation: the operation's, which the index must have too. named: False if `on` is the default `_id`, whose index
+    may have another collation.
     """
     collection = op.catalog.lookup(database, name)
     if on == ["_id"] and (collection is None or not named or same_collation(collection.collation, collation)):
@@ -189,7 +189,7 @@ def check_merge(
 
 
 def with_id(op: OperationContext, document: bytes) -> bytes:
-    """The document with a new `_id`, in place of a null one."""
+    """The document with a new `_id`, for a document without one or with null."""
     type_code, _ = find_field_at(document, 0, b"_id")
     if type_code == 0:
         return with_new_id(op, document)
@@ -205,7 +205,7 @@ def with_id(op: OperationContext, document: bytes) -> bytes:
 def merge_document(
     op: OperationContext, database: str, name: str, request: MergeRequest, collation: Collation | None
 ) -> None:
-    """One result of `$merge`: updates what it meets, or inserts it, or neither."""
+    """Writes one result of `$merge`: updates the matching document or inserts, as its options say. 13113."""
     collection = op.catalog.lookup(database, name)
     if request.when_matched == "fail":
         _insert(op, collection, database, name, request.document)
@@ -240,7 +240,7 @@ def _insert(op: OperationContext, collection: Collection | None, database: str, 
 
 
 def _matching(op: OperationContext, collection: Collection, match: bytes, collation: Collation | None) -> Record | None:
-    """The living record that a unique index finds."""
+    """The record with the `on` values of the result, if it is not expired, or None."""
     tree = parse_match(match, ParseContext(op.now_ms, collation=collation))
     selection = Selection(collection, tree, None, MISSING)
     stage = selection.open(op, wanted=1)
@@ -266,7 +266,7 @@ def _update(
         op.now_ms, request.let, collection.namespace, collation=collation, timestamps=op.service.timestamps
     )
     if isinstance(update, bytes):
-        # A document that is stored as it is: names that begin with `$` are no modifiers.
+        # The document is stored unchanged: field names that begin with `$` are no modifiers.
         driver = parse_update([_replace_with(update)], context)
     else:
         driver = parse_update(update, context)
@@ -282,7 +282,7 @@ def _replace_with(document: bytes) -> bytes:
 
 
 def merged(existing: bytes, document: bytes) -> bytes:
-    """The existing document with the other's root fields: those it has in their places, the others behind."""
+    """The existing document with the other's root fields: existing fields keep their position, new ones follow."""
     elements: dict[bytes, bytes] = {}
     for source in (existing, document):
         cursor = ElementCursor(source, 0)

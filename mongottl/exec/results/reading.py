@@ -1,4 +1,4 @@
-"""Sources of pages for cursors: records of a plan, and the results of a pipeline."""
+"""Sources from which cursors fill their pages: records of a plan, and results of a pipeline."""
 
 from typing import Final
 
@@ -20,12 +20,12 @@ from mongottl.query.projection import Projection
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 
-# What a cursor keeps at most of a batch that a page had no more room for, where its plan can read it again.
+# Maximum bytes of read-ahead records that a cursor buffers if its plan can read them again.
 KEPT_BYTES: Final = 1 << 20
 
 
 def _put_back(op: OperationContext, stage: PlanStage, records: list[Record]) -> bool:
-    """Has a plan read these records again, which it has just given, if they would take much to keep."""
+    """Puts records that `stage` has just returned back to it, if they are larger than KEPT_BYTES; whether it did."""
     size = 0
     for record in records:
         size += len(record[1])
@@ -35,13 +35,12 @@ def _put_back(op: OperationContext, stage: PlanStage, records: list[Record]) -> 
 
 
 class RecordPages(PageSource):
-    """Documents of a plan's records, projected when they are handed out.
+    """Documents of a plan's records, projected when they are returned.
 
-    A cursor keeps no more than KEPT_BYTES of what it has read ahead, but for what a plan cannot read again, which is a
-    batch at most. Records wait unprojected, so that one that is dead by then is left out (`liveness`).
-    limit: how many documents at most, 0 for all. match: needed where the projection uses the positional `$`.
-    keys_alone: whether the keys by which an index found the documents are given in their place. record_ids: whether
-    each has its record's id in it, as `$recordId`.
+    It buffers no more than KEPT_BYTES of records that were read ahead, or one batch if the plan cannot read them again.
+    Buffered records are not projected yet, so that those that have expired by then are left out (`liveness`).
+    limit: maximum documents, 0 for all. match: the filter, for projections with the positional `$`.
+    return_key: whether to return index keys instead of documents. record_ids: whether to add `$recordId`.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class RecordPages(PageSource):
         projection: Projection | None,
         match: MatchExpression,
         limit: int = 0,
-        keys_alone: bool = False,
+        return_key: bool = False,
         record_ids: bool = False,
     ) -> None:
         self._stage = stage
@@ -59,21 +58,21 @@ class RecordPages(PageSource):
         self._projection = projection
         self._match = match
         self._left = limit if limit > 0 else -1
-        self._keys_alone = keys_alone
+        self._return_key = return_key
         self._record_ids = record_ids
-        # Records that did not fit the page before, from the position on, and when they were read.
+        # Records that did not fit into the previous page, from the position on; `_mark`: when they were read.
         self._waiting: list[Record] = []
         self._position = 0
         self._mark: ReadMark | None = None
 
     def fill(self, op: OperationContext, page: Page) -> bool:
         if self._waiting:
-            self._hand_out_waiting(op, page)
+            self._add_waiting(op, page)
             return self._left != 0
         batch = self._stage.next_batch(op)
         if batch is None:
             return False
-        given = self._hand_out(page, batch)
+        given = self._add_to_page(page, batch)
         if given < len(batch) and self._left != 0 and not _put_back(op, self._stage, batch[given:]):
             self._waiting = batch[given:]
             self._position = 0
@@ -81,8 +80,8 @@ class RecordPages(PageSource):
                 self._mark = ReadMark(self._collection, op)
         return self._left != 0
 
-    def _hand_out_waiting(self, op: OperationContext, page: Page) -> None:
-        """Hands out those of the waiting records that live; no more of them are judged than the page has room for."""
+    def _add_waiting(self, op: OperationContext, page: Page) -> None:
+        """Adds buffered records that are not expired to the page; checks no more of them than the page needs."""
         waiting = self._waiting
         start = self._position
         end = len(waiting)
@@ -91,7 +90,7 @@ class RecordPages(PageSource):
         records = waiting[start:end]
         if self._mark is not None:
             records = self._mark.living(op, records)
-        given = self._hand_out(page, records)
+        given = self._add_to_page(page, records)
         if given < len(records):
             self._waiting = records[given:] + waiting[end:]
             self._position = 0
@@ -101,22 +100,22 @@ class RecordPages(PageSource):
             self._waiting = []
             self._mark = None
 
-    def _hand_out(self, page: Page, records: list[Record]) -> int:
-        """Adds documents until the page or the limit is reached; how many records that took."""
-        place = 0
-        while place < len(records) and self._left != 0 and not page.is_full():
-            if not page.add(self.shown(records[place])):
+    def _add_to_page(self, page: Page, records: list[Record]) -> int:
+        """Adds documents until the page is full or the limit is reached; how many records were added."""
+        count = 0
+        while count < len(records) and self._left != 0 and not page.is_full():
+            if not page.add(self.result_document(records[count])):
                 break
             self._left -= 1
-            place += 1
-        return place
+            count += 1
+        return count
 
     def close(self) -> None:
         self._stage.close()
 
-    def shown(self, record: Record) -> bytes:
-        """The document as the client gets it."""
-        if self._keys_alone:
+    def result_document(self, record: Record) -> bytes:
+        """The document as it is returned to the client: projected, or the index key for `returnKey`."""
+        if self._return_key:
             key = metadata_of(record[1]).get(INDEX_KEY)
             document = key if isinstance(key, bytes) else EMPTY_DOCUMENT
         else:
@@ -140,19 +139,22 @@ class RecordPages(PageSource):
 
 
 class Origin:
-    """A collection that documents of a pipeline were read from, and when the first of them were."""
+    """A collection from which documents of a pipeline were read, and its state when the first of them were read.
+
+    first_expiry_s: the earliest second at which one of the documents expires.
+    """
 
     def __init__(self, mark: ReadMark) -> None:
         self.mark = mark
         self.first_expiry_s: int = NEVER_AT_S
 
-    def note_expiry(self, due_s: int) -> None:
-        """One of the documents dies then, as far as is known."""
+    def add_expiry(self, due_s: int) -> None:
+        """Takes the expiry time of one of the documents into account."""
         if due_s < self.first_expiry_s:
             self.first_expiry_s = due_s
 
     def is_outdated(self, op: OperationContext) -> bool:
-        """Whether one of the documents may have died since it was read."""
+        """Whether one of the documents may have expired since it was read."""
         mark = self.mark
         return not mark.is_current(op) and (op.now_s >= self.first_expiry_s or not mark.is_unchanged())
 
@@ -161,26 +163,26 @@ _NO_PAGE: Final = Page(0)
 
 
 class Pull:
-    """Who pulls documents through a pipeline right now, and how many are still needed.
+    """The command that pulls documents through a pipeline now, and how many it needs.
 
-    op: the command; a later getMore is another one, with another time. wanted: documents that the page still lacks
-    where the stages hand documents on one by one, else 0 for any number. page: what is being filled where they do.
-    full: set if the next document would not fit.
-    keeping_track: whether documents may wait in the pipeline for a later page. Then each carries which record it stems
-    from (STORED_AS), and origins has the collections of these records by their numbers.
+    op: the command's context; each getMore has another one. streaming: whether all stages process documents one by one;
+    then `wanted` is how many documents the page needs (0: any number) and `page` is the page, else 0 and none.
+    full: set if the next document does not fit into the page.
+    tracks_records: whether stages may buffer documents for a later page. Then each document has the id of its record as
+    metadata (STORED_AS), and `origins` has the records' collections by collection number.
     """
 
-    def __init__(self, op: OperationContext, streaming: bool, keeping_track: bool) -> None:
+    def __init__(self, op: OperationContext, streaming: bool, tracks_records: bool) -> None:
         self.op = op
         self.wanted = 0
         self.page = _NO_PAGE
         self.full = False
         self.streaming = streaming
-        self.keeping_track = keeping_track
+        self.tracks_records = tracks_records
         self.origins: dict[int, Origin] = {}
 
     def origin(self, mark: ReadMark) -> Origin:
-        """The origin of documents that are read from a collection now."""
+        """The origin of documents that are read from the mark's collection now; created if there is none."""
         number = mark.collection.number
         known = self.origins.get(number)
         if known is None:
@@ -189,7 +191,7 @@ class Pull:
         return known
 
     def living(self, documents: list[bytes]) -> list[bytes]:
-        """The documents without those whose records are dead. What stems from no single record lives."""
+        """The documents without those whose records are expired. Documents not made from one record are kept."""
         op = self.op
         outdated = [number for number, origin in self.origins.items() if origin.is_outdated(op)]
         for number in outdated:
@@ -202,7 +204,7 @@ class Pull:
 
 
 def _record_id(document: bytes, number: int) -> int:
-    """The record of this collection that a document stems from; 0 for none."""
+    """The id of the record of this collection from which a document was made; 0 for none."""
     stored_as = metadata_of(document).get(STORED_AS)
     if isinstance(stored_as, list) and stored_as[0] == number and isinstance(record_id := stored_as[1], int):
         return record_id
@@ -210,7 +212,7 @@ def _record_id(document: bytes, number: int) -> int:
 
 
 class PipelinePages(PageSource):
-    """The results of a pipeline. Those of records that are dead when they are handed out are left out."""
+    """The results of a pipeline, without those whose records are expired when they are returned."""
 
     def __init__(self, source: DocumentSource, pull: Pull) -> None:
         self._source = source
@@ -227,14 +229,14 @@ class PipelinePages(PageSource):
                 pull.page = page
                 pull.full = False
             batch = self._source.next_batch()
-            pull.page = _NO_PAGE  # between two commands nothing is to hold the documents that were sent
+            pull.page = _NO_PAGE  # releases the documents that are sent now
             if batch is None:
                 return False
             self._waiting = batch
             self._position = 0
             if pull.full:
                 page.close()
-        end = self._judge(page) if pull.origins else len(self._waiting)
+        end = self._drop_expired(page) if pull.origins else len(self._waiting)
         while self._position < end:
             document = self._waiting[self._position]
             if is_deeper(document, 0, MAX_RESULT_LEVELS):
@@ -247,8 +249,8 @@ class PipelinePages(PageSource):
             self._position = 0
         return True
 
-    def _judge(self, page: Page) -> int:
-        """Leaves dead ones out of those that wait, as far as the page has room; where those end that are judged."""
+    def _drop_expired(self, page: Page) -> int:
+        """Removes expired ones from the buffered documents that the page needs next; the end of those checked."""
         waiting = self._waiting
         start = self._position
         end = len(waiting)
@@ -269,23 +271,23 @@ class PipelinePages(PageSource):
 class PlanDocuments(DocumentSource):
     """The documents of a plan's records, as the first stage of a pipeline.
 
-    Records wait here rather than documents further on, where that will do, so that one that is dead when it is pulled
-    is left out. rationed: no more is handed out than the page lacks; else all that there is, for a stage that collects
-    it. tracked: its documents are those that the client gets, or what is made of each of them, so that they carry which
-    record that is where they may wait in the pipeline.
+    Records are buffered here rather than in later stages if possible, so that those that expire meanwhile are left out.
+    limit_to_page: stop after filling the current batch; if False, return all, for a stage that collects its input.
+    tracked: whether each result is made from one of these documents; they then have their record ids as metadata if
+    stages may buffer them.
     """
 
     def __init__(
-        self, stage: PlanStage, collection: Collection | None, pull: Pull, rationed: bool, tracked: bool = False
+        self, stage: PlanStage, collection: Collection | None, pull: Pull, limit_to_page: bool, tracked: bool = False
     ) -> None:
         self._stage = stage
         self._collection = collection
         self._pull = pull
-        self._rationed = rationed and pull.streaming
-        self._tracked = tracked and pull.keeping_track
+        self._limit_to_page = limit_to_page and pull.streaming
+        self._tracked = tracked and pull.tracks_records
         self._waiting: list[Record] = []
         self._position = 0
-        # Of the records that wait, and of all that were handed out while the collection had a TTL.
+        # `_mark`: when the buffered records were read; `_origin`: of all returned while the collection had a TTL.
         self._mark: ReadMark | None = None
         self._origin: Origin | None = None
 
@@ -300,19 +302,19 @@ class PlanDocuments(DocumentSource):
             self._waiting = batch
             self._position = 0
             self._mark = None if collection is None else ReadMark(collection, op)
-        mortal = collection is not None and collection.default_ttl_s != NO_TTL
-        records = self._ration(mortal)
+        has_ttl = collection is not None and collection.default_ttl_s != NO_TTL
+        records = self._take_records(has_ttl)
         rest = self._waiting[self._position :]
         if not rest or (not waited and _put_back(op, self._stage, rest)):
             self._waiting = []
             self._position = 0
         mark = self._mark
-        if not mortal or mark is None:
+        if not has_ttl or mark is None:
             return [record[1] for record in records]
-        return self._noted(mark, mark.living(op, records) if waited else records)
+        return self._tracked_documents(mark, mark.living(op, records) if waited else records)
 
-    def _noted(self, mark: ReadMark, records: list[Record]) -> list[bytes]:
-        """The documents of records that are handed out and may expire later."""
+    def _tracked_documents(self, mark: ReadMark, records: list[Record]) -> list[bytes]:
+        """The documents of records that may expire later, with their record ids as metadata if tracked."""
         if not records:
             return []
         origin = self._origin
@@ -321,7 +323,7 @@ class PlanDocuments(DocumentSource):
             self._origin = origin
         default_ttl_s = mark.collection.default_ttl_s
         for _, _, ts_s, ttl_s in records:
-            origin.note_expiry(expires_at_s(ts_s, ttl_s, default_ttl_s))
+            origin.add_expiry(expires_at_s(ts_s, ttl_s, default_ttl_s))
         if not self._tracked:
             return [record[1] for record in records]
         number = mark.collection.number
@@ -331,19 +333,19 @@ class PlanDocuments(DocumentSource):
             documents.append(annotated(document, STORED_AS, stored_as))
         return documents
 
-    def _ration(self, mortal: bool) -> list[Record]:
-        """The next of those that wait. mortal: they may expire, and then as few as possible are to wait further on.
+    def _take_records(self, has_ttl: bool) -> list[Record]:
+        """The next of the buffered records. If they may expire (`has_ttl`) or are large: only what fits into the page.
 
-        Nor are large ones, which a plan can read again, but no other stage.
+        So later stages buffer as little as possible: only the plan can check for expiry by record, and read again.
         """
         waiting = self._waiting
         start = self._position
         end = len(waiting)
         pull = self._pull
-        if self._rationed:
+        if self._limit_to_page:
             if pull.wanted:
                 end = min(end, start + pull.wanted)
-            if mortal or (start < end and len(waiting[start][1]) > KEPT_BYTES // BATCH):
+            if has_ttl or (start < end and len(waiting[start][1]) > KEPT_BYTES // BATCH):
                 most = end
                 end = pull.page.fitting(waiting, start, most)
                 pull.full = end == start < most
@@ -362,7 +364,7 @@ def first_reply(
 ) -> Steps[dict[str, Value]]:
     """Fills a cursor's first batch and keeps the cursor open if there may be more.
 
-    batch_size: -1 for mongod's 101 documents; 0 opens the cursor without reading. keep: False for `singleBatch`.
+    batch_size: -1 for the default of 101 documents; 0 opens the cursor without reading. keep: False for `singleBatch`.
     """
     page = Page(0)
     if batch_size != 0:

@@ -1,7 +1,7 @@
-"""How large collections and their indexes are: for collStats, dbStats and listDatabases.
+"""Sizes of collections and their indexes: for collStats, dbStats and listDatabases.
 
-Counts and the sizes of documents are exact and cost nothing, for storage keeps them. Of indexes storage keeps no size:
-theirs are estimated from a few entries, so that asking is cheap however large they are.
+Counts and sizes of documents are exact and cheap, since storage maintains them. Sizes of indexes are not maintained;
+they are estimated from a few entries.
 """
 
 from typing import Final
@@ -17,9 +17,9 @@ from mongottl.exec.write.expiry import count_expired
 _MAX_INT32: Final = 2**31 - 1
 # Entries of an index that its size is estimated from.
 _SAMPLE: Final = 32
-# What an entry takes beside its key: the record id.
+# Bytes of an entry besides its key: the record id.
 _RECORD_ID_BYTES: Final = 8
-# Keys are above the one and below the other (`document.keystring`: a key begins with a type byte).
+# All keys are between these two (`document.keystring`: a key begins with a type byte).
 _LOWEST_KEY: Final = b""
 _ABOVE_ALL_KEYS: Final = b"\xff" * 16
 
@@ -42,7 +42,7 @@ class CollectionSize:
         self.total = self.data + self.indexes_total
 
     def living(self, now_s: int) -> int:
-        """How many documents there are at `now_s`; the time it takes grows with the expired ones not purged yet."""
+        """How many documents are not expired at `now_s`; the cost grows with the expired ones not purged yet."""
         return self.records - count_expired(self._unit.records(self._collection), self._collection, now_s)
 
 
@@ -51,7 +51,7 @@ def collection_size(unit: RecoveryUnit, collection: Collection) -> CollectionSiz
 
 
 def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int, scale: int) -> dict[str, Value]:
-    """What collStats and `$collStats` tell: in units of `scale` bytes, zeros for a collection that does not exist."""
+    """The sizes in collStats and `$collStats`, in units of `scale` bytes; zeros for a missing collection."""
     if collection is None:
         return {
             "size": 0,
@@ -104,9 +104,9 @@ def _index_size(unit: RecoveryUnit, index: IndexEntry, records: int) -> int:
 
 
 def parse_scale(command: str, value: Value) -> int:
-    """The unit of sizes in bytes, an int32; 1 if absent. BadValue (2) below 1, TypeMismatch (14) for no number.
+    """The unit of sizes in bytes, an int32; 1 if absent. BadValue (2) below 1, TypeMismatch (14) if it is no number.
 
-    Doubles lose their fraction, decimals are rounded half to even, what is too large is the largest int32.
+    Doubles are truncated, decimals are rounded half to even, larger values become the largest int32.
     """
     if value is None:
         return 1

@@ -1,10 +1,11 @@
-"""Tailable cursors: scans of a capped collection that go on where they were when more documents have come.
+"""Tailable cursors: scans of a capped collection that continue when documents are inserted.
 
-    find {tailable}                 …documents…   nothing more for now: the cursor stays open
-    getMore                         what has come since, or an empty page
-    getMore, if also {awaitData}    waits for something to come, for `maxTimeMS` or a second
+    find {tailable}                 …documents…   at the end of the data the cursor stays open
+    getMore                         documents inserted since then, or an empty batch
+    getMore, if also {awaitData}    waits for an insert, up to `maxTimeMS` or one second
 
-An insert wakes those that wait for its collection; nobody polls. Source: MongoDB's "Tailable Cursors" page.
+An insert wakes the getMores that wait for its collection; there is no polling. Source: MongoDB's "Tailable Cursors"
+page.
 """
 
 from typing import Final
@@ -14,15 +15,15 @@ from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.results.cursors import ClientCursor, Page
 
-# How long an awaitData cursor waits if its getMore does not say.
+# How long the getMore of an awaitData cursor waits without `maxTimeMS`.
 DEFAULT_AWAIT_S: Final = 1.0
 
 
 def await_page(op: OperationContext, cursor: ClientCursor, number: int, wanted: int, seconds: float) -> Steps[Page]:
-    """The next page of a tailable cursor that has nothing now; empty if nothing comes in time.
+    """Waits for the next page of a tailable cursor at the end of its data; empty if no insert happens in time.
 
-    number: of the collection whose inserts end the waiting. Dropping it or closing the cursor ends it as well, and the
-    errors are those of `ClientCursor.check_alive`.
+    number: of the collection whose inserts end the wait. Dropping it or closing the cursor ends it too, with the errors
+    of `ClientCursor.check_alive`.
     """
     clock = op.service.clock
     registry = op.service.cursors
@@ -37,7 +38,7 @@ def await_page(op: OperationContext, cursor: ClientCursor, number: int, wanted: 
             cursor.check_alive()
             op.check_interrupt()
             if not signal.notified:
-                break  # time is up, the client has something else to say, or the server stops
+                break  # time is up, the client has sent another message, or the server stops
             signal.clear()
             op.refresh_now()
             page = yield from cursor.next_page(op, wanted)

@@ -1,9 +1,9 @@
-"""Views at work: what a view comes down to, and which definitions are allowed.
+"""Resolving views, checking and storing their definitions.
 
-    v2: {viewOn: "v1", pipeline: [B]}     v1: {viewOn: "c", pipeline: [A]}     reading v2 is reading c through [A, B]
+    v2: {viewOn: "v1", pipeline: [B]}     v1: {viewOn: "c", pipeline: [A]}     v2 resolves to c with [A, B]
 
-A definition is checked when it is made, and what it names may change afterwards: collections and views come and go
-below it, so each read resolves it anew. Source: MongoDB's "Views" pages.
+A definition is checked when it is created. The collections and views that it names may change afterwards, so each read
+resolves the view again. Source: MongoDB's "Views" pages.
 """
 
 from typing import Final
@@ -23,16 +23,16 @@ from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import parse_pipeline, traits_of
 
-# Views that may stand on one another.
+# Maximum depth of views on views.
 MAX_VIEW_DEPTH: Final = 20
-# What the pipelines of views that stand on one another may have together.
+# Maximum size of the pipelines of a view and the views below it together.
 MAX_PIPELINE_BYTES: Final = MAX_DOCUMENT_BYTES
 
 
 class ResolvedView:
-    """The collection at the bottom of a view, there or not, and all stages between the two, as written.
+    """The underlying collection of a view, which need not exist, and all stages of the views on it, as written.
 
-    collection: its name; that of a view where the stages ask for the statistics of one.
+    collection: its name; the name of a view if the pipeline begins with `$collStats`.
     """
 
     def __init__(self, database: str, collection: str, pipeline: list[Value], collation: bytes | None) -> None:
@@ -44,21 +44,20 @@ class ResolvedView:
 
 
 def view_collation(view: View) -> Collation | None:
-    """What a view's stages and all queries of it compare by."""
+    """The collation of a view's stages and of all queries on it."""
     return None if view.collation is None else parse_collation(view.collation)
 
 
 def begins_with_coll_stats(stages: list[Value]) -> bool:
-    """Whether a pipeline asks for statistics of the collection or view itself, so that a view is not resolved."""
+    """Whether a pipeline begins with `$collStats`, which applies to a view itself, so that it is not resolved."""
     return bool(stages) and isinstance(stages[0], bytes) and first_field_name(stages[0]) == "$collStats"
 
 
 def resolve_view(catalog: Catalog, view: View) -> ResolvedView:
-    """What reading the view comes down to. A view that begins with `$collStats` may come down to the view below it.
+    """Resolves a view to a collection and a pipeline. One that begins with `$collStats` may resolve to a view.
 
-    ViewDepthLimitExceeded (165) where more views stand on one another than may, or in a circle.
-
-    Neither can be created, but both can be written into `system.views`.
+    ViewDepthLimitExceeded (165) beyond MAX_VIEW_DEPTH or for a cycle. `create` refuses both, but clients can write both
+    into `system.views`.
     """
     pipeline = view.pipeline
     below = catalog.find(view.database, view.view_on)
@@ -86,9 +85,9 @@ def collection_below(catalog: Catalog, resolved: ResolvedView) -> Collection | N
 
 
 def check_view(op: OperationContext, view: View) -> None:
-    """Whether a view may be defined so, new or in place of the one of its name.
+    """Checks the definition of a view, whether it is new or replaces the existing one.
 
-    Errors of the pipeline are those of `parse_pipeline`; besides:
+    Errors of the pipeline are those of `parse_pipeline`; further errors:
     OptionNotSupportedOnView (167): `$out` or `$merge` in it, or a collation that a view below or above does not have.
     GraphContainsCycle (5), ViewDepthLimitExceeded (165), ViewPipelineMaxSizeExceeded (195).
     """
@@ -104,7 +103,7 @@ def check_view(op: OperationContext, view: View) -> None:
 
 
 class _ViewGraph:
-    """The views of a database as they would be with a further one, and which stands on which."""
+    """The views of a database including the checked one, and which view reads which."""
 
     def __init__(self, catalog: Catalog, view: View) -> None:
         self._view = view
@@ -143,7 +142,7 @@ class _ViewGraph:
     def _extent(
         self, view: View, edges: dict[str, list[View]], path: set[str], known: dict[str, tuple[int, int]]
     ) -> tuple[int, int]:
-        """How many views stand on one another from this one on, and the size of their pipelines, at most."""
+        """The length of the longest chain of views along `edges`, and the largest total size of their pipelines."""
         if view.name in known:
             return known[view.name]
         if view.name in path:
@@ -170,7 +169,7 @@ def _same_collation(first: bytes | None, second: bytes | None) -> bool:
 
 
 def _collections_named(stages: list[Value]) -> set[str]:
-    """The collections that the stages read besides the one they run on, in pipelines inside them too."""
+    """The other collections that the stages read, also in nested pipelines."""
     names: set[str] = set()
     for stage in stages:
         if not isinstance(stage, bytes):
@@ -197,7 +196,7 @@ def _collections_named(stages: list[Value]) -> set[str]:
 
 
 def define_view(op: OperationContext, view: View) -> None:
-    """Makes a view, or gives the one of its name another definition. Errors are those of `check_view`."""
+    """Creates a view or replaces its definition. Errors are those of `check_view`."""
     check_view(op, view)
     catalog = op.catalog
     definitions = catalog.lookup(view.database, SYSTEM_VIEWS)
@@ -212,7 +211,7 @@ def define_view(op: OperationContext, view: View) -> None:
 
 
 def drop_view(op: OperationContext, view: View) -> None:
-    """Forgets a view. Views and cursors that stand on it stay."""
+    """Drops a view. Views and cursors that read from it stay."""
     definitions = op.catalog.lookup(view.database, SYSTEM_VIEWS)
     known = op.catalog.view_record(view.database, view.name)
     if definitions is not None and known is not None:

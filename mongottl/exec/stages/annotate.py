@@ -1,4 +1,4 @@
-"""What a plan knows of its records and `{$meta: …}` can ask for: `recordId`, `sortKey`."""
+"""Metadata of records for `{$meta: …}`: `recordId`, `sortKey`."""
 
 from typing import Final
 
@@ -10,14 +10,14 @@ from mongottl.query.metadata import RECORD_ID, SORT_KEY
 from mongottl.query.sort import SortPattern
 from mongottl.storage.interface import Record
 
-# The keywords that this stage answers.
+# The `$meta` keywords that this stage provides.
 ANNOTATED: Final = frozenset({RECORD_ID, SORT_KEY})
 
 
 class AnnotateStage(PlanStage):
-    """Gives each record's document what is asked for. explain does not show it: mongod has no such stage.
+    """Attaches the requested metadata to each record's document. explain does not show it: mongod has no such stage.
 
-    sort: what the records are sorted by, None for nothing; they then have no `sortKey`.
+    sort: the sort of the records, None for none; they then have no `sortKey`.
     """
 
     def __init__(self, child: PlanStage, metadata: set[str], sort: SortPattern | None) -> None:

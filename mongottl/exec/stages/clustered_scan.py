@@ -1,8 +1,8 @@
-"""Clustered collections: those whose natural order is that of `_id`.
+"""Clustered collections: their natural order is that of `_id`.
 
-MongoDB keeps such a collection's documents in the tree of its `_id`. Here they lie in the order of insertion as ever,
-and the index on `_id` leads to them in the order that is asked for: what clients see is the same. Source: MongoDB's
-"Clustered Collections" page.
+MongoDB stores such a collection's documents in the B-tree of `_id`. Here they are stored in the order of insertion, as
+in every collection, and scans go through the index on `_id`; clients see no difference. Source: MongoDB's "Clustered
+Collections" page.
 """
 
 import math
@@ -31,9 +31,9 @@ from mongottl.storage.interface import Record
 
 
 def check_nameable(document: bytes) -> None:
-    """50819 or 50826 for a duplicate `_id` that is not a number or infinite, in place of DuplicateKey (11000).
+    """50819 for a duplicate `_id` that is NaN, 50826 for an infinite one, instead of DuplicateKey (11000).
 
-    mongod has no more than the key to name in the error, and cannot tell from it which type such a number was of.
+    mongod decodes the value for its error message from the key, which does not tell the type of NaN and infinities.
     """
     value = get_value(document, "_id")
     if is_nan(value):
@@ -44,7 +44,7 @@ def check_nameable(document: bytes) -> None:
 
 
 class ClusteredScan(PlanStage):
-    """All records of a clustered collection, by `_id`. match: None if all of them pass."""
+    """All records of a clustered collection, in the order of `_id`. match: None for no filter."""
 
     def __init__(
         self, collection: Collection, index: IndexEntry, match: MatchExpression | None, forward: bool, wanted: int
@@ -55,7 +55,7 @@ class ClusteredScan(PlanStage):
         self._match = match
         self._forward = forward
         self._after: tuple[bytes, int] | None = None
-        self._before: tuple[bytes, int] | None = None  # where the latest batch began
+        self._before: tuple[bytes, int] | None = None  # the position before the latest batch
         self._batch_count = 0  # records of the latest batch
         self._size = first_batch_size(wanted, match is not None)
         self._ended = False

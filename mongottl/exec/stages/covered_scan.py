@@ -1,12 +1,12 @@
-"""Covered queries: answered from an index alone, without looking at documents.
+"""Covered queries: answered from index keys alone, without reading documents.
 
-    index {a: 1, "b.c": 1}     find({a: {$gt: 5}, "b.c": {$ne: 2}}, {_id: 0, a: 1, "b.c": 1})     the keys say it all
+    index {a: 1, "b.c": 1}     find({a: {$gt: 5}, "b.c": {$ne: 2}}, {_id: 0, a: 1, "b.c": 1})
 
-That is possible where the projection takes paths that the index has, the filter and the sort need no others, no
-document has several keys, and the index knows what these components of its keys stem from (`document.key_reader`).
-A dotted path must be in every document besides: where it is missing, keys do not tell whether what is above it is
-(`{b: {}}` or `{}`). Keys do not tell what is expired, so it is closed while the collection's TTL is on. Where any of
-this ceases to hold while a scan is under way, the scan goes on with the documents.
+A query can be covered if the projection includes only paths of the index, the filter and the sort need no others, the
+index is not multikey, and the type bits of these components determine their values (`document.key_reader`). A dotted
+path must also exist in every document: keys do not tell `{b: {}}` from `{}` where b.c is missing. Keys do not tell
+which documents are expired, so no query is covered while the collection's TTL is on. If one of these conditions ceases
+to hold during a scan, the scan continues by reading documents.
 """
 
 from mongottl.catalog.collection import Collection
@@ -32,13 +32,13 @@ from mongottl.ttl.policy import NO_TTL
 
 
 class CoveredPath(IndexPath):
-    """The same way through an index as `path`, with documents made of the keys."""
+    """An index scan with the bounds of `path` whose documents are built from the keys."""
 
     def __init__(self, path: IndexPath) -> None:
         super().__init__(path.collection, path.bounds, AlwaysTrue(), [], path.sorted)
         self.match = path.match
         self.residual = path.residual
-        # What the choice of this way rests on.
+        # The query was found to be covered with these.
         self._type_bits = path.bounds.index.type_bits
 
     def open(self, wanted: int, trial: bool = False) -> "CoveredScan":
@@ -55,9 +55,9 @@ class CoveredPath(IndexPath):
 
 
 class CoveredScan(IndexStage):
-    """Records of the keys within ranges; their documents have the fields of the index alone.
+    """Records of the keys within ranges; their documents have the indexed paths only.
 
-    type_bits: the index's when the plan was made. Where it has others since, documents are read.
+    type_bits: those of the index when the plan was made. If they have changed since, documents are read.
     """
 
     def __init__(
@@ -74,22 +74,22 @@ class CoveredScan(IndexStage):
         super().__init__(collection, bounds, residual, match, forward, wanted, trial)
         self._type_bits = type_bits
         descending = [part.descending for part in bounds.components]
-        self._reader = KeyReader(_told_paths(bounds, type_bits), descending, type_bits)
+        self._reader = KeyReader(_readable_paths(bounds, type_bits), descending, type_bits)
         self._ranges = bounds.ranges if forward else bounds.ranges[::-1]
-        self._place = 0
+        self._range_index = 0
         self._after: tuple[bytes, int] | None = None
         self._fetched = 0
 
     def _position(self) -> tuple[bytes, int]:
-        return position_in(self._ranges, self._place, self._after, self._forward)
+        return position_in(self._ranges, self._range_index, self._after, self._forward)
 
     def read(self, op: OperationContext) -> list[Record] | None:
-        if self._place >= len(self._ranges):
+        if self._range_index >= len(self._ranges):
             return None
         index = self._index
         unit = op.recovery_unit
         data = unit.index(index)
-        told = (
+        from_keys = (
             index.type_bits == self._type_bits and not index.arrays.found and self._collection.default_ttl_s == NO_TTL
         )
         found: list[Record] = []
@@ -97,14 +97,17 @@ class CoveredScan(IndexStage):
         visits = 0
         room_bytes = BATCH_BYTES
         while (
-            self._place < len(self._ranges) and count < self._size and visits < MAX_RANGES_PER_CALL and room_bytes > 0
+            self._range_index < len(self._ranges)
+            and count < self._size
+            and visits < MAX_RANGES_PER_CALL
+            and room_bytes > 0
         ):
             visits += 1
-            low, high = self._ranges[self._place]
+            low, high = self._ranges[self._range_index]
             room = self._size - count
             entries = data.scan(low, high, self._after, room, self._forward)
             more = len(entries) >= room
-            if told:
+            if from_keys:
                 document = self._reader.document
                 found.extend([(rid, document(key), op.now_s, NO_TTL) for key, rid in entries])
             else:
@@ -120,11 +123,11 @@ class CoveredScan(IndexStage):
             if more:
                 self._after = entries[-1]
                 break
-            self._place += 1
+            self._range_index += 1
             self._after = None
         self._seeks += visits
         self.examined += count
-        match = self._residual if told else self._match
+        match = self._residual if from_keys else self._match
         if match is not None:
             found = [record for record in found if match.matches(record[1])]
         return found if self._seen is None else self.unseen(found, self._seen)
@@ -140,8 +143,8 @@ class CoveredScan(IndexStage):
         return scan
 
 
-def _told_paths(bounds: IndexBounds, type_bits: int) -> list[list[bytes] | None]:
-    """The paths of the components whose values the keys tell; None for the others."""
+def _readable_paths(bounds: IndexBounds, type_bits: int) -> list[list[bytes] | None]:
+    """The path of each index component whose values the keys determine; None for the others."""
     components = bounds.components
     return [components[i].path.part_bytes if determines_value(type_bits, i) else None for i in range(len(components))]
 
@@ -149,7 +152,7 @@ def _told_paths(bounds: IndexBounds, type_bits: int) -> list[list[bytes] | None]
 def covered_path(
     path: IndexPath, projection: Projection, sort: SortPattern | None, metadata: set[str]
 ) -> CoveredPath | None:
-    """The way that needs no documents, if there is one."""
+    """The covered scan with the bounds of `path`, or None if the query is not covered (see the module's text)."""
     index = path.bounds.index
     descriptor = index.descriptor
     wanted = projection.included_paths()
@@ -159,27 +162,27 @@ def covered_path(
         return None
     if index.arrays.found or path.collection.default_ttl_s != NO_TTL:
         return None
-    told: set[str] = set()
-    given: set[str] = set()
+    known_paths: set[str] = set()
+    always_present: set[str] = set()
     components = path.bounds.components
     for i in range(len(components)):
         if determines_value(index.type_bits, i):
-            told.add(components[i].path.dotted)
+            known_paths.add(components[i].path.dotted)
             if components[i].path.depth == 1 or not may_be_missing(index.type_bits, i):
-                given.add(components[i].path.dotted)
-    if not given.issuperset(wanted):
+                always_present.add(components[i].path.dotted)
+    if not always_present.issuperset(wanted):
         return None
-    if path.residual is not None and not _reads_only(path.residual, told):
+    if path.residual is not None and not _reads_only(path.residual, known_paths):
         return None
-    if path.sorted == 0 and sort is not None and not all(_is_told(sorted_by, told) for sorted_by in sort.paths):
+    if path.sorted == 0 and sort is not None and not all(_is_known(sorted_by, known_paths) for sorted_by in sort.paths):
         return None
     return CoveredPath(path)
 
 
-def _is_told(path: FieldPath, told: set[str]) -> bool:
-    """Whether a path, or one above it, is told: what is told is neither a document nor an array."""
+def _is_known(path: FieldPath, known_paths: set[str]) -> bool:
+    """Whether keys determine the value at a path: it or a path above is known; known values are not nested."""
     dotted = path.dotted
-    while dotted not in told:
+    while dotted not in known_paths:
         above, dot, _ = dotted.rpartition(".")
         if not dot:
             return False
@@ -187,12 +190,12 @@ def _is_told(path: FieldPath, told: set[str]) -> bool:
     return True
 
 
-def _reads_only(match: MatchExpression, told: set[str]) -> bool:
-    """Whether a filter looks at nothing but these paths."""
+def _reads_only(match: MatchExpression, known_paths: set[str]) -> bool:
+    """Whether a filter reads only these paths."""
     if isinstance(match, PathExpression):
-        return _is_told(match.path, told)
+        return _is_known(match.path, known_paths)
     if isinstance(match, ListExpression):
-        return all(_reads_only(child, told) for child in match.children)
+        return all(_reads_only(child, known_paths) for child in match.children)
     if isinstance(match, NotExpression):
-        return _reads_only(match.child, told)
+        return _reads_only(match.child, known_paths)
     return isinstance(match, (AlwaysTrue, AlwaysFalse))

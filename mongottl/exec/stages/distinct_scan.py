@@ -1,7 +1,7 @@
 """DISTINCT_SCAN: one document for each value of an index's first component, for the command `distinct`.
 
-Entries of one value stand together, so the scan leaps over them as soon as it has met two. Where hardly any value comes
-twice it reads on in growing batches instead. null and no field share a key; there it reads until it has met null.
+Entries of one value are adjacent, so the scan seeks past them after it has read two of them. Where few values repeat,
+it reads on in growing batches instead. null and a missing field have the same key; there it reads until it finds null.
 """
 
 from typing import Final
@@ -26,9 +26,9 @@ _FIRST_ENTRIES: Final = 2
 
 
 class DistinctScan(IndexStage):
-    """Records of the entries within ranges, at least one for each value, hardly more.
+    """Records of the entries within ranges: at least one for each value, and usually no more than one.
 
-    Where arrays or a TTL arrive meanwhile, all that are left are given.
+    If the index becomes multikey or the collection gets a TTL during the scan, all remaining records are returned.
     """
 
     def __init__(
@@ -39,32 +39,32 @@ class DistinctScan(IndexStage):
         self._path: FieldPath = component.path
         self._descending: bool = component.descending
         self._ranges = bounds.ranges
-        self._place = 0
-        self._low: bytes | None = None  # where the range goes on behind a leap
+        self._range_index = 0
+        self._low: bytes | None = None  # where the rest of the range begins after a seek
         self._after: tuple[bytes, int] | None = None
         self._entries = _FIRST_ENTRIES
-        self._room_bytes = BATCH_BYTES  # what the documents of one call may still take
-        self._given = b""  # the last value's key that a record was given for
+        self._room_bytes = BATCH_BYTES  # bytes of documents that the current call may still read
+        self._given = b""  # the key of the last value for which a record was returned
 
     def _position(self) -> tuple[bytes, int]:
         if self._low is not None and self._after is None:
             return self._low, 0
-        return position_in(self._ranges, self._place, self._after, True)
+        return position_in(self._ranges, self._range_index, self._after, True)
 
     def read(self, op: OperationContext) -> list[Record] | None:
-        if self._place >= len(self._ranges):
+        if self._range_index >= len(self._ranges):
             return None
         found: list[Record] = []
         self._room_bytes = BATCH_BYTES
         for _ in range(MAX_RANGES_PER_CALL):
-            if self._place >= len(self._ranges) or len(found) >= BATCH or self._room_bytes <= 0:
+            if self._range_index >= len(self._ranges) or len(found) >= BATCH or self._room_bytes <= 0:
                 break
             self._step(op.recovery_unit, found)
         return found
 
     def _step(self, unit: RecoveryUnit, found: list[Record]) -> None:
-        """One call of the storage."""
-        low, high = self._ranges[self._place]
+        """Reads the next entries with one storage call, appends the records to return, and moves the position."""
+        low, high = self._ranges[self._range_index]
         if self._low is not None:
             low = self._low
         rows: list[FetchedEntry] = []
@@ -78,7 +78,7 @@ class DistinctScan(IndexStage):
         for row in rows:
             self._room_bytes -= len(row[2])
         if self._index.arrays.found or self._collection.default_ttl_s != NO_TTL:
-            self._give_all(rows, more, found)
+            self._return_all(rows, more, found)
             return
         last = b""
         repeated = False
@@ -92,7 +92,7 @@ class DistinctScan(IndexStage):
                 self._given = key
                 found.append(row[1:])
         if not more:
-            self._place += 1
+            self._range_index += 1
             self._low = None
             self._after = None
             self._entries = _FIRST_ENTRIES
@@ -104,14 +104,14 @@ class DistinctScan(IndexStage):
             self._after = rows[-1][:2]
             self._entries = min(self._entries * 2, BATCH)
 
-    def _give_all(self, rows: list[FetchedEntry], more: bool, found: list[Record]) -> None:
+    def _return_all(self, rows: list[FetchedEntry], more: bool, found: list[Record]) -> None:
         match = self._residual
         records: list[Record] = [row[1:] for row in rows if match is None or match.matches(row[2])]
         found.extend(records if self._seen is None else self.unseen(records, self._seen))
         if more:
             self._after = rows[-1][:2]
         else:
-            self._place += 1
+            self._range_index += 1
             self._low = None
             self._after = None
         self._entries = BATCH
@@ -123,7 +123,7 @@ class DistinctScan(IndexStage):
 
 
 class DistinctPath(IndexPath):
-    """match: the filter that the bounds express, None for none."""
+    """A DISTINCT_SCAN. match: the filter that the bounds express, None for none."""
 
     def __init__(self, collection: Collection, bounds: IndexBounds, match: MatchExpression | None) -> None:
         super().__init__(collection, bounds, AlwaysTrue(), [], 0)
@@ -134,7 +134,7 @@ class DistinctPath(IndexPath):
 
 
 def distinct_path(path: IndexPath, key: str, collation: Collation | None) -> DistinctPath | None:
-    """The way that gives each value of `key` once, where the index has it first and says all that the filter does."""
+    """The DISTINCT_SCAN for the values of `key`, if `key` leads the index and the bounds express the whole filter."""
     bounds = path.bounds
     if path.residual is not None or path.id_plan or len(bounds.intervals) > 1 or bounds.void:
         return None
@@ -142,7 +142,7 @@ def distinct_path(path: IndexPath, key: str, collation: Collation | None) -> Dis
 
 
 def whole_distinct_path(collection: Collection, key: str, collation: Collation | None) -> DistinctPath | None:
-    """The same without a filter."""
+    """The DISTINCT_SCAN for the values of `key` in the whole collection, without a filter, if an index allows it."""
     for index in collection.indexes:
         descriptor = index.descriptor
         if not index.ready or not index.has_keys or descriptor.hidden or descriptor.kind.name != "btree":

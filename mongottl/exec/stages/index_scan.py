@@ -1,9 +1,9 @@
-"""The stages that read indexes. Each is mongod's FETCH over IXSCAN in one: entries come joined with their records.
+"""The stages that read indexes. Each combines mongod's FETCH and IXSCAN: entries are read joined with their records.
 
-Between two calls an index may have become multikey, or on more paths. What was planned to be settled by the ranges is
-then tested on the documents after all, and from then on each record is given once. Ranges that combine predicates which
-different elements of an array may now satisfy give way to those that a new plan would have, from the scan's position
-on: else a document that becomes such an array while it matches would be missed.
+Between two calls an index may become multikey, or multikey on more paths. From then on the whole filter is tested on
+the documents, not only what the bounds leave open, and each record is returned once. Ranges that combine predicates
+which different array elements may now satisfy are replaced, from the scan's position on, by the ranges of a new plan:
+otherwise a document in which such an array is created while it matches would be missed.
 """
 
 from abc import abstractmethod
@@ -47,23 +47,23 @@ LARGEST_CHUNK: Final = 256
 
 
 def position_in(
-    ranges: list[KeyRange], place: int, after: tuple[bytes, int] | None, forward: bool
+    ranges: list[KeyRange], range_index: int, after: tuple[bytes, int] | None, forward: bool
 ) -> tuple[bytes, int]:
-    """Where a scan stands that goes on in the range at `place`, behind the entry `after`."""
+    """The position (key, record id) of a scan that continues in the range at `range_index`, after the entry `after`."""
     if after is not None:
         return after
-    if place < len(ranges):
-        return ranges[place][0 if forward else 1], 0
+    if range_index < len(ranges):
+        return ranges[range_index][0 if forward else 1], 0
     if not ranges:
         return (HIGHEST_KEY if forward else LOWEST_KEY), 0
     return ranges[-1][1 if forward else 0], 0
 
 
 class IndexStage(PlanStage):
-    """Common to scans of one index.
+    """The base of scans of one index.
 
-    residual: what the bounds leave open of the filter, or None. match: the whole filter, for when the index has become
-    multikey. trial: whether this is no use of the index that counts.
+    residual: the part of the filter that the bounds do not decide, or None. match: the whole filter, used when the
+    index becomes multikey. trial: True if the scan is not counted in the index's `accesses`.
     """
 
     def __init__(
@@ -86,18 +86,18 @@ class IndexStage(PlanStage):
         self._generation = collection.generation
         self._size = first_batch_size(wanted, residual is not None)
         self._seen: RecordIdSet | None = RecordIdSet() if bounds.multikey else None
-        # In place of `_seen` where records are not to be given twice even if they move within the index.
+        # Instead of `_seen` where records must not be returned twice even if a write moves them within the index.
         self._given_ids: RecordIdSet | None = None
         self._batch_count = 0  # records of the latest batch
         self._batch_bytes: int = BATCH_BYTES
         self._used = trial
         self._seeks = 0
         self._dropped_duplicates = 0
-        # Keys that were looked at and found outside the bounds.
-        self._passed_over = 0
-        # Whether each document is to carry the key under which it was found.
+        # Keys that were examined and found outside the bounds.
+        self._out_of_bounds = 0
+        # Whether to attach to each document the key under which it was found.
         self.keyed = False
-        # The arrays that the ranges allow for, and the scan of wider ranges that took over when there were others.
+        # The array paths for which the ranges are valid, and the scan of wider ranges that replaced this one, or None.
         self._arrays: ArrayPaths = bounds.arrays
         self._rest: IndexScan | None = None
         self._ordered = False
@@ -115,7 +115,7 @@ class IndexStage(PlanStage):
             self._seen = None
 
     def with_key(self, document: bytes, key: bytes) -> bytes:
-        """The document with its key as metadata."""
+        """The document with the index key as metadata (`returnKey`)."""
         values = self._index.keys.values_of_key(document, key)
         names = [component.path.dotted for component in self._bounds.components]
         return annotated(document, INDEX_KEY, encode_fields(list(zip(names, values, strict=False))))
@@ -145,11 +145,11 @@ class IndexStage(PlanStage):
 
     @abstractmethod
     def read(self, op: OperationContext) -> list[Record] | None:
-        """The next records that pass the filter, living or not."""
+        """The next records that match the filter, expired or not; None at the end."""
         raise NotImplementedError
 
     def _catch_up(self) -> None:
-        """Looks at what has changed in the collection's catalogue entry."""
+        """Checks the collection's catalog entry after it has changed. QueryPlanKilled (175) if the index is gone."""
         collection = self._collection
         check_alive(collection)
         if self._index not in collection.indexes:
@@ -168,13 +168,13 @@ class IndexStage(PlanStage):
 
     @abstractmethod
     def _position(self) -> tuple[bytes, int]:
-        """The key and record id behind which the scan goes on, in its direction; of no entry where it begins."""
+        """The key and record id after which the scan continues; at its beginning not those of an entry."""
         raise NotImplementedError
 
     def _wider_bounds(self) -> IndexBounds | None:
-        """The bounds that the filter has in the index as it is now; None where the scan may keep its ranges.
+        """The filter's bounds in the index as it is now; None if the scan may keep its ranges.
 
-        Scans whose order matters keep theirs if the new ones would give another.
+        A scan that provides a sort keeps its ranges if the new ones would not.
         """
         bounds = self._bounds if self._rest is None else self._rest._bounds
         match = self._match
@@ -193,9 +193,9 @@ class IndexStage(PlanStage):
         return wider
 
     def _scan_behind(self, bounds: IndexBounds, position: tuple[bytes, int]) -> "IndexScan":
-        """A scan of what these bounds have behind a position."""
+        """A scan of these bounds after a position."""
         scan = IndexScan(self._collection, bounds, self._match, self._match, self._forward, 0, True)
-        scan._seen = None  # whose scan it is sees to that
+        scan._seen = None  # this scan removes duplicates
         scan._begin_behind(position)
         return scan
 
@@ -213,7 +213,7 @@ class IndexStage(PlanStage):
         return self.unseen(records, self._seen)
 
     def unseen(self, records: list[Record], seen: RecordIdSet) -> list[Record]:
-        """The records that were not given yet; notes that they are now."""
+        """The records whose ids are not in `seen`, which are added to it."""
         fresh = seen.unseen(records)
         self._dropped_duplicates += len(records) - len(fresh)
         return fresh
@@ -242,7 +242,7 @@ class IndexStage(PlanStage):
         details["direction"] = "forward" if self._forward else "backward"
         details.update(bounds_details(self._bounds, self._forward))
         scan_counters = self.counters(self.examined)
-        scan_counters.returned = self.examined - self._passed_over - self._dropped_duplicates
+        scan_counters.returned = self.examined - self._out_of_bounds - self._dropped_duplicates
         scan_counters.extra = {
             "keysExamined": self.examined,
             "seeks": self._seeks,
@@ -258,7 +258,7 @@ class IndexStage(PlanStage):
         return PlanNode("FETCH", fetch_details, [scan], fetch_counters)
 
     def _clustered_node(self) -> PlanNode:
-        """Ranges of a clustered collection, which in mongod has no index beside its documents."""
+        """CLUSTERED_IXSCAN: in mongod the ranges of a clustered collection are no index scan."""
         details: dict[str, Value] = {}
         if self._match is not None:
             details["filter"] = self._match.describe()
@@ -292,32 +292,32 @@ class IndexScan(IndexStage):
         super().__init__(collection, bounds, residual, match, forward, wanted, trial)
         ranges = bounds.ranges
         self._ranges = ranges if forward else ranges[::-1]
-        self._place = 0
+        self._range_index = 0
         self._after: tuple[bytes, int] | None = None
-        # Where the latest batch began.
-        self._place_before = 0
+        # The position before the latest batch.
+        self._range_index_before = 0
         self._before: tuple[bytes, int] | None = None
 
     def _position(self) -> tuple[bytes, int]:
-        return position_in(self._ranges, self._place, self._after, self._forward)
+        return position_in(self._ranges, self._range_index, self._after, self._forward)
 
     def _begin_behind(self, position: tuple[bytes, int]) -> None:
         key = position[0]
         ranges = self._ranges
-        place = 0
-        while place < len(ranges) and (ranges[place][1] <= key if self._forward else ranges[place][0] > key):
-            place += 1
-        self._place = place
-        if place < len(ranges) and (ranges[place][0] <= key if self._forward else ranges[place][1] > key):
+        i = 0
+        while i < len(ranges) and (ranges[i][1] <= key if self._forward else ranges[i][0] > key):
+            i += 1
+        self._range_index = i
+        if i < len(ranges) and (ranges[i][0] <= key if self._forward else ranges[i][1] > key):
             self._after = position
 
     def read(self, op: OperationContext) -> list[Record] | None:
         ranges = self._ranges
-        place = self._place
+        range_index = self._range_index
         last = len(ranges)
-        if place >= last:
+        if range_index >= last:
             return None
-        self._place_before = place
+        self._range_index_before = range_index
         self._before = self._after
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
@@ -326,8 +326,8 @@ class IndexScan(IndexStage):
         found: list[FetchedEntry] = []
         visits = 0
         room_bytes = self._batch_bytes
-        while place < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
-            low, high = ranges[place]
+        while range_index < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
+            low, high = ranges[range_index]
             rows, more = data.scan_fetch(store, low, high, self._after, size - len(found), forward, room_bytes)
             visits += 1
             if found:
@@ -338,12 +338,12 @@ class IndexScan(IndexStage):
                 entry = rows[-1]
                 self._after = (entry[0], entry[1])
                 break
-            place += 1
+            range_index += 1
             self._after = None
-            if place < last:
+            if range_index < last:
                 for row in rows:
                     room_bytes -= len(row[2])
-        self._place = place
+        self._range_index = range_index
         self._seeks += visits
         self.examined += len(found)
         if self.keyed:
@@ -368,16 +368,16 @@ class IndexScan(IndexStage):
                 self._seen.discard(records)
             return True
         first = records[0][0]
-        place = self._place_before
+        range_index = self._range_index_before
         after = self._before
         while True:
-            low, high = self._ranges[place]
+            low, high = self._ranges[range_index]
             found, after = entry_before(op.recovery_unit.index(self._index), low, high, after, first, self._forward)
             if found:
                 break
-            place += 1
+            range_index += 1
             after = None
-        self._place = place
+        self._range_index = range_index
         self._after = after
         self._size = size_after_putting_back(self._batch_count, records)
         seen = self._seen
@@ -390,11 +390,11 @@ class IndexScan(IndexStage):
 
 
 class SkippingScan(IndexScan):
-    """An IndexScan that leaps over keys whose trailing components are outside their bounds.
+    """An IndexScan that seeks past keys whose trailing components are outside their bounds.
 
-    It reads keys in chunks, and the records of those that are within the bounds. Where the next key that may match lies
-    behind the chunk, the storage is asked to seek there. The more keys of a chunk are looked at, the larger is the next
-    one: where leaps are short it costs as little as reading on.
+    It reads keys in chunks, and the records of those keys that are within the bounds. If the next key that may match
+    lies after the chunk, it seeks there. The more keys of a chunk had to be examined, the larger is the next chunk, so
+    that short distances are read through rather than skipped by seeks.
     """
 
     def __init__(
@@ -411,18 +411,18 @@ class SkippingScan(IndexScan):
         self._skipper = KeySkipper(bounds, forward)
         self._skips = True
         self._chunk = FIRST_CHUNK
-        # The bounds of what is left of the current range; None before it is begun.
+        # The bounds of the rest of the current range; None before its first chunk.
         self._current: tuple[bytes, bytes] | None = None
 
     def read(self, op: OperationContext) -> list[Record] | None:
-        if self._place >= len(self._ranges):
+        if self._range_index >= len(self._ranges):
             return None
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
         records: list[Record] = []
         room_bytes = BATCH_BYTES
         for _ in range(MAX_RANGES_PER_CALL):
-            if self._place >= len(self._ranges) or len(records) >= self._size or room_bytes <= 0:
+            if self._range_index >= len(self._ranges) or len(records) >= self._size or room_bytes <= 0:
                 break
             found = self._step(store, data, room_bytes)
             for record in found:
@@ -443,15 +443,15 @@ class SkippingScan(IndexScan):
     def _catch_up(self) -> None:
         super()._catch_up()
         if self._index.arrays is not self._bounds.arrays:
-            # Each key may now belong to a document whose other keys have what the trailing components want.
+            # A key outside the trailing bounds may now belong to a document that matches by its other keys.
             self._skips = False
 
     def _step(self, store: RecordStore, data: SortedDataInterface, room_bytes: int) -> list[Record]:
-        """The records of one chunk of keys."""
+        """Reads one chunk of keys; the records of those within the bounds."""
         forward = self._forward
         current = self._current
         if current is None:
-            current = self._begun()
+            current = self._next_range()
             self._current = current
             self._seeks += 1
         low, high = current
@@ -471,7 +471,7 @@ class SkippingScan(IndexScan):
             else:
                 self._seeks += 1
         self.examined += looked_at
-        self._passed_over += looked_at - len(passing)
+        self._out_of_bounds += looked_at - len(passing)
         records, taken = store.find_records([rid for _, rid in passing], room_bytes)
         if self.keyed:
             keys = {rid: key for key, rid in passing}
@@ -483,9 +483,9 @@ class SkippingScan(IndexScan):
         if bound is not None and (bound >= high if forward else bound <= low):
             self._end_range()
         elif len(entries) < chunk:
-            if self._place + 1 == len(self._ranges) and self._is_followed(data):
+            if self._range_index + 1 == len(self._ranges) and self._is_followed(data):
                 self.examined += 1
-                self._passed_over += 1
+                self._out_of_bounds += 1
             self._end_range()
         elif bound is not None:
             self._current = (bound, high) if forward else (low, bound)
@@ -494,30 +494,30 @@ class SkippingScan(IndexScan):
             self._after = entries[-1]
         return records
 
-    def _begun(self) -> tuple[bytes, bytes]:
-        """The next range, as far as keys in it can match."""
-        low, high = self._ranges[self._place]
+    def _next_range(self) -> tuple[bytes, bytes]:
+        """The next range, beginning at the first key in it that may match."""
+        low, high = self._ranges[self._range_index]
         if self._forward:
-            low = self._skipper.first_low(self._place, low)
+            low = self._skipper.first_low(self._range_index, low)
         return low, high
 
     def _end_range(self) -> None:
-        self._place += 1
+        self._range_index += 1
         self._after = None
         self._current = None
 
     def _is_followed(self, data: SortedDataInterface) -> bool:
-        """Whether there is a key behind the last range: mongod has to look at it in order to see the end."""
-        low, high = self._ranges[self._place]
+        """Whether there is a key after the last range: mongod examines it to detect the end, and counts it."""
+        low, high = self._ranges[self._range_index]
         if self._forward:
             return bool(data.scan(high, HIGHEST_KEY, None, 1))
         return bool(data.scan(LOWEST_KEY, low, None, 1, False))
 
 
 class PointLookup(IndexStage):
-    """The records under single keys of a unique index, in the order of the keys.
+    """The records of single keys of a unique index, in the order of the keys.
 
-    id_plan: under which name explain shows a lookup by `_id` (`plan.express`).
+    id_plan: the name of a lookup by `_id` in explain (`plan.express`).
     """
 
     def __init__(
@@ -536,24 +536,24 @@ class PointLookup(IndexStage):
         if not forward:
             keys.reverse()
         self._keys = keys
-        self._place = 0
+        self._key_index = 0
         self._id_plan = id_plan
 
     def _position(self) -> tuple[bytes, int]:
-        if self._place < len(self._keys):
-            return self._keys[self._place], 0 if self._forward else MAX_RECORD_ID
+        if self._key_index < len(self._keys):
+            return self._keys[self._key_index], 0 if self._forward else MAX_RECORD_ID
         return self._keys[-1], MAX_RECORD_ID if self._forward else 0
 
     def read(self, op: OperationContext) -> list[Record] | None:
-        place = self._place
+        start = self._key_index
         keys = self._keys
-        if place >= len(keys):
+        if start >= len(keys):
             return None
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
         records: list[Record]
         if len(keys) == 1:
-            self._place = 1
+            self._key_index = 1
             record = data.fetch_exact(store, keys[0])
             if record is None:
                 return []
@@ -561,13 +561,13 @@ class PointLookup(IndexStage):
             self._seeks += 1
             part = keys
         else:
-            part = keys[place : place + self._size]
+            part = keys[start : start + self._size]
             entries = data.find_exact(part)
             records, taken = store.find_records([rid for _, rid in entries], self._batch_bytes)
             if taken < len(entries):
-                # Go on with the key of the first entry whose record was not read.
+                # Continue with the key of the first entry whose record was not read.
                 part = part[: part.index(entries[taken][0])]
-            self._place = place + len(part)
+            self._key_index = start + len(part)
             self._seeks += len(part)
         self.examined += len(records)
         if self.keyed:
@@ -596,12 +596,12 @@ class PointLookup(IndexStage):
 
 
 class OrStage(PlanStage):
-    """One scan after the other; a record that several of them find is given once."""
+    """Runs several scans one after the other; a record that more than one of them finds is returned once."""
 
     def __init__(self, children: list[PlanStage]) -> None:
         super().__init__()
         self._children = children
-        self._place = 0
+        self._child_index = 0
         self._seen = RecordIdSet()
         self._given_ids: RecordIdSet | None = None
         self._taken = 0
@@ -610,12 +610,12 @@ class OrStage(PlanStage):
         return self._children
 
     def pull(self, op: OperationContext) -> list[Record] | None:
-        if self._place >= len(self._children):
+        if self._child_index >= len(self._children):
             return None
-        batch = self._children[self._place].next_batch(op)
+        batch = self._children[self._child_index].next_batch(op)
         if batch is None:
-            self._place += 1
-            return [] if self._place < len(self._children) else None
+            self._child_index += 1
+            return [] if self._child_index < len(self._children) else None
         self._taken += len(batch)
         if self._given_ids is not None:
             return self._given_ids.unseen(batch)
@@ -626,7 +626,7 @@ class OrStage(PlanStage):
         super().set_each_once()
 
     def put_back(self, op: OperationContext, records: list[Record]) -> bool:
-        if self._given_ids is not None or not self._children[self._place].put_back(op, records):
+        if self._given_ids is not None or not self._children[self._child_index].put_back(op, records):
             return False
         self._seen.discard(records)
         return True

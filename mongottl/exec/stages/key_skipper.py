@@ -1,10 +1,10 @@
-"""Which keys of a compound index are within the bounds of its trailing components, and where to go on behind one.
+"""Which keys of a compound index are within the bounds of its trailing components, and where to seek after others.
 
     index {age: 1, rating: 1}     {age: {$gte: 25, $lte: 30}, rating: {$in: [0, 9]}}
 
-The ranges that are scanned bound the leading component, 25 to 30. At the key (25, 1) the rating lies between its
-ranges: no key before (25, 9) can match. At (25, 10) it is behind all of them: none can before the next age. At
-(30, 10) there is no next age, and the scan is over. All this is compared in the bytes of the keys.
+The scanned ranges bound the leading component: 25 to 30. At the key (25, 1) the rating lies between its ranges: the
+next key that can match is (25, 9). At (25, 10) it is after all of them: the next key that can match has the next age.
+At (30, 10) there is no next age, and the scan ends. Keys are compared as bytes.
 """
 
 from bisect import bisect_right
@@ -16,8 +16,11 @@ from mongottl.query.match.interval import BracketEnd, BracketStart, Interval
 
 
 class _Ranges:
-    """The ranges of one component, ascending by key. low_values, high_values: the whole component at which a range
-    begins or ends, itself included; empty where it does not end at a value."""
+    """The ranges of one component, ascending by key.
+
+    high_values: the encoded value at which each range ends, if it is included; empty where a range does not end at an
+    included value.
+    """
 
     def __init__(self, intervals: list[Interval], descending: bool) -> None:
         ordered = intervals[::-1] if descending else intervals
@@ -41,7 +44,7 @@ class _Ranges:
 
 
 class KeySkipper:
-    """forward: the direction of the scan. In a backward scan bounds are upper ones, exclusive."""
+    """Computes where a scan continues after a key outside the bounds. forward: the direction of the scan."""
 
     def __init__(self, bounds: IndexBounds, forward: bool) -> None:
         leading = len(bounds.intervals)
@@ -55,15 +58,15 @@ class KeySkipper:
         ]
         self._ends: list[int] = [0] * (leading + len(bounds.trailing))
 
-    def first_low(self, place: int, low: bytes) -> bytes:
-        """Where a forward scan of the range of this number, which begins at `low`, may find its first key."""
-        at = place % len(self._scanned.lows)
+    def first_low(self, range_index: int, low: bytes) -> bytes:
+        """The lowest key that can match in the range with this index, whose own bound is `low`; for forward scans."""
+        at = range_index % len(self._scanned.lows)
         return low + self._lowest(0, 0) if self._scanned.begins_at_value[at] else low
 
     def bound_behind(self, key: bytes) -> bytes | None:
-        """None for a key within the bounds; else the bound at which the scan may go on.
+        """None for a key within the bounds, else the bound from which the scan continues.
 
-        Forward, the first bytes that keys may match from; backward, those that keys must be below.
+        Forward: the lowest bytes from which keys may match. Backward: an exclusive upper bound.
         """
         ends = self._ends
         pos = 0
@@ -91,7 +94,7 @@ class KeySkipper:
         return None
 
     def _lowest(self, i: int, at: int) -> bytes:
-        """Where the ranges of the trailing components begin, from one of component i on."""
+        """The lowest bytes for the trailing components from i on, with component i in its range number `at`."""
         low = b""
         while i < len(self._trailing):
             ranges = self._trailing[i]
@@ -103,7 +106,7 @@ class KeySkipper:
         return low
 
     def _highest(self, i: int, at: int) -> bytes:
-        """Where the ranges of the trailing components end, from one of component i down."""
+        """The highest bytes for the trailing components from i on, with component i in its range number `at`."""
         high = b""
         while True:
             ranges = self._trailing[i]
@@ -115,7 +118,10 @@ class KeySkipper:
             at = len(self._trailing[i].highs) - 1
 
     def _past(self, key: bytes, i: int) -> bytes:
-        """Behind all keys that agree with this one up to the trailing component i; -1 is the last leading one."""
+        """The lowest key that can match after all keys equal to this one up to the trailing component i.
+
+        i = -1 means the last leading component.
+        """
         while i >= 0:
             ranges = self._trailing[i]
             start = self._ends[self._leading + i - 1]
@@ -130,7 +136,7 @@ class KeySkipper:
         return successor(key[: self._ends[self._leading - 1]])
 
     def _before(self, key: bytes, i: int) -> bytes:
-        """Before all keys that agree with this one up to the trailing component i."""
+        """The exclusive upper bound before all keys equal to this one up to the trailing component i."""
         while i >= 0:
             ranges = self._trailing[i]
             start = self._ends[self._leading + i - 1]

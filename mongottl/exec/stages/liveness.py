@@ -1,14 +1,15 @@
-"""Whether a record lives: when it is read, and again when it is handed out after it has waited.
+"""Whether a record is expired: when it is read, and again when it is returned from a buffer.
 
-    find, first page    256 records are read, 101 are handed out, 155 wait
-    (a client updates some of those that wait, the clock moves, the default is changed)
-    getMore             those that wait are judged by the `_ts` and `ttl` that are stored now, by record id
+    find, first batch   256 records are read, 101 are returned, 155 stay buffered
+    (a client updates some of the buffered ones, the clock advances, the default TTL changes)
+    getMore             buffered records are checked by the `_ts` and `ttl` that are stored now, by record id
 
-What waits keeps the content with which it was read, as documents do that wait in a sort of mongod. Records that are no
-longer stored are left out where the collection has a TTL, because nothing tells a deleted one from one that expired.
+A buffered record keeps the content with which it was read, as documents in a blocking sort of mongod do. Records that
+are no longer stored are left out where the collection has a TTL, because a deleted one cannot be told from an expired
+one.
 
-Judging costs nothing as long as neither the second nor the collection's indexes have changed since the records were
-read, and no look into storage unless the collection was written as well.
+The check costs nothing as long as neither the second nor the collection's indexes have changed since the records were
+read, and needs no storage access unless the collection was written to as well.
 """
 
 from typing import Final
@@ -18,12 +19,12 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL, is_expired
 
-# What the documents take that are looked up at once, before the last one.
+# Bytes of documents that one lookup reads; the last document may exceed it.
 _BYTES_AT_ONCE: Final = 4 << 20
 
 
 def living(collection: Collection, records: list[Record], now_s: int) -> list[Record]:
-    """The records that are not expired at `now_s`, by the facts that they come with."""
+    """The records that are not expired at `now_s`, by the `_ts` and `ttl` that they contain."""
     default = collection.default_ttl_s
     if default == NO_TTL:
         return records
@@ -31,9 +32,10 @@ def living(collection: Collection, records: list[Record], now_s: int) -> list[Re
 
 
 class ReadMark:
-    """The state of a collection in which records were read that wait since then.
+    """The state of a collection when records were read that are buffered since then.
 
-    Where they are read bit by bit, the mark is that of the first ones; then it may only ask storage more often.
+    Where they were read in several batches, it is the state at the first batch: storage may be read more often than
+    needed, never too rarely.
     """
 
     def __init__(self, collection: Collection, op: OperationContext) -> None:
@@ -44,9 +46,9 @@ class ReadMark:
         self._had_ttl: bool = collection.default_ttl_s != NO_TTL
 
     def is_current(self, op: OperationContext) -> bool:
-        """Whether records that lived when they were read live now, whatever was written to them since.
+        """Whether records that were not expired when they were read cannot be expired now, even if written since.
 
-        A write within the same second leaves a document at least until the next one.
+        A write within the same second cannot make a document expire before the next second.
         """
         collection = self.collection
         if collection.default_ttl_s == NO_TTL:
@@ -54,15 +56,15 @@ class ReadMark:
         return op.now_s == self._now_s and collection.generation == self._generation
 
     def is_unchanged(self) -> bool:
-        """Whether the facts with which the records were read are those that are stored.
+        """Whether the `_ts` and `ttl` with which the records were read are those that are stored.
 
-        While TTL is off, plans may make records of index keys, which do not tell these facts.
+        While TTL is off, covered plans build records from index keys, which contain neither.
         """
         collection = self.collection
         return self._had_ttl and collection.writes == self._writes and collection.generation == self._generation
 
     def living(self, op: OperationContext, records: list[Record]) -> list[Record]:
-        """Those of the records that have waited which live at the operation's instant."""
+        """Those of the buffered records that are not expired at the operation's time."""
         if self.is_current(op):
             return records
         collection = self.collection
@@ -73,11 +75,11 @@ class ReadMark:
 
 
 def living_ids(op: OperationContext, collection: Collection, record_ids: list[int]) -> set[int]:
-    """Of these record ids those under which a living record is stored now."""
+    """Those of the record ids under which a record is stored now that is not expired."""
     alive: set[int] = set()
-    place = 0
-    while place < len(record_ids) and not collection.dropped:
-        records, taken = op.recovery_unit.records(collection).find_records(record_ids[place:], _BYTES_AT_ONCE)
-        place += taken
+    start = 0
+    while start < len(record_ids) and not collection.dropped:
+        records, taken = op.recovery_unit.records(collection).find_records(record_ids[start:], _BYTES_AT_ONCE)
+        start += taken
         alive.update([record[0] for record in living(collection, records, op.now_s)])
     return alive

@@ -3,7 +3,7 @@
     index {a: 1, b: 1}     {a: {$in: [1, 2, 3]}} sorted by b      three scans, of a = 1, 2 and 3
                            {$or: [{a: 1}, {c: 2}]} sorted by b    one in {a: 1, b: 1}, one in {c: 1, b: 1}
 
-So the first ones are there at once, and nothing has to be sorted.
+The first results are available at once, and no sort is needed.
 """
 
 from heapq import heappop, heappush
@@ -22,30 +22,27 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.storage.interface import Record
 
-# Scans that one may be cut into; mongod's internalQueryMaxScansToExplode.
+# Scans that one index scan may be split into; mongod's internalQueryMaxScansToExplode.
 MAX_SCANS: Final = 200
 
 
 class SortMergeStage(PlanStage):
-    """The records of several sorted scans in the order of all, each once.
-
-    Those that are dead when they are given are left out.
-    """
+    """Merges several sorted scans; each record is returned once, unless it is expired by then."""
 
     def __init__(self, collection: Collection, children: list[PlanStage], pattern: SortPattern) -> None:
         super().__init__()
         self._collection = collection
         self._children = children
-        # What all of them have read and not given must not be more than what one scan may have.
+        # All children together buffer no more than one scan may read at once.
         for stage in children:
             stage.set_batch_bytes(BATCH_BYTES // len(children))
         self._pattern = pattern
-        # The next record of each scan that has one: its key, the scan, its place in the scan's batch.
+        # The next record of each scan that has one: its key, the scan, its position in the scan's batch.
         self._heads: list[tuple[bytes, int, int]] = []
         self._batches: list[list[Record]] = [[] for _ in children]
-        # When these were read.
+        # The state of the collection when each of these batches was read.
         self._marks: list[ReadMark | None] = [None for _ in children]
-        # Scans without a head that have not come to their end.
+        # Scans that need another batch and have not ended.
         self._waiting = list(range(len(children)))
         self._seen = RecordIdSet()
         self._taken = 0
@@ -63,23 +60,23 @@ class SortMergeStage(PlanStage):
         found: list[Record] = []
         outdated: ReadMark | None = None
         while self._heads and len(found) < BATCH:
-            _, child, place = heappop(self._heads)
+            _, child, position = heappop(self._heads)
             mark = self._marks[child]
             if mark is not None and not mark.is_current(op) and (outdated is None or outdated.is_unchanged()):
                 outdated = mark
             batch = self._batches[child]
-            record = batch[place]
+            record = batch[position]
             self._taken += 1
             if self._seen.add(record[0]):
                 found.append(record)
-            if place + 1 == len(batch):
+            if position + 1 == len(batch):
                 self._waiting.append(child)
                 break
-            self._push(child, place + 1)
+            self._push(child, position + 1)
         return found if outdated is None else outdated.living(op, found)
 
     def _refill(self, op: OperationContext) -> None:
-        """Asks for the next batches, until as much has come as one call may take."""
+        """Pulls the next batches of scans that need one, up to BATCH records in one call."""
         taken = 0
         waiting = self._waiting
         self._waiting = []
@@ -98,9 +95,9 @@ class SortMergeStage(PlanStage):
             else:
                 self._waiting.append(child)
 
-    def _push(self, child: int, place: int) -> None:
-        key = self._pattern.sort_key(self._batches[child][place][1])
-        heappush(self._heads, (key, child, place))
+    def _push(self, child: int, position: int) -> None:
+        key = self._pattern.sort_key(self._batches[child][position][1])
+        heappush(self._heads, (key, child, position))
 
     def close(self) -> None:
         self._heads = []
@@ -115,7 +112,7 @@ class SortMergeStage(PlanStage):
 
 
 class MergedPath(IndexPath):
-    """The ranges of one index, cut at its leading points into scans that are sorted."""
+    """The ranges of one index, split by its leading point intervals into sorted scans."""
 
     def __init__(
         self,
@@ -137,12 +134,12 @@ class MergedPath(IndexPath):
             children.append(
                 IndexScan(self.collection, part, self.residual, self.match, self.sorted >= 0, wanted, trial)
             )
-            trial = True  # all of them are one use of the index
+            trial = True  # together they count as one access of the index
         return SortMergeStage(self.collection, children, self.sort)
 
 
 class MergedOrPath(AccessPath):
-    """Several sorted ways, merged."""
+    """A SORT_MERGE of the sorted index scans of an `$or`."""
 
     def __init__(self, collection: Collection, paths: list[IndexPath], sort: SortPattern) -> None:
         super().__init__(collection, 1)
@@ -175,7 +172,7 @@ def merged_path(
     conjuncts: list[MatchExpression],
     sort: SortPattern,
 ) -> MergedPath | None:
-    """The way that gives the order of a sort by merging scans, where one scan of the index would not."""
+    """A SORT_MERGE that provides the sort where a single scan with these bounds does not; None if impossible."""
     if bounds.points <= bounds.single_points or bounds.index.arrays.found:
         return None
     scans = 1
@@ -191,12 +188,12 @@ def merged_path(
 
 
 def _cut(bounds: IndexBounds, scans: int) -> list[IndexBounds]:
-    """The bounds for each combination of the leading points, in the order of the keys."""
+    """The bounds for each combination of the leading point intervals, in the order of the keys."""
     size = len(bounds.ranges) // scans
     parts: list[IndexBounds] = []
-    for place in range(scans):
+    for number in range(scans):
         part = IndexBounds(bounds.index, bounds.components)
-        rest = place
+        rest = number
         for i in range(bounds.points - 1, -1, -1):
             intervals = bounds.intervals[i]
             at = rest % len(intervals)
@@ -205,7 +202,7 @@ def _cut(bounds: IndexBounds, scans: int) -> list[IndexBounds]:
                 at = len(intervals) - 1 - at
             part.intervals.insert(0, [intervals[at]])
         part.intervals.extend(bounds.intervals[bounds.points :])
-        part.ranges = bounds.ranges[place * size : (place + 1) * size]
+        part.ranges = bounds.ranges[number * size : (number + 1) * size]
         part.single_points = bounds.points
         part.points = bounds.points
         part.covered = bounds.covered

@@ -1,12 +1,12 @@
 """GEO_NEAR_2DSPHERE and GEO_NEAR_2D: documents in the order of their distance from a point.
 
-    ring 1 ring 2 ring 3        Keys that may belong to the next ring are read, and their documents measured. What turns
-    o------|------|-----        out to lie within the rings so far comes out in order; the rest waits for its ring.
+    ring 1 ring 2 ring 3        The keys of the next ring's cells are read, their documents' distances computed.
+    o------|------|-----        Documents within the rings so far are returned in order; others wait for their ring.
 
-The first ring is as wide as it must be to have keys in it; a ring that gives little is followed by a wider one. A
-document with several keys or several places counts once, by its nearest place. What waits is a record's id and its
-distance; the record itself is read when it comes out. It is then left out if it is gone, has expired or no longer
-matches, and waits for its new ring if its place has changed.
+The first ring is just wide enough to contain keys; a ring with few results is followed by a wider one. A document with
+several keys or several locations is returned once, by its nearest location. The heap of waiting documents holds record
+ids and distances; a record is read again when it is returned. It is then left out if it was deleted, has expired or no
+longer matches, and put back into the heap if its distance has changed.
 """
 
 import math
@@ -40,23 +40,23 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
 from mongottl.storage.interface import FetchedEntry, Record
 
-# Documents of a ring below and above which the next is made wider and narrower.
+# If a ring has fewer than FEW results, the next is made wider; if more than MANY, narrower.
 FEW: Final = 300
 MANY: Final = 600
-# Beginnings of keys, before the place, that the cells of a ring are looked up behind; beyond that the whole index is
-# read as one ring.
+# Key prefixes (the components before the geo field) for which the cells of a ring are looked up; with more of them the
+# whole index is read as one ring.
 MAX_PREFIXES: Final = 100
-# Documents of this size together are read again at once, and one more.
+# Bytes of documents that are read again in one call; the last document may exceed it.
 EMITTED_BYTES: Final = 4 << 20
-# The first ring is the whole reach halved so many times at most.
+# The width of the first ring is the maximum distance halved at most so many times.
 MAX_HALVINGS: Final = 40
 
 
 class KeyedNearness:
-    """How an index keeps places: ranges of cells as ranges of its keys.
+    """How an index encodes cells: ranges of cells as ranges of its keys.
 
-    prefixes: the beginnings of the keys, before the component of the place; none if they are not known.
-    whole: the index cannot be read by cells, so that all of it is one ring.
+    prefixes: the encoded components before the geo field; empty if they are not known.
+    whole: whether the index cannot be read by cells, so that all of it is one ring.
     """
 
     def __init__(self, nearness: Nearness, prefixes: list[bytes]) -> None:
@@ -65,19 +65,20 @@ class KeyedNearness:
         self.whole = not 1 <= len(prefixes) <= MAX_PREFIXES
 
     def key_range(self, low: int, high: int) -> KeyRange:
-        """The keys of a place's component within these cells, ends included."""
+        """The keys of the geo component within these cells, ends included."""
         raise NotImplementedError
 
 
-# A document that waits for its ring: its distance, the record's id (the elder first of those that are equally far), the
-# size of the document, and the place that the distance is to, if that is asked for.
+# A document that waits for its ring: its distance, the record id (the older first of those equally far), the document's
+# size, and the location that the distance was measured to, if requested.
 _Found = tuple[float, int, int, Value]
 
 
 class NearStage(PlanStage):
-    """match: the whole filter, None if there is nothing but the place. path: of the place.
+    """Documents in the order of their distance.
 
-    metadata: what the documents are to carry of distance and point. nearest, farthest: distances, both included.
+    match: the whole filter, None for `$near` alone. path: the geo field. metadata: which of distance and point to
+    attach to the documents. nearest, farthest: `minDistance` and `maxDistance`, inclusive.
     """
 
     def __init__(
@@ -104,19 +105,19 @@ class NearStage(PlanStage):
         self._stage = stage
         self._used = False
         self._size = FIRST_BATCH
-        self._inner = nearest  # where the current ring begins and ends
+        self._inner = nearest  # the distances at which the current ring begins and ends
         self._outer = nearest
         self._width = 0.0
         self._last = False
         self._read: list[CellRange] = []
         self._ranges: list[KeyRange] = []
-        self._place = 0
+        self._range_index = 0
         self._after: tuple[bytes, int] | None = None
         self._seen = RecordIdSet()
         # `writes` of the collection when the first document was measured.
         self._writes: int = collection.writes
         self._waiting: list[_Found] = []  # a heap
-        self._ripe = False  # the ring has been read, and what lies within it comes out
+        self._ring_is_read = False  # then the documents within it are returned
         self._measured_documents = 0
         self._ring_results = 0
         self._rings: list[Value] = []
@@ -130,21 +131,21 @@ class NearStage(PlanStage):
             raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
         if self._ended:
             return None
-        if self._ripe:
+        if self._ring_is_read:
             return self._emit(op)
         if not self._used:
             self._used = True
             self._index.accesses += 1
             self._width = self._first_width(op.recovery_unit)
             self._next_ring()
-        elif self._place < len(self._ranges):
+        elif self._range_index < len(self._ranges):
             self._read_some(op)
         else:
-            self._ripe = True
+            self._ring_is_read = True
         return []
 
     def _emit(self, op: OperationContext) -> list[Record]:
-        """The next of what lies within the ring; behind the last of them the next ring begins."""
+        """The next documents within the ring; after the last of them the next ring begins."""
         waiting = self._waiting
         part: list[_Found] = []
         room_bytes: int = EMITTED_BYTES
@@ -163,7 +164,10 @@ class NearStage(PlanStage):
         return len(waiting) > 0 and (self._last or waiting[0][0] <= self._outer)
 
     def _read_again(self, op: OperationContext, part: list[_Found]) -> list[Record]:
-        """The living records that were found, in their order, but for those that are no longer what was measured."""
+        """Reads the records again; those that are not expired, still match and have the measured distance, in order.
+
+        Documents whose distance has changed are put back into the heap.
+        """
         collection = self._collection
         stored: dict[int, Record] = {}
         read, taken = op.recovery_unit.records(collection).find_records([found[1] for found in part], BATCH_BYTES)
@@ -188,7 +192,7 @@ class NearStage(PlanStage):
         return records
 
     def _wait(self, record: Record, distance: float, point: Value) -> None:
-        """Has a document wait for its ring, if it is to be given at all."""
+        """Adds a document to the heap of those that wait for their ring, if its distance is within the limits."""
         if self._nearest <= distance <= self._farthest and distance < math.inf:
             kept = point if GEO_NEAR_POINT in self._metadata else None
             heappush(self._waiting, (distance, record[0], len(record[1]), kept))
@@ -207,7 +211,7 @@ class NearStage(PlanStage):
         return min(self._farthest, self._places.nearness.farthest)
 
     def _first_width(self, unit: RecoveryUnit) -> float:
-        """The width of the first ring: the smallest of some that reach a key at all."""
+        """The width of the first ring: found by bisection, just wide enough to contain a key."""
         whole = self._reach() - self._nearest
         if self._places.whole or whole <= 0:
             return max(whole, 0.0)
@@ -237,7 +241,7 @@ class NearStage(PlanStage):
         self._outer = min(self._inner + self._width, reach)
         self._last = places.whole or self._outer >= reach
         self._ring_results = 0
-        self._place = 0
+        self._range_index = 0
         self._after = None
         if places.whole:
             self._ranges = [(b"", b"\xff")]
@@ -253,15 +257,15 @@ class NearStage(PlanStage):
         room_bytes = BATCH_BYTES
         visits = 0
         started_s = op.service.clock.monotonic_s()
-        while self._place < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
-            low, high = self._ranges[self._place]
+        while self._range_index < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
+            low, high = self._ranges[self._range_index]
             rows, more = data.scan_fetch(store, low, high, self._after, room, True, room_bytes)
             visits += 1
             self.examined += len(rows)
             if more:
                 self._after = (rows[-1][0], rows[-1][1])
             else:
-                self._place += 1
+                self._range_index += 1
                 self._after = None
             room -= len(rows)
             for row in rows:
@@ -283,7 +287,7 @@ class NearStage(PlanStage):
             self._wait(record, distance, point)
 
     def _measured(self, document: bytes) -> tuple[float, Value]:
-        """The distance of a document's nearest place, and that place; infinity for none."""
+        """The distance of a document's nearest location, and that location; infinity if it has none."""
         nearness = self._places.nearness
         best = math.inf
         place: Value = None
@@ -298,7 +302,7 @@ class NearStage(PlanStage):
         return best, place
 
     def _close_ring(self) -> None:
-        self._ripe = False
+        self._ring_is_read = False
         self._rings.append(
             {
                 "minDistance": self._inner,
@@ -341,7 +345,7 @@ class NearStage(PlanStage):
 
 
 def _places_at(document: bytes, path: FieldPath) -> list[Value]:
-    """The places that a document has at a path: an array of pairs is several."""
+    """The locations that a document has at a path: an array of pairs is several."""
     found: list[Value] = []
     for value in values_at(document, path, whole=True):
         if isinstance(value, list) and value and isinstance(value[0], (list, bytes)):

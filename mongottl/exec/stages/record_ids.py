@@ -1,8 +1,8 @@
-"""Sets of the record ids that a read, an update or a delete has met, in little memory.
+"""Compact sets of record ids, for the records that a read, update or delete has already processed.
 
-Ids are given to records in ascending order, so those of a collection mostly stand close together. They are kept as bits
-of whole numbers, 1024 ids to a number: about a third of a byte for each id where there are no gaps, and no more than
-MAX_BYTES_PER_ID where every id stands alone. A set of Python's takes 60 to 100 bytes for each.
+Record ids are assigned in ascending order, so those of a collection are mostly adjacent. They are stored as bits of
+integers, 1024 ids to an integer: about a third of a byte for each id where there are no gaps, and at most
+MAX_BYTES_PER_ID where no id is near another. A Python set takes 60 to 100 bytes for each.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from mongottl.storage.interface import Record
 
 _BITS: Final = 10
 _MASK: Final = (1 << _BITS) - 1
-# What an id takes that has no neighbour: the number, its key, its place in the dict with room to grow.
+# Bytes of an id without neighbours: the integer, its key, its slot in the dict with room to grow.
 MAX_BYTES_PER_ID: Final = 400
 
 
@@ -20,7 +20,7 @@ class RecordIdSet:
         self._chunks: dict[int, int] = {}
 
     def add(self, record_id: int) -> bool:
-        """Whether the id was not in the set yet."""
+        """Adds an id; whether it was not in the set yet."""
         chunk = record_id >> _BITS
         bit = 1 << (record_id & _MASK)
         bits = self._chunks.get(chunk, 0)
@@ -30,7 +30,7 @@ class RecordIdSet:
         return True
 
     def discard(self, records: list[Record]) -> None:
-        """Takes the ids of these records out of the set again."""
+        """Removes the ids of the records."""
         for record in records:
             chunk = record[0] >> _BITS
             bits = self._chunks.get(chunk, 0) & ~(1 << (record[0] & _MASK))
@@ -40,5 +40,5 @@ class RecordIdSet:
                 self._chunks.pop(chunk, None)
 
     def unseen(self, records: list[Record]) -> list[Record]:
-        """The records whose ids were not in the set; they are now."""
+        """Adds the ids of the records; those records whose ids were not in the set yet."""
         return [record for record in records if self.add(record[0])]

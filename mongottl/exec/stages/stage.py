@@ -1,19 +1,18 @@
-"""The stages of a plan: each gives batches of records, after a bounded amount of work per call.
+"""The stages of a plan: each returns batches of records, after a bounded amount of work per call.
 
-A stage remembers a position (a record id, or an index key and a record id) and holds nothing open in storage, so that
-between two calls documents may come, go, change and expire, and indexes and the whole collection may be dropped. An
-operation context is passed anew with each call, because a getMore is another command with another instant.
+A stage remembers a position (a record id, or an index key and a record id) and keeps nothing open in storage, so that
+between two calls documents may be inserted, updated, deleted and expire, and indexes and the collection may be dropped.
+The operation context is an argument of each call, because a getMore is another command with another time.
 
     COLLSCAN            records in the order of their ids, filtered
     IXSCAN + FETCH      one stage here (`index_scan`): ranges of an index, joined with the records, and filtered
     EXPRESS_IXSCAN      one record by its `_id`
     OR                  several scans, each record once
-    SORT                reads all of its input, then gives it in order; only the first ones if a limit is known
+    SORT                reads all of its input, then returns it in order; keeps only the first ones if a limit is known
     SKIP, LIMIT, EOF
 
-Whatever reads storage drops records that are expired at the call's instant; what buffers judges them by what is stored
-when it emits (`liveness`).
-This module does not know how plans are chosen (`planner`) or how they are shown (`explain`).
+Stages that read storage drop records that are expired at the time of the call; stages that buffer check what is stored
+when they return records (`liveness`). How plans are chosen is not known here (`planner`), nor how explain shows them.
 """
 
 from abc import ABC, abstractmethod
@@ -33,19 +32,19 @@ from mongottl.ttl.policy import NO_TTL
 
 # Records (or index entries) that one call examines at most: a fraction of a millisecond's work.
 BATCH: Final = 256
-# What the documents of one call take together, before the last one: what one client's cursor makes an engine read and
-# the server hold at once. No page of results is larger.
+# Bytes of documents that one call reads; the last document may exceed it. It bounds what one cursor makes the server
+# hold in memory. No batch sent to a client is larger.
 BATCH_BYTES: Final = 16 << 20
-# A batch that takes longer than this is too large for its filter.
+# After a batch that takes longer than this, the next is half as large.
 SLOW_BATCH_S: Final = 0.002
-# Where the first page is small and a filter may reject records, scans begin with this many and double from there.
+# Where the first batch of a cursor is small and a filter may reject records, scans begin with this many and double.
 FIRST_BATCH: Final = 16
 # Ranges of an index that one call visits at most; each costs a seek even when it is empty.
 MAX_RANGES_PER_CALL: Final = 32
 
 
 class PlanNode:
-    """A stage as explain shows it. details: its fixed fields, in mongod's order; counters: what it did."""
+    """A stage as explain shows it. details: its plan fields, in mongod's order; counters: its execution statistics."""
 
     def __init__(
         self, stage: str, details: dict[str, Value], inputs: "list[PlanNode]", counters: "StageCounters | None" = None
@@ -68,7 +67,7 @@ class PlanNode:
 
 
 class StageCounters:
-    """What a stage has done so far. extra: the counters of its kind, in mongod's names (docsExamined)."""
+    """Execution statistics of a stage. extra: those of its stage type, by mongod's names (docsExamined)."""
 
     def __init__(self) -> None:
         self.examined = 0
@@ -79,9 +78,9 @@ class StageCounters:
 
 
 class PlanStage(ABC):
-    """A stage. `next_batch` is what others call; stages implement `pull`.
+    """The base of all stages. Callers use `next_batch`; stages implement `pull`.
 
-    returned: records given so far. examined: records, or index entries, that a scan has looked at so far.
+    returned: records returned so far. examined: records, or index entries, that a scan has read so far.
     """
 
     def __init__(self) -> None:
@@ -92,9 +91,9 @@ class PlanStage(ABC):
         self.elapsed_s = 0.0
 
     def next_batch(self, op: OperationContext) -> list[Record] | None:
-        """The next records; [] for nothing yet, None for the end.
+        """The next records; [] if there are none yet, None at the end.
 
-        QueryPlanKilled (175) if the collection or an index that is used has been dropped since.
+        QueryPlanKilled (175) if the collection, or an index that the plan uses, has been dropped.
         """
         if self.timed:
             return self._timed_batch(op)
@@ -118,70 +117,70 @@ class PlanStage(ABC):
 
     @abstractmethod
     def pull(self, op: OperationContext) -> list[Record] | None:
-        """What `next_batch` promises."""
+        """Implements `next_batch`: records, [] or None."""
         raise NotImplementedError
 
     def put_back(self, op: OperationContext, records: list[Record]) -> bool:
-        """Goes back, so that the next call begins with these records, the last of the batch that was just given.
+        """Moves back, so that the next call begins with these records: the last ones of the latest batch.
 
-        To be called before others may have written. False where a stage cannot go back; then nothing has changed.
+        Must be called in the step in which the batch was returned. False, without effect, if a stage cannot move back.
         """
         return False
 
     def set_batch_bytes(self, size: int) -> None:
-        """Has scans read no more than this, and one document, at once."""
+        """Limits the bytes of documents that scans read in one call; the last document may exceed it."""
         for stage in self.inputs():
             stage.set_batch_bytes(size)
 
     @abstractmethod
     def node(self) -> PlanNode:
-        """This stage and those below it, with their counters as they are now."""
+        """This stage and its inputs for explain, with their current counters."""
         raise NotImplementedError
 
     def inputs(self) -> "list[PlanStage]":
         return []
 
     def close(self) -> None:
-        """Lets go of what is buffered. May be called more than once."""
+        """Releases buffered records. May be called more than once."""
         for stage in self.inputs():
             stage.close()
 
     def examined_below(self) -> int:
-        """What this stage and those below it have examined."""
+        """The sum of `examined` of this stage and all its inputs."""
         total = self.examined
         for stage in self.inputs():
             total += stage.examined_below()
         return total
 
     def set_timed(self) -> None:
-        """Has this stage and those below it measure their time."""
+        """Makes this stage and all its inputs measure their time."""
         self.timed = True
         for stage in self.inputs():
             stage.set_timed()
 
     def set_guarded(self) -> None:
-        """Has scans fail where a capped collection has lost the record that they stand on: reads must not miss any."""
+        """Makes scans of a capped collection raise CappedPositionLost (136) if the record at their position is gone."""
         for stage in self.inputs():
             stage.set_guarded()
 
     def gives_current_records(self) -> bool:
-        """Whether `next_batch` reads each record that it gives within that call, and tests the filter on what it read.
+        """Whether `next_batch` reads each record that it returns within that call, and tests the filter on it.
 
-        Where it does not, what is written must be read and tested again: others may have changed it meanwhile.
+        If not, a write must read and test the record again: other operations may have changed it since it was read.
         """
         return False
 
     def set_each_once(self) -> None:
-        """Has scans give each record once even if it moves ahead of them in their index, for updates and deletes.
+        """Makes scans return each record once even if a write moves it ahead of them in their index.
 
-        Which records they gave they keep in little memory (`record_ids`), or not at all: a scan by record id or `_id`
-        meets none twice.
+        For updates and deletes. Scans keep the ids of returned records (`record_ids`), except scans by record id or
+        `_id`, which never read a record twice.
         """
         for stage in self.inputs():
             stage.set_each_once()
 
     def set_keyed(self) -> None:
-        """Has scans of indexes give each document with the key under which they found it, as metadata."""
+        """Makes index scans attach to each document the key under which they found it (`returnKey`)."""
         for stage in self.inputs():
             stage.set_keyed()
 
@@ -195,7 +194,7 @@ class PlanStage(ABC):
 
 
 def uuid_text(uuid: bytes) -> str:
-    """The 16 bytes of a UUID in its usual form."""
+    """The 16 bytes of a UUID in the 8-4-4-4-12 hexadecimal form."""
     digits = uuid.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -207,9 +206,9 @@ def check_alive(collection: Collection) -> None:
 
 
 def check_position(op: OperationContext, collection: Collection, record_id: int) -> None:
-    """CappedPositionLost (136) if a capped collection has lost the record that a reader stands on.
+    """CappedPositionLost (136) if the record at a scan's position was deleted to make room in a capped collection.
 
-    Records that expired may have been purged at any time: readers of a collection with a TTL pass over them.
+    Expired records may be purged at any time, so in a collection with a TTL a missing record is no error.
     """
     lost = record_id <= collection.evicted_through
     if not lost and collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
@@ -223,10 +222,10 @@ def check_position(op: OperationContext, collection: Collection, record_id: int)
 
 
 def next_batch_size(op: OperationContext, size: int, started_s: float) -> int:
-    """How many records a scan examines next, after `size` of them took since `started_s` (elapsed time).
+    """How many records a scan reads next, after a batch of `size` records that began at `started_s` (monotonic).
 
-    Sizes double up to BATCH. A filter that is slow (hundreds of regular expressions) halves them, since a batch is what
-    other clients wait for.
+    Sizes double up to BATCH. A slow filter (hundreds of regular expressions) halves them, since other clients wait
+    while a batch is processed.
     """
     if op.service.clock.monotonic_s() - started_s > SLOW_BATCH_S:
         return max(size // 2, FIRST_BATCH)
@@ -234,7 +233,7 @@ def next_batch_size(op: OperationContext, size: int, started_s: float) -> int:
 
 
 def first_batch_size(wanted: int, filtered: bool) -> int:
-    """How many records a scan reads first, if the first page needs `wanted` (0: no idea)."""
+    """How many records a scan reads first, if the first batch of the cursor needs `wanted` (0: unknown)."""
     if wanted <= 0 or wanted >= BATCH:
         return BATCH
     if filtered:
@@ -245,8 +244,10 @@ def first_batch_size(wanted: int, filtered: bool) -> int:
 def entry_before(
     data: SortedDataInterface, low: bytes, high: bytes, after: IndexEntry | None, record_id: int, forward: bool
 ) -> tuple[bool, IndexEntry | None]:
-    """Whether there is an entry of this record in a range behind `after`, and which entry comes before the first of
-    them; the last entry of the range if there is none. None: nothing comes before it."""
+    """Searches a range, after the entry `after`, for the first entry of a record.
+
+    Whether there is one, and the entry before it, None if it is the first. Without one: the last entry of the range.
+    """
     last = after
     while True:
         entries = data.scan(low, high, last, BATCH, forward)
@@ -259,12 +260,15 @@ def entry_before(
 
 
 def size_after_putting_back(given: int, records: list[Record]) -> int:
-    """How many records a scan reads next if of `given` ones these were not taken."""
+    """How many records a scan reads next, after these of `given` returned ones were put back."""
     return max(given - len(records), 1)
 
 
 class EofStage(PlanStage):
-    """Nothing: the collection does not exist, or the filter cannot be true. reason: which, in mongod's word."""
+    """Returns no records: the collection does not exist, or the filter is always false.
+
+    reason: which of them, as mongod's explain names it.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__()
@@ -283,7 +287,7 @@ class EofStage(PlanStage):
 def collection_scan_node(
     match: MatchExpression | None, forward: bool, examined: int, counters: StageCounters
 ) -> PlanNode:
-    """COLLSCAN, for each of the stages that read a whole collection."""
+    """The COLLSCAN node of explain, for all stages that read a whole collection."""
     details: dict[str, Value] = {}
     if match is not None:
         details["filter"] = match.describe()
@@ -293,7 +297,7 @@ def collection_scan_node(
 
 
 class CollectionScan(PlanStage):
-    """All records in the order of their ids. match: None if all of them pass."""
+    """All records in the order of their ids. match: None for no filter."""
 
     def __init__(self, collection: Collection, match: MatchExpression | None, forward: bool, wanted: int) -> None:
         super().__init__()
@@ -344,7 +348,7 @@ class CollectionScan(PlanStage):
 
     def put_back(self, op: OperationContext, records: list[Record]) -> bool:
         if self._guarded:
-            return False  # its position must be a record that it has read
+            return False  # `check_position` needs the id of a record that was read
         self._position = records[0][0] - 1 if self._forward else records[0][0] + 1
         self._ended = False
         self._size = size_after_putting_back(self._batch_count, records)
@@ -389,7 +393,7 @@ class SkipStage(PlanStage):
 
 
 class LimitStage(PlanStage):
-    """Gives the first `limit` records, and then lets go of what lies below."""
+    """Returns the first `limit` records, then closes its input."""
 
     def __init__(self, child: PlanStage, limit: int) -> None:
         super().__init__()
@@ -429,11 +433,12 @@ class LimitStage(PlanStage):
 
 
 class SortStage(PlanStage):
-    """Reads all of its input, then gives it in order; with a limit only the first ones are kept meanwhile.
+    """Reads all of its input, then returns it in order; with a limit only the first ones are kept.
 
-    Records that are dead when they are given are left out. Each call does a bounded amount of work (`query.sorter`).
+    Records that are expired when they are returned are left out. Each call does a bounded amount of work
+    (`query.sorter`).
 
-    sorter: its limits may be changed before the first batch. memory_limit_bytes: as explain shows it.
+    sorter: its limits may be changed before the first batch. memory_limit_bytes: explain's `memLimit`.
     """
 
     def __init__(
@@ -453,7 +458,7 @@ class SortStage(PlanStage):
         self.memory_limit_bytes = memory_limit_bytes
         self.sorter = Sorter(limit, memory_limit_bytes, space)
         self._reading = True
-        # Of the first records that came.
+        # The state of the collection when the first records were read.
         self._mark: ReadMark | None = None
 
     def inputs(self) -> list[PlanStage]:
@@ -514,9 +519,10 @@ class SortStage(PlanStage):
 
 
 class BackupStage(PlanStage):
-    """A plan that sorts in memory, and another one without a sort, for when the memory does not suffice.
+    """A plan with a blocking sort, and a backup plan without one for when the sort exceeds its memory limit.
 
-    The first gives nothing before its sort is complete, so the second may begin anew. As MongoDB's backup plan.
+    The first returns nothing before its sort is complete, so the backup plan can start from the beginning, as MongoDB's
+    backup plan does.
     """
 
     def __init__(self, first: PlanStage, backup: PlanStage) -> None:

@@ -1,4 +1,4 @@
-"""A scan of a capped collection that goes on where it was when more documents have come (`tailing`)."""
+"""A scan of a capped collection that continues after its last record when documents are inserted (`tailing`)."""
 
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
@@ -18,11 +18,11 @@ from mongottl.storage.interface import MAX_RECORD_ID, Record
 
 
 class TailableScan(PlanStage):
-    """The records of a capped collection in their order. None means: nothing more for now.
+    """The records of a capped collection in natural order. None means: no more records for now.
 
-    started: whether it has come upon a living record, so that there is a position to go on from.
+    started: whether it has read a record that was not expired, so that there is a position to continue from.
 
-    A backward one, which a hint can ask for, has come to its end for good when it has given the oldest record.
+    A backward scan, which a hint can request, ends for good after the oldest record.
     """
 
     def __init__(self, collection: Collection, match: MatchExpression | None, forward: bool, wanted: int) -> None:

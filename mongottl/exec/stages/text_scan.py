@@ -1,10 +1,10 @@
 """The stage of a `$text` search: TEXT_MATCH over the postings of its terms.
 
-    TEXT_MATCH ─ FETCH ─ OR ─ IXSCAN, IXSCAN, …      nobody asks for scores: one term's records after the other's
-    TEXT_MATCH ─ TEXT_OR ─ IXSCAN, IXSCAN, …         scores are asked for: all postings first, then the records
+    TEXT_MATCH ─ FETCH ─ OR ─ IXSCAN, IXSCAN, …      without `textScore`: the records of one term after the other
+    TEXT_MATCH ─ TEXT_OR ─ IXSCAN, IXSCAN, …         with `textScore`: all postings first, then the records
 
-as explain shows what is one stage here. With scores, the postings are read in bounded parts and summed by
-record; the records themselves are fetched when they are handed out.
+These are the stages that explain shows; here they are one. With scores, the postings are read in bounded batches and
+their scores added up by record; the records are read when they are returned.
 """
 
 import struct
@@ -34,13 +34,16 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import TEXT_SCORE
 from mongottl.storage.interface import Record
 
-# Postings that one call reads where nothing but their scores is taken.
+# Postings that one call reads while it only adds up scores.
 POSTINGS: Final = 4 * BATCH
 
 
 class TextStage(PlanStage):
-    """prefixes: how the keys of each term begin. rest: what the filter asks besides, or None. scored: give documents
-    their `textScore`. prefix: the equalities on the paths before the text, for explain."""
+    """The documents that match a `$text` search.
+
+    prefixes: the key prefix of each term. rest: the other conditions of the filter, or None. scored: whether to attach
+    `textScore` to documents. prefix: the equalities on the paths before the text, for explain's `indexPrefix`.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class TextStage(PlanStage):
         self._seen = RecordIdSet()
         self._scores: dict[int, float] = {}
         self._ranked: list[int] | None = None
-        self._place = 0
+        self._ranked_index = 0
         self._fetched = 0
         self._matched = 0
 
@@ -98,14 +101,14 @@ class TextStage(PlanStage):
         return living(collection, records, op.now_s)
 
     def _next_found(self, unit: RecoveryUnit) -> list[Record] | None:
-        """Records of the next postings, each once."""
+        """The records of the next postings, each record once."""
         if self._term >= len(self._prefixes):
             return None
         low = self._prefixes[self._term]
         rows, more = unit.index(self._index).scan_fetch(
             unit.records(self._collection), low, successor(low), self._after, self._size, True, BATCH_BYTES
         )
-        self._note(len(rows), more, None if not rows else (rows[-1][0], rows[-1][1]))
+        self._advance(len(rows), more, None if not rows else (rows[-1][0], rows[-1][1]))
         records: list[Record] = []
         for row in rows:
             if self._seen.add(row[1]):
@@ -120,14 +123,14 @@ class TextStage(PlanStage):
         low = self._prefixes[self._term]
         at = len(low)
         rows = unit.index(self._index).scan(low, successor(low), self._after, POSTINGS)
-        self._note(len(rows), len(rows) >= POSTINGS, None if not rows else rows[-1])
+        self._advance(len(rows), len(rows) >= POSTINGS, None if not rows else rows[-1])
         scores = self._scores
         for key, record_id in rows:
             score = float(struct.unpack(">d", key[at : at + SCORE_BYTES])[0])
             scores[record_id] = scores.get(record_id, 0.0) + score
 
-    def _note(self, count: int, more: bool, last: tuple[bytes, int] | None) -> None:
-        """Where the reading of a term's postings has come to."""
+    def _advance(self, count: int, more: bool, last: tuple[bytes, int] | None) -> None:
+        """Counts the postings that were read and moves the position after them."""
         self.examined += count
         self._keys_of_term[self._term] += count
         self._after = last
@@ -137,11 +140,11 @@ class TextStage(PlanStage):
 
     def _next_scored(self, unit: RecoveryUnit) -> list[Record] | None:
         ranked = self._ranked
-        if ranked is None or self._place >= len(ranked):
+        if ranked is None or self._ranked_index >= len(ranked):
             return None
-        part = ranked[self._place : self._place + self._size]
+        part = ranked[self._ranked_index : self._ranked_index + self._size]
         records, taken = unit.records(self._collection).find_records(part, BATCH_BYTES)
-        self._place += taken
+        self._ranked_index += taken
         scores = self._scores
         return [
             (record_id, annotated(document, TEXT_SCORE, scores[record_id]), ts_s, ttl_s)
@@ -158,7 +161,7 @@ class TextStage(PlanStage):
         return records if rest is None else [record for record in records if rest.matches(record[1])]
 
     def gives_current_records(self) -> bool:
-        # With scores, which records have the terms was read some calls ago.
+        # With scores, the postings were read in earlier calls.
         return not self._scored
 
     def close(self) -> None:

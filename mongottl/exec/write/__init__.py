@@ -1,10 +1,10 @@
 """Inserts, updates and deletes.
 
-writes       records with their index entries, each batch in a unit of work
-modifying    which records an update or a delete is about
+writes       writing records and their index entries, each batch in a unit of work
+modifying    running updates and deletes over the records that match
 validation   checking documents against their collection's validator
-capped       keeping capped collections within their bounds
-index_build  indexes over collections in use
-copying      copies of collections
-expiry       purging what is due, and filling the timing wheel anew
+capped       deleting the oldest documents of capped collections beyond their limits
+index_build  building indexes over collections in use
+copying      copying collections
+expiry       deleting expired documents, and refilling the timing wheel
 """

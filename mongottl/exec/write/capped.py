@@ -1,7 +1,7 @@
-"""Capped collections: the newest documents that fit, in the order in which they came.
+"""Capped collections: they keep the newest documents that fit, in the order of insertion.
 
-A write that takes a collection beyond its size or number deletes the oldest documents in its own unit of work. Where
-documents expire, those that have go first, so that what a reader sees does not depend on when they are purged.
+A write that takes a collection beyond its `size` or `max` deletes the oldest documents in its own unit of work. If the
+collection has a TTL, expired documents are deleted first, so that what readers see does not depend on the purge.
 Source: MongoDB's "Capped Collections" pages.
 """
 
@@ -16,7 +16,7 @@ from mongottl.exec.write.expiry import PURGE_BYTES, due_by_policy
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL
 
-# Records deleted at once, and looked at to find out how many it takes.
+# Records that are read and deleted at once.
 _EVICTED_AT_ONCE: Final = 256
 
 
@@ -27,7 +27,7 @@ def check_fits(collection: Collection, document: bytes) -> None:
 
 
 def make_room(unit: WriteUnit) -> None:
-    """Deletes the oldest documents that are too many, after an insert and inside its unit of work."""
+    """Deletes the oldest documents beyond the limits, after an insert and inside its unit of work."""
     collection = unit.collection
     store = unit.records
     most_bytes = collection.options.capped_size_bytes
@@ -68,7 +68,7 @@ def empty(op: OperationContext, collection: Collection) -> Steps[None]:
 
 
 class _Evicted:
-    """Up to which record a collection has lost its oldest ones; counts once that is committed."""
+    """Sets `Collection.evicted_through` to the last deleted record when the unit of work commits."""
 
     def __init__(self, collection: Collection, last: int) -> None:
         self._collection = collection
@@ -79,7 +79,7 @@ class _Evicted:
 
 
 def _surplus(oldest: list[Record], surplus_bytes: int, surplus_documents: int) -> list[Record]:
-    """As many of the records, from the oldest on, as must go."""
+    """The first of the records, oldest first, whose deletion removes the surplus."""
     count = 0
     for record in oldest:
         if surplus_bytes <= 0 and surplus_documents <= 0:

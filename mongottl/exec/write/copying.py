@@ -1,8 +1,8 @@
-"""Copies of whole collections, as `convertToCapped` and `cloneCollectionAsCapped` make them.
+"""convertToCapped and cloneCollectionAsCapped: copy existing documents into a capped collection.
 
-A copy is made into a collection of another name, batch by batch, while others read and write. If the original was
-written to meanwhile, the copy begins again; while the last attempts last, commands that would write to it wait (see
-`ServiceContext.exclusive`). Then the copy takes its name.
+The copy is made into a temporary collection, batch by batch, while others read and write. If the source was written to
+meanwhile, the copy starts again; during the last attempts, new commands that write to the source wait (see
+`ServiceContext.exclusive`). At the end the temporary collection is renamed.
 """
 
 from typing import Final
@@ -18,26 +18,26 @@ from mongottl.exec.write.expiry import due_by_policy
 from mongottl.exec.write.writes import insert_copies
 from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
 
-# Records of one unit of work, and what their documents take together before the last one.
+# Records of one unit of work, and the bytes of their documents; the last document may exceed them.
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 2 << 20
-# Copies that are made while others write, and then while new writes wait: those that were under way may still write.
+# Attempts while others write, and then attempts while new writes wait; writes that were already running may go on.
 _ATTEMPTS: Final = 3
 _EXCLUSIVE_ATTEMPTS: Final = 3
 _POLL_S: Final = 0.005
 
 
 def copy_as_capped(op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> Steps[None]:
-    """Makes a capped collection with the newest documents of another that fit, which keep their age.
+    """Makes a capped collection with the newest documents of `source` that fit; they keep their `_ts`.
 
-    Documents that have expired are not copied, and take no room from others.
+    Expired documents are not copied and do not count towards the size.
 
-    name: of the copy; if the source has it, the copy takes its place. Indexes other than `_id`'s are not copied.
+    name: of the copy; if it is the source's name, the copy replaces the source. Only the index on `_id` is copied.
     """
     database = source.database
     temporary = f"tmp.{op.service.object_ids.generate(op.now_s)}.convertToCapped"
     op.catalog.check_new_name(database, temporary)
-    # What a capped collection is ordered by is the order of insertion.
+    # A capped collection has the order of insertion, so it cannot be clustered.
     options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING, "temp": True})
     for _ in range(_ATTEMPTS):
         if (yield from _copy_once(op, source, temporary, name, options)):
@@ -59,7 +59,7 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
 def _copy_once(
     op: OperationContext, source: Collection, temporary: str, name: str, options: CollectionOptions
 ) -> Steps[bool]:
-    """One attempt; whether the copy has got its name."""
+    """One attempt to copy; whether it succeeded and the copy was renamed."""
     made = op.catalog.create_collection(source.database, temporary, options)
     published = False
     try:
@@ -75,7 +75,7 @@ def _copy_once(
             position = records[-1][0]
             op.check_interrupt()
             yield None
-        # What has expired since it was copied: the copy has no TTL by which it would go.
+        # Documents that have expired since they were copied must be deleted here, since the copy has no TTL.
         while expired := due_by_policy(op.recovery_unit.records(made), source, op.service.now_s()):
             unit = op.recovery_unit.write(made)
             with unit:
@@ -93,12 +93,12 @@ def _copy_once(
 
 
 def _writes_to(source: Collection) -> int:
-    """A number that changes with what the copy has to have; not by purges of what leaves the copy as well."""
+    """A number that changes with each write that the copy must repeat, but not with purges of expired documents."""
     return source.writes if source.date_ttl_indexes else source.writes - source.purges
 
 
 def _first_to_copy(op: OperationContext, source: Collection, options: CollectionOptions) -> Steps[int]:
-    """A record that all those that fit and live now come behind: the older ones would have to go again at once."""
+    """The record id after which to begin, so that older documents that do not fit are not copied; 0 for all."""
     now_s = op.service.now_s()
     store = op.recovery_unit.records(source)
     size = count = 0
@@ -122,7 +122,7 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
 
 
 def _publish(op: OperationContext, source: Collection, made: Collection, name: str, unchanged: bool) -> bool:
-    """Gives the copy its name. False if the source, or what lives in it, has changed since it was copied.
+    """Renames the copy to its final name. False if the source has changed since it was copied (`unchanged`).
 
     QueryPlanKilled (175) if one of them is gone.
     """

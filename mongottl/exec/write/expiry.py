@@ -1,8 +1,8 @@
-"""Expiry at work: purging what is due, and filling the timing wheel anew.
+"""Deleting expired documents, and refilling the timing wheel.
 
-What is due is decided by `ttl.policy` from facts that storage keeps (`_ts` and `ttl` beside each record); the wheel
-only says when to look at which collection. MongoDB's own TTL indexes on date fields go through the same wheel and
-purge; their documents stay visible until they are purged, as in MongoDB.
+`ttl.policy` decides from the `_ts` and `ttl` stored with each record whether it is expired; the wheel only tells when
+to look at which collection. MongoDB's own TTL indexes on date fields use the same wheel and purge; their documents stay
+visible until they are purged, as in MongoDB.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from mongottl.ttl.policy import (
 )
 
 PURGE_BATCH: Final = 256
-# What the documents of one batch take together; the last one may exceed it. Deleting them takes a few milliseconds.
+# Bytes of documents in one batch; the last document may exceed it. Deleting them takes a few milliseconds.
 PURGE_BYTES: Final = 2 << 20
 REFILL_BATCH: Final = 1000
 REFILL_BYTES: Final = 4 << 20
@@ -50,9 +50,9 @@ def count_expired(records: RecordStore, collection: Collection, now_s: int) -> i
 
 
 def reap_due(service: ServiceContext) -> Steps[int]:
-    """Purges everything that is due now; how many documents that were. Does nothing while the reaper is held.
+    """Deletes all documents that are due now; how many. Does nothing while TTL deletion is paused.
 
-    Waits for a purge that is under way already, so that afterwards nothing that was due at the start is left.
+    Waits for a purge that is already running, so that afterwards nothing that was due at the start is left.
     """
     while service.purging:
         yield Wait(_PURGE_POLL_S)
@@ -77,13 +77,13 @@ def reap_due(service: ServiceContext) -> Steps[int]:
             for number in numbers:
                 deleted += yield from _purge_collection(service, number)
                 if service.clock.now_ms() // _MS_PER_S < now_s:
-                    # The clock was set back meanwhile: what the wheel gave out as due is so no longer.
+                    # The clock was set back meanwhile: what the wheel returned as due may not be due any more.
                     yield from rearm_collection(service, number)
             purged_all = True
     finally:
         service.purging = False
         if not purged_all:
-            # What the wheel has given out is known to nobody else.
+            # The wheel no longer contains what it has returned.
             service.unarmed.update(numbers)
     return deleted
 
@@ -119,7 +119,7 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
 
 
 def _due_records(unit: RecoveryUnit, collection: Collection, now_ms: int) -> list[Record]:
-    """A batch of records that are expired now, by the policy or by a date index; empty when there are none left."""
+    """A batch of records that are expired now, by the policy or by a date-field TTL index; empty if there are none."""
     records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S)
     if records:
         return records
@@ -132,7 +132,7 @@ def _due_records(unit: RecoveryUnit, collection: Collection, now_ms: int) -> lis
 
 
 def due_by_policy(stored: RecordStore, collection: Collection, now_s: int) -> list[Record]:
-    """A batch of records that are expired by the policy; empty when there are none left."""
+    """A batch of records that are expired by the policy; empty if there are none."""
     default = collection.default_ttl_s
     if default == NO_TTL:
         return []
@@ -143,7 +143,7 @@ def due_by_policy(stored: RecordStore, collection: Collection, now_s: int) -> li
     own_s = own_cutoff_s(default, now_s)
     if not records and own_s != NO_CUTOFF_S:
         records = stored.due_by_own(own_s, PURGE_BATCH, PURGE_BYTES)
-    # The policy has the last word: the indexes only say where to look.
+    # The expiry indexes only find candidates; the policy decides.
     return [record for record in records if is_expired(record[2], record[3], default, now_s)]
 
 
@@ -164,15 +164,15 @@ def _due_by_date(unit: RecoveryUnit, collection: Collection, index: IndexEntry, 
 
 
 def refill_wheel(service: ServiceContext) -> Steps[None]:
-    """Arms the wheel with what all collections have waiting; used at start."""
+    """Arms the wheel with the expiry times of all collections; used at start."""
     for collection in service.catalog.all_collections():
         yield from rearm_collection(service, collection.number)
 
 
 def rearm_collection(service: ServiceContext, number: int) -> Steps[None]:
-    """Arms the wheel anew with what one collection has waiting: at start, and when its default was changed.
+    """Replaces one collection's entries in the wheel: at start, and when its default TTL was changed.
 
-    If storage fails meanwhile, the reaper does it instead before its next purge.
+    If storage fails meanwhile, the reaper repeats it before its next purge (`ServiceContext.unarmed`).
     """
     complete = False
     try:

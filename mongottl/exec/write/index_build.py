@@ -1,7 +1,7 @@
 """Building indexes over collections that are in use.
 
-The records are read in the order of their ids, in batches, and others run between two batches. Both sides keep to one
-rule (`IndexEntry.covers_record`), so that the index is exact at the end:
+The records are read in the order of their ids, in batches, and other operations run between two batches. The build and
+the writes follow one rule (`IndexEntry.covers_record`), so that the index is exact at the end:
 
     record id   1 ............ built_through ............ build_end ............►
                 the build is     the build will visit      newer than the build:
@@ -10,8 +10,8 @@ rule (`IndexEntry.covers_record`), so that the index is exact at the end:
 
 `build_end` is the highest id at the start, so the build ends however fast new records come.
 
-An unfinished index is in the collection's list but not in the stored catalogue: a crash leaves nothing of it but data
-that the next start drops.
+An unfinished index is in the collection's list of indexes but not in the stored catalog: after a crash the next start
+drops its data.
 """
 
 from typing import Final
@@ -33,11 +33,11 @@ from mongottl.storage.interface import (
     WriteConflict,
 )
 
-# Records of one batch: a millisecond or two for one index.
+# Records of one batch: one or two milliseconds for one index.
 BUILD_BATCH: Final = 256
-# What the documents of one batch take together; the last one may exceed it.
+# Bytes of documents in one batch; the last document may exceed it.
 BUILD_BYTES: Final = 4 << 20
-# Conflicts with other writes after which a batch is given up.
+# Write conflicts of one batch after which the build fails.
 MAX_CONFLICTS: Final = 100
 
 
@@ -48,10 +48,10 @@ def build_indexes(
     batch: int = BUILD_BATCH,
     replaced: IndexEntry | None = None,
 ) -> Steps[list[IndexEntry]]:
-    """Builds indexes in one pass over the collection, all or none; the caller knows that they may be made.
+    """Builds indexes in one pass over the collection, all or none; the caller has checked that they may be created.
 
-    batch: records between two steps at most; fewer where their keys take long. replaced: an index that the only new
-    one takes the place of.
+    batch: maximum records between two steps; fewer if their keys are slow to generate. replaced: an existing index that
+    the only new one replaces.
     DuplicateKeyError (11000) where living documents share a unique key; CannotIndexParallelArrays (171);
     IndexBuildAborted (276) if one of them, or the collection, is dropped meanwhile; MaxTimeMSExpired (50).
     Nothing of them is left after an error.
@@ -90,14 +90,14 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry
         index.build_end = build_end
     built_through = 0
     conflicts = 0
-    # Keys of a text, a geometry or a whole document cost a hundred times those of a number.
+    # Keys of text, geospatial and wildcard indexes take a hundred times as long as those of a number.
     costly = any(index.descriptor.kind is not BTREE for index in indexes)
     size = min(batch, FIRST_BATCH) if costly else batch
     while built_through < build_end:
         started_s = op.service.clock.monotonic_s()
         records, _ = stored.scan(built_through, size, True, BUILD_BYTES)
         if not records:
-            return  # what was left of them has been deleted
+            return  # all remaining records were deleted
         try:
             _add_batch(op, collection, indexes, records)
         except WriteConflict:
@@ -119,7 +119,7 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry
 
 
 def _check_wanted(collection: Collection, indexes: list[IndexEntry]) -> None:
-    """IndexBuildAborted (276) if the collection or an index was dropped while others ran."""
+    """IndexBuildAborted (276) if the collection or an index was dropped meanwhile."""
     for index in indexes:
         if collection.dropped or index not in collection.indexes:
             raise CommandError(
@@ -132,7 +132,7 @@ def _failed(collection: Collection, reason: str) -> str:
 
 
 def _add_batch(op: OperationContext, collection: Collection, indexes: list[IndexEntry], records: list[Record]) -> None:
-    """Adds the keys of a batch to all indexes, in one unit of work. WriteConflict: it may be read and added again."""
+    """Adds the keys of a batch to all indexes, in one unit of work. WriteConflict: the caller reads the batch again."""
     unit = op.recovery_unit.write(collection)
     try:
         with unit:
@@ -148,21 +148,21 @@ def _add_batch(op: OperationContext, collection: Collection, indexes: list[Index
 class _Batch:
     """Records whose keys are added to indexes under construction, inside a unit of work.
 
-    An expired record that stands in the way is deleted: one that has no valid keys, and one that holds a unique key of
-    another. The rest of the expired are indexed as well, since they live again if TTL is switched off.
+    An expired record is deleted if it has no valid keys, or the unique key of another record. Other expired records are
+    indexed too, since they become visible again if TTL is turned off.
     """
 
     def __init__(self, unit: WriteUnit, indexes: list[IndexEntry], records: list[Record]) -> None:
         self._unit = unit
         self._indexes = indexes
         self._records = records
-        self._places = {record[0]: place for place, record in enumerate(records)}
-        # The keys of each record, by index; empty for those that were deleted before any were made.
+        self._positions = {record[0]: position for position, record in enumerate(records)}
+        # For each index, the keys of each record; empty for records that were deleted before.
         self._keys: list[list[list[bytes]]] = []
         self._deleted: set[int] = set()
 
     def make_keys(self) -> None:
-        """Raises what `IndexEntry.keys_of` does for a living record that has no valid keys."""
+        """Generates all keys. Raises the error of `IndexEntry.keys_of` if a record that is not expired has none."""
         for index in self._indexes:
             keys_of: list[list[bytes]] = []
             for record in self._records:
@@ -179,7 +179,7 @@ class _Batch:
             self._keys.append(keys_of)
 
     def add_keys(self) -> None:
-        """DuplicateKeyError (11000) where living records share a unique key."""
+        """Inserts the entries. DuplicateKeyError (11000) if two records that are not expired share a unique key."""
         for number, index in enumerate(self._indexes):
             entries: list[tuple[bytes, int]] = []
             for record, keys in zip(self._records, self._keys[number], strict=True):
@@ -192,7 +192,7 @@ class _Batch:
                 self._add_singly(number)
 
     def _add_singly(self, number: int) -> None:
-        """Adds an index's keys record by record, deleting expired records that hold a key of another one."""
+        """Adds an index's keys record by record; deletes expired records that have the key of another record."""
         unit = self._unit
         index = self._indexes[number]
         data = unit.index(index)
@@ -211,14 +211,16 @@ class _Batch:
                         raise duplicate_key_error(unit.collection, index, record[1], duplicate.key) from None
 
     def _delete(self, record: Record) -> None:
-        """Deletes an expired record. What this unit has added of its keys goes here: the build has yet to be done with
-        the record, so the unit's own deletion leaves the unfinished indexes alone."""
+        """Deletes an expired record, with the entries that this unit has added for it.
+
+        `WriteUnit.delete` does not remove them, because the unfinished indexes do not cover the record yet.
+        """
         unit = self._unit
         unit.delete([record])
         unit.purged += 1
         self._deleted.add(record[0])
-        place = self._places.get(record[0], -1)
-        if place < 0:
+        position = self._positions.get(record[0], -1)
+        if position < 0:
             return
         for index, keys_of in zip(self._indexes, self._keys, strict=False):
-            unit.index(index).remove([(key, record[0]) for key in keys_of[place]])
+            unit.index(index).remove([(key, record[0]) for key in keys_of[position]])

@@ -1,14 +1,15 @@
-"""Running updates and deletes: which records, in which batches, and what is reported of them.
+"""Running updates and deletes: which records, in which batches, and what is reported.
 
-A multi-document update is not atomic: each batch is a unit of work of its own, and others run in between. A record is
-updated once, even if the update moves it ahead of the scan (the Halloween problem): see `PlanStage.set_each_once`.
+A multi-document update is not atomic: each batch is a unit of work, and other operations run between two batches. A
+record is updated once, even if the update moves it ahead of the scan (the Halloween problem): see
+`PlanStage.set_each_once`.
 
     stage.next_batch ──► Selection.current ──► a unit of work          others may run
-         └───────────────── one step, nobody else runs ──────────┘  ──────── yield ────────► the next batch
+         └──────────── one step, no other operation ─────────────┘  ──────── yield ────────► the next batch
 
-What a write is given has been read, tested against the filter and found alive since others last ran. Plans that hold
-records back (sorts, merges, text searches by score) are not believed: `Selection.current` reads and tests again what
-they give. So does everything that waited over a step, or met a WriteConflict.
+Each record is read, tested against the filter and checked for expiry in the same step in which it is written. Plans
+that buffer records (sorts, merges, text searches by score) return older versions: `Selection.current` reads and tests
+their records again. So does the code that retries after a WriteConflict.
 """
 
 from mongottl.catalog.collection import Collection
@@ -52,7 +53,7 @@ class UpdateResult:
         self.after: bytes | None = None
 
     def carry(self, document: bytes) -> None:
-        """Gives both what the document carries that was found."""
+        """Copies the metadata of the document that was found to `before` and `after`."""
         if self.before is not None:
             self.before = copy_metadata(document, self.before)
         if self.after is not None:
@@ -60,7 +61,11 @@ class UpdateResult:
 
 
 class Selection:
-    """Which records a write is about. metadata: what their documents are to carry, besides what the sort needs."""
+    """The records that a write selects: filter, sort, hint.
+
+    natural: 1 or -1 for a sort by `$natural`, else 0. metadata: keywords of `$meta` values to attach to the documents,
+    besides those of the sort.
+    """
 
     def __init__(
         self,
@@ -81,7 +86,7 @@ class Selection:
             self.metadata = self.metadata.union(sort.metadata)
 
     def open(self, op: OperationContext, wanted: int = 0) -> PlanStage:
-        """wanted: how many records will do, 0 for all; the plan then begins with small reads."""
+        """Plans and opens the selection. wanted: how many records are needed, 0 for all; sets the first batch size."""
         return plan_query(
             op,
             self.collection,
@@ -94,10 +99,9 @@ class Selection:
         ).open()
 
     def current(self, op: OperationContext, stage: PlanStage, batch: list[Record]) -> list[Record]:
-        """The records of a batch that `stage` has just given which may be written: as they are stored now, those that
-        live at this instant and match.
+        """The records of the latest batch of `stage` as they are stored now, if they are not expired and still match.
 
-        Each document carries the metadata that the plan found out about it.
+        Each document keeps the metadata that the plan has attached.
         """
         collection = self.collection
         if not batch or collection is None:
@@ -107,7 +111,7 @@ class Selection:
         matches = self.match.matches
         records: list[Record] = []
         given = {record[0]: record[1] for record in batch}
-        # As many bytes as the plan has given, which are in memory already.
+        # No byte limit: about as many bytes as in `batch`, which is in memory already.
         stored, _ = op.recovery_unit.records(collection).find_records(list(given), NO_BYTE_LIMIT)
         for record in living_now(op.service, collection, stored):
             if matches(record[1]):
@@ -121,8 +125,8 @@ def first_record(op: OperationContext, selection: Selection) -> Steps[Record | N
         return None
     stage = selection.open(op, wanted=1)
     while (batch := stage.next_batch(op)) is not None:
-        for place in range(len(batch)):
-            current = selection.current(op, stage, batch[place : place + 1])
+        for i in range(len(batch)):
+            current = selection.current(op, stage, batch[i : i + 1])
             if current:
                 return current[0]
         op.check_interrupt()
@@ -166,8 +170,8 @@ def apply_update(
 ) -> None:
     """Updates one record and counts it. An update that changes nothing still restarts the document's lifetime.
 
-    record: as `Selection.current` or a reader of this step gives it. match: may be None where the driver needs no
-    positional details. WriteConflict: the record is no longer as it was read.
+    record: read in this step, for example by `Selection.current`. match: may be None if the driver needs no positional
+    details. WriteConflict if the record has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
     result.before = record[1]
@@ -216,7 +220,7 @@ def _update_batch(
     driver: UpdateDriver,
     result: UpdateResult,
 ) -> None:
-    """One unit of work for the whole batch; where one record cannot be updated, those before it are, one by one."""
+    """Updates a batch in one unit of work; if that fails, record by record up to the one that fails."""
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
     modified = 0
@@ -246,7 +250,7 @@ def _apply_to_latest(
     driver: UpdateDriver,
     result: UpdateResult,
 ) -> None:
-    """`apply_update` on the record as it is by then, if it has changed; nothing if it is no longer meant."""
+    """`apply_update` with retries: after a WriteConflict the record is read again; skipped if it no longer matches."""
     current: Record | None = record
     for _ in range(_MAX_CONFLICTS):
         if current is None:
@@ -260,7 +264,7 @@ def _apply_to_latest(
 
 
 def _reread(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Record | None:
-    """The record as it is now, if it lives and matches."""
+    """The record as it is stored now, or None if it was deleted, is expired or no longer matches."""
     current = op.recovery_unit.records(collection).find_record(record[0])
     if current is None or not match.matches(current[1]) or not living_now(op.service, collection, [current]):
         return None
@@ -270,7 +274,7 @@ def _reread(op: OperationContext, collection: Collection, match: MatchExpression
 def upsert(
     op: OperationContext, collection: Collection, driver: UpdateDriver, match: MatchExpression, context: ParseContext
 ) -> UpdateResult:
-    """Inserts what an update with `upsert: true` makes when nothing matched."""
+    """Inserts the new document of an update with `upsert: true` that matched nothing."""
     document = new_document_for_upsert(driver, match, context)
     type_code, _ = find_field_at(document, 0, b"_id")
     if type_code == 0:
@@ -302,7 +306,7 @@ def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None
 
 
 def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
-    """Deletes every record of the selection, a batch at a time; how many they were."""
+    """Deletes every record of the selection, a batch at a time; how many."""
     collection = selection.collection
     if collection is None:
         return 0
@@ -321,7 +325,7 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
 
 
 def _delete_all(op: OperationContext, collection: Collection, match: MatchExpression, batch: list[Record]) -> int:
-    """Deletes a batch in one unit of work; where one of it has changed, those that are still meant, one by one."""
+    """Deletes a batch in one unit of work; after a WriteConflict record by record, those that still match. How many."""
     try:
         delete_batch(op, collection, batch)
         return len(batch)

@@ -14,14 +14,14 @@ from mongottl.errors import ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.match.describe_failure import describe_failure
 
-# Details are cut short beyond this, so that they fit a reply.
+# Larger `errInfo` is truncated, so that it fits into a reply.
 MAX_INFO_BYTES: Final = 9 * 1024 * 1024
 
 
 def check_document(op: OperationContext, collection: Collection, document: bytes, before: bytes | None = None) -> None:
-    """DocumentValidationFailure (121), with `errInfo`, for a document that may not be written; or a line in the log.
+    """Checks a document before it is written: DocumentValidationFailure (121) with `errInfo`, or a log line.
 
-    before: what an update changes; with `validationLevel: "moderate"` it may have failed already.
+    before: the old document of an update; with `validationLevel: "moderate"` a document that failed before passes.
     """
     validator = collection.validator
     if validator is None or op.bypass_validation or validator.accepts(document, op.now_ms):
@@ -40,7 +40,7 @@ def check_document(op: OperationContext, collection: Collection, document: bytes
 
 
 def _info(identifier: Value, details: dict[str, Value]) -> bytes:
-    """`errInfo`. Where the details repeat large values too often for a reply, only how they begin."""
+    """`errInfo`; without the details if they are too large for a reply."""
     failing: Value = None if identifier is MISSING else identifier
     info = encode({"failingDocumentId": failing, "details": details})
     if len(info) <= MAX_INFO_BYTES:
@@ -50,7 +50,7 @@ def _info(identifier: Value, details: dict[str, Value]) -> bytes:
 
 
 def all_valid(op: OperationContext, collection: Collection, documents: list[bytes]) -> bool:
-    """Whether all of a batch pass. Where not, `check_document` tells of each what that means."""
+    """Whether all documents of a batch pass. If not, the caller calls `check_document` for each."""
     validator = collection.validator
     if validator is None or op.bypass_validation:
         return True

@@ -1,7 +1,7 @@
-"""Inserting, updating and deleting records: documents, index entries and expiry facts in one unit of work.
+"""Inserting, updating and deleting records: documents, index entries, `_ts` and `ttl` in one unit of work.
 
-A corpse, a record that is expired but not purged yet, does not stand in the way: where it holds a unique key that a
-write needs, it is deleted in the write's own unit of work.
+An expired record that is not purged yet causes no duplicate key error: if it has a unique key that a write needs, it is
+deleted first, and the write is tried again.
 """
 
 from typing import Final
@@ -37,10 +37,11 @@ _TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
 
 
 def prepare_document(op: OperationContext, document: bytes) -> bytes:
-    """A document that a client inserts, as it will be stored: with an `_id`, which comes first.
+    """A document that a client inserts, as it will be stored: with `_id` as its first field.
 
-    Empty timestamps among its root fields become new ones of the operation's time. BSONObjectTooLarge (10334) beyond
-    16 MiB, InvalidIdField (53) for an `_id` that cannot be one, BadValue (2) for two, Overflow (15) beyond 180 levels.
+    Empty timestamps among its root fields are replaced by new ones of the operation's time. BSONObjectTooLarge (10334)
+    beyond 16 MiB, InvalidIdField (53) for an `_id` of a type that is not allowed, BadValue (2) for two `_id` fields,
+    Overflow (15) beyond 180 levels.
     """
     if len(document) > MAX_DOCUMENT_BYTES:
         raise WriteError(
@@ -98,7 +99,7 @@ def _with_id_first(document: bytes) -> bytes:
 
 
 def check_size(document: bytes) -> None:
-    """BSONObjectTooLarge (10334) beyond 16 MiB, Overflow (15) beyond 180 levels: what may not be stored."""
+    """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels."""
     check_depth(document)
     if len(document) > MAX_DOCUMENT_BYTES:
         raise WriteError(
@@ -109,7 +110,10 @@ def check_size(document: bytes) -> None:
 
 
 def check_id(document: bytes, type_code: int, pos: int) -> None:
-    """An `_id` may be anything but an array, a regex or undefined; a document in it may not have `$` fields."""
+    """InvalidIdField (53) for an array, regex or undefined; DollarPrefixedFieldName (52) for `$` fields in `_id`.
+
+    type_code, pos: of the `_id` value.
+    """
     if type_code in (ARRAY, REGEX, UNDEFINED):
         raise WriteError(
             ErrorCode.InvalidIdField,
@@ -130,8 +134,8 @@ def check_id(document: bytes, type_code: int, pos: int) -> None:
 def insert_batch(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:
     """Inserts prepared documents in one unit of work, all or none.
 
-    Raises DuplicateKey as the engine does, DocumentValidationFailure (121) if the collection's validator fails any: the
-    caller then inserts one by one.
+    The engine's DuplicateKey, or DocumentValidationFailure (121) if the validator refuses one of them: the caller then
+    inserts one by one.
     """
     if collection.time_series is not None:
         for document in documents:
@@ -149,7 +153,7 @@ def insert_copies(op: OperationContext, collection: Collection, rows: list[NewRe
 
 
 def _insert_rows(op: OperationContext, unit: WriteUnit, documents: list[bytes], rows: list[NewRecord]) -> None:
-    """documents: those of the rows."""
+    """Inserts rows and their index entries. documents: the documents of the rows."""
     collection = unit.collection
     if collection.clustering is not None:
         for document in documents:
@@ -170,7 +174,7 @@ def _insert_rows(op: OperationContext, unit: WriteUnit, documents: list[bytes], 
 
 
 def _check_record_id(document: bytes) -> None:
-    """5894900 for an `_id` that is too long to be what mongod orders a clustered collection by."""
+    """5894900 for an `_id` that is too long to be the record id of a clustered collection in mongod."""
     if len(document) <= _MAX_RECORD_ID_BYTES:
         return
     cursor = ElementCursor(document, 0)
@@ -180,7 +184,7 @@ def _check_record_id(document: bytes) -> None:
 
 
 def _record_id_bytes(value: Value) -> int:
-    """The bytes of an `_id` as mongod's key: two more than a string has, seven more than binary data has."""
+    """The size of an `_id` in mongod's KeyString: a string's length plus 2, binary data's length plus 7."""
     if isinstance(value, str):
         return len(value.encode("utf-8")) + 2
     if isinstance(value, BinData):
@@ -205,7 +209,8 @@ def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rid
 def insert_document(op: OperationContext, collection: Collection, document: bytes) -> None:
     """Inserts one prepared document.
 
-    DuplicateKeyError (11000) if a living record has one of its unique keys, DocumentValidationFailure (121).
+    DuplicateKeyError (11000) if a record that is not expired has one of its unique keys, DocumentValidationFailure
+    (121).
     """
     if collection.time_series is not None:
         collection.time_series.check(document)
@@ -232,8 +237,8 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
                 unit.inserted = True
                 unit.stored_one(document, unit.now_s, ttl_s)
                 unit.commit()
-        except _CorpseInTheWay as corpse:
-            remove_corpse(op, collection, corpse.record)
+        except _ExpiredDuplicate as duplicate:
+            remove_expired(op, collection, duplicate.record)
             continue
         except WriteConflict:
             continue
@@ -241,15 +246,15 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with other writes; try again")
 
 
-class _CorpseInTheWay(Exception):
-    """A unique key that is needed belongs to an expired record."""
+class _ExpiredDuplicate(Exception):
+    """A unique key that a write needs belongs to an expired record, which must be deleted first."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
 
 
 def _insert_or_explain(unit: WriteUnit, index: IndexEntry, document: bytes, keys: list[bytes], rid: int) -> None:
-    """Adds index entries; a duplicate becomes _CorpseInTheWay or a DuplicateKeyError that names key and value."""
+    """Adds index entries; a duplicate becomes _ExpiredDuplicate or a DuplicateKeyError that names key and value."""
     collection = unit.collection
     data = unit.index(index)
     try:
@@ -262,14 +267,14 @@ def _insert_or_explain(unit: WriteUnit, index: IndexEntry, document: bytes, keys
     except DuplicateKey as duplicate:
         existing = unit.records.find_record(duplicate.existing_record_id)
         if existing is not None and unit.is_expired(existing):
-            raise _CorpseInTheWay(existing) from None
+            raise _ExpiredDuplicate(existing) from None
         if index.descriptor.clustered:
             check_nameable(document)
         raise duplicate_key_error(collection, index, document, duplicate.key) from None
 
 
 def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int]]) -> None:
-    """DuplicateKey for a key that another record has, in an index that holds duplicates but may not get more."""
+    """DuplicateKey for a key that another record has, in an index with `prepareUnique`, which may have duplicates."""
     held: dict[bytes, list[int]] = {}
     for key, rid in data.find_exact(list({key: True for key, _ in entries})):
         held.setdefault(key, []).append(rid)
@@ -281,8 +286,8 @@ def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int
         others.append(rid)
 
 
-def remove_corpse(op: OperationContext, collection: Collection, record: Record) -> None:
-    """Deletes an expired record now instead of leaving it to the reaper, unless it has changed; look again then."""
+def remove_expired(op: OperationContext, collection: Collection, record: Record) -> None:
+    """Deletes an expired record now instead of waiting for the reaper; no effect if it has changed meanwhile."""
     unit = op.recovery_unit.write(collection)
     try:
         with unit:
@@ -314,12 +319,13 @@ def duplicate_key_error(collection: Collection, index: IndexEntry, document: byt
 def update_record(
     op: OperationContext, collection: Collection, old: Record, document: bytes, own: bool = False
 ) -> Record:
-    """Replaces a record's document; `_ts` becomes the instant of the write. The new record.
+    """Replaces a record's document; `_ts` becomes the time of the write. The new record.
 
-    own: a document of the server's own making, which may exceed the size of those that clients write.
+    own: whether the server itself writes the document, which then may exceed the size limit of clients' documents.
 
-    DuplicateKeyError (11000) where another living record has one of the new unique keys, DocumentValidationFailure
-    (121) for a changed document that the collection's validator fails.
+    DuplicateKeyError (11000) if another record that is not expired has one of the new unique keys,
+    DocumentValidationFailure (121) if the collection's validator refuses the changed document, WriteConflict if the
+    record has changed since it was read.
     """
     if not own:
         check_size(document)
@@ -338,18 +344,18 @@ def update_record(
                             _move_keys(unit, index, old, document)
                 unit.stored_one(document, new[2], ttl_s)
                 unit.commit()
-        except _CorpseInTheWay as corpse:
-            remove_corpse(op, collection, corpse.record)
+        except _ExpiredDuplicate as duplicate:
+            remove_expired(op, collection, duplicate.record)
             continue
         return new
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
 
 
 def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Record, bytes]]) -> None:
-    """Replaces the documents of several records in one unit of work, which it begins and commits, all or none.
+    """Replaces the documents of several records, all or none, in `unit`, which it begins and commits.
 
-    DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict where an expired document is in the
-    way: the caller goes one by one.
+    DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict if an expired record has a key that is
+    needed: the caller then updates one by one.
     """
     if not changes:
         return
@@ -375,7 +381,7 @@ def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Re
                 if document != record[1] and index.covers_record(record[0]):
                     try:
                         _move_keys(unit, index, record, document)
-                    except _CorpseInTheWay:
+                    except _ExpiredDuplicate:
                         raise WriteConflict("an expired document is in the way") from None
         unit.stored(rows)
         unit.commit()
@@ -387,7 +393,7 @@ def _move_keys(
     old: Record,
     document: bytes,
 ) -> None:
-    """Takes out the entries that the old document had alone, and adds those that the new one has alone."""
+    """Removes the index entries that only the old document has, and inserts those that only the new one has."""
     data = unit.index(index)
     if index.has_same_keys(old[1], document):
         return

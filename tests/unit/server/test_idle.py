@@ -104,7 +104,7 @@ def test_cursor_with_timeout(setup: Setup) -> None:
 
 def test_cursor_of_a_session_that_had_to_give_way(setup: Setup) -> None:
     cursor_id = open_cursor(setup, lsid=LSID)
-    setup.service.sessions.most = 3
+    setup.service.sessions.max_sessions = 3
     for n in range(4):
         setup.service.sessions.touch(b"%d" % n, b"", 0, setup.elapsed.elapsed_s)
     setup.pass_time(0)
@@ -141,7 +141,7 @@ def test_an_operation_under_way_keeps_its_session(setup: Setup) -> None:
     assert not isinstance(steps, bytes)
     next(steps)
     setup.pass_time(2 * HALF_AN_HOUR_S)
-    setup.service.sessions.most = 3
+    setup.service.sessions.max_sessions = 3
     for n in range(4):
         setup.service.sessions.touch(b"%d" % n, b"", 0, setup.elapsed.elapsed_s)
     reply = bson.decode(run_to_end(steps))

@@ -1,4 +1,4 @@
-"""How each kind of index serves queries; the kinds themselves are in `catalog.index_kinds`.
+"""How each type of index serves queries; the types themselves are defined in `catalog.index_kinds`.
 
 To add one: a module here with an `IndexAccess` and a line in the table below.
 """
@@ -13,7 +13,7 @@ from mongottl.exec.plan.index_access.hashed import HashedAccess
 from mongottl.exec.plan.index_access.text import TextAccess
 from mongottl.exec.plan.index_access.wildcard import WildcardAccess
 
-# By the name of the kind.
+# By the name of the index type.
 INDEX_ACCESS: Final[dict[str, IndexAccess]] = {
     "btree": BtreeAccess(),
     "hashed": HashedAccess(),
@@ -25,5 +25,5 @@ INDEX_ACCESS: Final[dict[str, IndexAccess]] = {
 
 
 def access_of(index: IndexEntry) -> IndexAccess:
-    """How an index serves queries."""
+    """The `IndexAccess` of an index's type."""
     return INDEX_ACCESS[index.descriptor.kind.name]

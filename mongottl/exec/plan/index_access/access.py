@@ -1,4 +1,4 @@
-"""How the indexes of one kind serve queries: the contract that the modules of this package fulfil."""
+"""The interface by which the planner asks how indexes of one type serve queries."""
 
 from abc import ABC, abstractmethod
 
@@ -11,15 +11,15 @@ from mongottl.query.sort import SortPattern
 
 
 class IndexAccess(ABC):
-    """What the planner asks about an index of one kind.
+    """How indexes of one type serve queries.
 
-    Whether the index may be used at all (hidden, unfinished, partial) is settled before. match: the whole filter;
-    filter: its parts and what they say about paths.
+    The planner checks before whether the index may be used at all (hidden, unfinished, partial). match: the whole
+    filter; filter: its conjuncts and their predicates by path.
     """
 
     @abstractmethod
     def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
-        """False if there will be no candidates; cheap, since most indexes do not suit most queries."""
+        """False if there are certainly no candidates; a cheap test, since most indexes do not suit most queries."""
         raise NotImplementedError
 
     @abstractmethod
@@ -31,9 +31,9 @@ class IndexAccess(ABC):
         filter: Filter,
         sort: SortPattern | None,
     ) -> list[IndexPath]:
-        """The ways through the index that read less than all of it, or give the sort's order; the best are chosen.
+        """The access paths that are bounded or provide the sort; the plan ranker chooses among them.
 
-        Each gives exactly the documents that match: what the bounds leave open stays as a test on the documents.
+        Each returns exactly the documents that match: what the bounds do not decide is tested on the documents.
         """
         raise NotImplementedError
 
@@ -46,15 +46,15 @@ class IndexAccess(ABC):
         filter: Filter,
         sort: SortPattern | None,
     ) -> AccessPath:
-        """The way through the index that a hint demands, over the whole of it if need be."""
+        """The access path for a hint of this index: a full scan if the filter does not bound it."""
         raise NotImplementedError
 
-    def check_query(  # noqa: B027 (most kinds have nothing to say)
+    def check_query(  # noqa: B027 (most types check nothing)
         self, collection: Collection | None, hinted: bool, natural: bool
     ) -> None:
-        """Refuses a query with a part that an index of this kind must answer, whatever indexes there are.
+        """Errors of queries with a part that needs an index of this type, before indexes are looked at.
 
-        hinted: whether the query names an index. natural: whether it asks for the natural order.
+        hinted: whether the query has an index hint. natural: whether it has a sort or hint by `$natural`.
         """
 
     def answering(
@@ -66,10 +66,12 @@ class IndexAccess(ABC):
         filter: Filter,
         sort: SortPattern | None,
     ) -> AccessPath | None:
-        """The way through the index that answers a part of the filter which only indexes of some kinds can answer
-        (`MatchExpression.index_kinds`); None if this one cannot."""
+        """The access path for `part`, a conjunct that needs an index of this type (`MatchExpression.index_kinds`).
+
+        None if this index cannot serve it.
+        """
         return None
 
     def lacking(self, collection: Collection) -> CommandError:
-        """The error where a part of a filter needs an index of this kind, and there is none that answers it."""
+        """The error if a part of a filter needs an index of this type and no index can serve it."""
         return CommandError(ErrorCode.NoQueryExecutionPlans, "error processing query: no index answers it")

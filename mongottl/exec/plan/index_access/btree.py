@@ -1,4 +1,4 @@
-"""Ordinary indexes: ranges of values, and the order of sorts."""
+"""Ascending and descending indexes: ranges of values, and sorts."""
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.plan.access_path import AccessPath, IndexPath
@@ -11,7 +11,7 @@ from mongottl.query.sort import SortPattern
 
 
 class BtreeAccess(IndexAccess):
-    """Common to the kinds whose keys have a component for each path of the pattern; they say what those are."""
+    """Access to indexes whose keys have one component per path; subclasses override `components`."""
 
     def components(self, index: IndexEntry) -> list[BoundComponent]:
         return components_of(index)
@@ -50,10 +50,10 @@ class BtreeAccess(IndexAccess):
         filter: Filter,
         sort: SortPattern | None,
     ) -> AccessPath:
-        """A scan of the index; a sparse or partial one then gives what it holds, as documented."""
+        """A scan of the index; a sparse or partial one then returns only the documents in it, as documented."""
         components = self.components(index)
         bounds = bounds_of(index, components, filter, complete=False)
-        if bounds is None:  # a number in a path of a multikey index: the whole of it, in an order of no use
+        if bounds is None:  # a numeric path component in a multikey index: a full scan, in no useful order
             return IndexPath(collection, IndexBounds(index, components), match, filter.conjuncts, 0)
         direction = 0 if sort is None else sort_direction(bounds, sort)
         return IndexPath(collection, bounds, match, filter.conjuncts, direction)

@@ -1,6 +1,6 @@
-"""Geospatial indexes: cells around a region become ranges of keys, and a place gives an order by distance.
+"""Geospatial indexes: the cells that cover a region become ranges of keys; `$near` scans by distance.
 
-What a range holds is only near the region: the filter is tested on the documents as well.
+The ranges contain more than the region, so the filter is also tested on the documents.
 """
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -30,18 +30,18 @@ from mongottl.query.match.near import METRES, RADIANS, NearExpression
 from mongottl.query.match.near import PLANE as PLANE_UNIT
 from mongottl.query.sort import SortPattern
 
-# The code for a point to measure from that lies outside of a 2d index.
+# The error code for a `$near` point outside the bounds of a 2d index.
 POINT_NOT_IN_INTERVAL = 16433
 
 
-class PlaceComponent(BoundComponent):
-    """Common to both kinds."""
+class GeoComponent(BoundComponent):
+    """The geo component of a 2d or 2dsphere index."""
 
     def __init__(self, path: FieldPath, direction: str) -> None:
         super().__init__(path, direction, False, ordered=False, whole=False)
 
     def intervals(self, expression: GeoExpression) -> list[Interval] | None:
-        """The keys of what may match; None if this index cannot tell."""
+        """The intervals of keys that may match; None if this index does not serve the region."""
         raise NotImplementedError
 
     def predicates(self, filter: Filter) -> list[Predicate] | None:
@@ -54,8 +54,8 @@ class PlaceComponent(BoundComponent):
         return found or None
 
 
-class SphereComponent(PlaceComponent):
-    """The cells of places on the sphere."""
+class SphereComponent(GeoComponent):
+    """The geo component of a 2dsphere index: cells on the sphere."""
 
     def __init__(self, path: FieldPath) -> None:
         super().__init__(path, SPHERE)
@@ -67,8 +67,8 @@ class SphereComponent(PlaceComponent):
         return [_interval(sphere_value(low), sphere_value(high)) for low, high in region.cell_ranges()]
 
 
-class PlaneComponent(PlaceComponent):
-    """The squares of points on the plane."""
+class PlaneComponent(GeoComponent):
+    """The geo component of a 2d index: geohashes of points on the plane."""
 
     def __init__(self, path: FieldPath, geohash: Geohash) -> None:
         super().__init__(path, PLANE)
@@ -90,7 +90,7 @@ def _interval(low: Value, high: Value) -> Interval:
 
 
 class GeospatialAccess(BtreeAccess):
-    """Both kinds."""
+    """Access to 2d and 2dsphere indexes."""
 
     def components(self, index: IndexEntry) -> list[BoundComponent]:
         raise NotImplementedError
@@ -103,7 +103,7 @@ class GeospatialAccess(BtreeAccess):
         raise NotImplementedError
 
     def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
-        # Documents without a place are not in the index, so that it serves questions about places alone.
+        # Documents without the geo field are not in the index, so it serves geo predicates only.
         places = [
             path.dotted
             for path, direction in zip(index.descriptor.paths, index.descriptor.directions, strict=True)
@@ -120,11 +120,11 @@ class GeospatialAccess(BtreeAccess):
         sort: SortPattern | None,
     ) -> list[IndexPath]:
         components = self.components(index)
-        # Elements that a path names by their number are found otherwise than those that filters mean.
+        # A numeric path component selects an array element in keys, but may be a field name in filters.
         if any(number >= 0 for component in components for number in component.path.indexes):
             return []
         bounds = bounds_of(index, components, filter)
-        if bounds is None or not _binds_a_place(bounds):
+        if bounds is None or not _bounds_geo_field(bounds):
             return []
         return [IndexPath(collection, bounds, match, filter.conjuncts, 0)]
 
@@ -140,16 +140,16 @@ class GeospatialAccess(BtreeAccess):
         if not isinstance(part, NearExpression):
             return None
         components = self.components(index)
-        for place in range(len(components)):
-            component = components[place]
-            if not isinstance(component, PlaceComponent) or component.path.dotted != part.path.dotted:
+        for position in range(len(components)):
+            component = components[position]
+            if not isinstance(component, GeoComponent) or component.path.dotted != part.path.dotted:
                 continue
             prefixes = [b""]
-            if place:
-                before = bounds_of(index, components[:place], filter)
+            if position:
+                before = bounds_of(index, components[:position], filter)
                 if before is not None and before.void:
                     return OrPath(collection, [])
-                known = before is not None and before.points == place
+                known = before is not None and before.points == position
                 prefixes = [low for low, _ in before.ranges] if known and before is not None else []
             keyed = self.keyed(index, self.nearness(index, part), prefixes)
             return NearPath(collection, index, keyed, part, match if len(filter.conjuncts) > 1 else None)
@@ -167,14 +167,14 @@ class GeospatialAccess(BtreeAccess):
         )
 
 
-def _binds_a_place(bounds: IndexBounds) -> bool:
-    """Whether the ranges say where: else documents without a place would be missed."""
+def _bounds_geo_field(bounds: IndexBounds) -> bool:
+    """Whether the bounds include the geo field: if not, documents without it would be missed."""
     bound = bounds.components[: len(bounds.intervals)]
-    return any(isinstance(component, PlaceComponent) for component in bound)
+    return any(isinstance(component, GeoComponent) for component in bound)
 
 
 class SphereAccess(GeospatialAccess):
-    """2dsphere indexes."""
+    """Access to 2dsphere indexes."""
 
     def components(self, index: IndexEntry) -> list[BoundComponent]:
         return [
@@ -192,7 +192,7 @@ class SphereAccess(GeospatialAccess):
 
 
 class PlaneAccess(GeospatialAccess):
-    """2d indexes."""
+    """Access to 2d indexes."""
 
     def components(self, index: IndexEntry) -> list[BoundComponent]:
         geohash = geohash_of(index.descriptor.spec)
@@ -239,7 +239,7 @@ class _PlaneKeys(KeyedNearness):
 
 
 class NearPath(AccessPath):
-    """All documents in the order of their distance. match: the whole filter, None if it is only about the place."""
+    """A `$near` scan: documents in the order of their distance. match: the whole filter, None for `$near` alone."""
 
     def __init__(
         self,

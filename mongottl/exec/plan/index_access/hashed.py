@@ -1,4 +1,4 @@
-"""Hashed indexes: equality becomes a point among the hashes; nothing else can be told from them."""
+"""Hashed indexes: they serve equality only, as points among the hashes."""
 
 from mongottl.catalog.collection import IndexEntry
 from mongottl.catalog.index_kinds.hashed import HASHED
@@ -12,7 +12,7 @@ from mongottl.query.match.interval import Interval, point
 
 
 class HashedAccess(BtreeAccess):
-    """As ordinary indexes, with one component hashed."""
+    """Access to hashed indexes: btree indexes with one hashed component."""
 
     def components(self, index: IndexEntry) -> list[BoundComponent]:
         return [
@@ -22,7 +22,7 @@ class HashedAccess(BtreeAccess):
 
 
 class HashedComponent(BoundComponent):
-    """Takes up predicates of points alone. Two values may share a hash, so they are tested on the documents as well."""
+    """The hashed component: it uses equality predicates only. They are also tested on the documents (collisions)."""
 
     def __init__(self, path: FieldPath) -> None:
         super().__init__(path, HASHED, False, ordered=False, whole=False)
@@ -49,7 +49,7 @@ class HashedComponent(BoundComponent):
 
 
 def _hashed_points(points: list[Interval]) -> list[Interval]:
-    """The hashes, ascending and each once, as ranges have to be."""
+    """The hashes as point intervals, ascending and without duplicates."""
     hashes: set[int] = set()
     for interval in points:
         value: Value = interval.low

@@ -1,6 +1,6 @@
-"""Text indexes: they answer `$text` and nothing else.
+"""Text indexes: they serve `$text` only.
 
-A compound text index with paths before the text serves searches with an equality on each of them. Source: MongoDB's
+A compound text index with prefix fields serves searches with an equality on each of them. Source: MongoDB's
 "$text" page and "Text Index Restrictions".
 """
 
@@ -23,8 +23,7 @@ from mongottl.query.sort import SortPattern
 
 
 class TextPath(AccessPath):
-    """A search in the index. before: the values of the paths in front of the text. rest: the other parts of the
-    filter."""
+    """A text search. before: the values of the index's prefix fields. rest: the other conjuncts of the filter."""
 
     def __init__(
         self,

@@ -1,13 +1,14 @@
-"""Wildcard indexes: for each path of the filter that such an index holds, it is as good as an index on that path.
+"""Wildcard indexes: for each path that such an index includes, it serves filters like an index on that path.
 
-Its keys have the path as a component of its own, shown by explain as `$_path`, and the value at it:
+Its keys have the path as a component, which explain shows as `$_path`, and the value at it:
 
     {a: 5}                {$_path: ["a", "a"], a: [5, 5]}
     {a: {$exists: true}}  {$_path: ["a", "a"], ["a.", "a/"), a: [MinKey, MaxKey]}
 
-for what is in a document at a has a path of its own.
-Documents that lack the path have no key, so only what fails on a missing value is served; nor have documents and arrays
-as such, except the empty document and an array within an array. Source: MongoDB's page "Wildcard Index Restrictions".
+since the fields of a document at `a` have paths of their own.
+Documents without the path have no key, so only predicates that are false for a missing value are served. Documents and
+arrays as values have no key either, except the empty document and an array within an array. Source: MongoDB's page
+"Wildcard Index Restrictions".
 """
 
 from typing import Final
@@ -32,14 +33,14 @@ from mongottl.query.match.tree import AlwaysTrue, AndExpression, NotExpression, 
 from mongottl.query.sort import SortPattern
 
 PATH_COMPONENT: Final = "$_path"
-# Ways through one index that are offered at most, however many paths a filter names.
-MAX_WAYS: Final = 64
+# Maximum candidates of one index, however many paths a filter names.
+MAX_PATHS: Final = 64
 _DOCUMENTS: Final = [bracket_interval(BRACKET_OBJECT)]
 _ARRAYS: Final = [bracket_interval(BRACKET_ARRAY)]
 
 
 class PathComponent(BoundComponent):
-    """The path in the keys. intervals: the paths wanted."""
+    """The path component of the keys. intervals: the wanted paths."""
 
     def __init__(self, intervals: list[Interval]) -> None:
         super().__init__(FieldPath(PATH_COMPONENT), 1, False, ordered=False, whole=False, named=False)
@@ -50,7 +51,7 @@ class PathComponent(BoundComponent):
 
 
 class ValueComponent(BoundComponent):
-    """The value at the path. wanted: the predicates that its keys can serve; none for all values."""
+    """The value component of the keys. wanted: the predicates that they can serve; empty for all values."""
 
     def __init__(self, path: FieldPath, direction: Value, descending: bool, wanted: list[Predicate]) -> None:
         super().__init__(path, direction, descending, ordered=bool(wanted))
@@ -61,7 +62,7 @@ class ValueComponent(BoundComponent):
 
 
 class WildcardAccess(IndexAccess):
-    """Offers a way for each path of the filter, or for the regular components before the wildcard alone."""
+    """Candidates for each path of the filter, or for the regular components before the wildcard alone."""
 
     def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
         return bool(filter.conjuncts)
@@ -78,15 +79,15 @@ class WildcardAccess(IndexAccess):
         assert isinstance(keys, WildcardKeyGenerator)
         found: list[IndexPath] = []
         existing = _existing_paths(filter, index)
-        asked_of = list(filter.by_path)
-        asked_of.extend([path for path in existing if path not in filter.by_path])
-        for path in asked_of:
-            if len(found) == MAX_WAYS:
+        named_paths = list(filter.by_path)
+        named_paths.extend([path for path in existing if path not in filter.by_path])
+        for path in named_paths:
+            if len(found) == MAX_PATHS:
                 break
             values = [
                 predicate
                 for predicate in filter.by_path.get(path, [])
-                if _asks_for_values(predicate) and all_orders_equal(predicate.orders, index.descriptor.collation)
+                if _serves_values(predicate) and all_orders_equal(predicate.orders, index.descriptor.collation)
             ]
             if values and keys.held.holds_values(path):
                 paths = [point(path)]
@@ -95,16 +96,23 @@ class WildcardAccess(IndexAccess):
                 values = []
             else:
                 continue
-            way = _way(collection, index, match, filter, sort, path, paths, values)
-            if way is not None and len(way.bounds.intervals) > keys.place:
-                found.append(way)
-        if keys.place > 0 and not found:
+            index_path = _index_path(collection, index, match, filter, sort, path, paths, values)
+            if index_path is not None and len(index_path.bounds.intervals) > keys.wildcard_position:
+                found.append(index_path)
+        if keys.wildcard_position > 0 and not found:
             everything = [point(MinKey()), bracket_interval(BRACKET_STRING)]
-            way = _way(
-                collection, index, match, filter, sort, index.descriptor.paths[keys.place].dotted, everything, []
+            index_path = _index_path(
+                collection,
+                index,
+                match,
+                filter,
+                sort,
+                index.descriptor.paths[keys.wildcard_position].dotted,
+                everything,
+                [],
             )
-            if way is not None:
-                found.append(way)
+            if index_path is not None:
+                found.append(index_path)
         return found
 
     def hinted(
@@ -115,8 +123,10 @@ class WildcardAccess(IndexAccess):
         filter: Filter,
         sort: SortPattern | None,
     ) -> AccessPath:
-        """The best of the candidates, or for an `$or` those of its branches. NoQueryExecutionPlans (291) if there are
-        none: the index does not hold every document."""
+        """The best of the candidates, or for an `$or` the best of each branch.
+
+        NoQueryExecutionPlans (291) if there are none: the index does not contain every document.
+        """
         best = _best(self.candidates(collection, index, match, filter, sort))
         if best is not None:
             return best
@@ -138,20 +148,20 @@ class WildcardAccess(IndexAccess):
         )
 
 
-def _best(ways: list[IndexPath]) -> IndexPath | None:
+def _best(index_paths: list[IndexPath]) -> IndexPath | None:
     best: IndexPath | None = None
-    for way in ways:
-        if best is None or _narrowness(way) > _narrowness(best):
-            best = way
+    for index_path in index_paths:
+        if best is None or _narrowness(index_path) > _narrowness(best):
+            best = index_path
     return best
 
 
-def _narrowness(way: IndexPath) -> tuple[bool, int, int, int, bool]:
-    bounds = way.bounds
-    return bounds.void, bounds.single_points, bounds.points, len(bounds.intervals), way.sorted != 0
+def _narrowness(index_path: IndexPath) -> tuple[bool, int, int, int, bool]:
+    bounds = index_path.bounds
+    return bounds.void, bounds.single_points, bounds.points, len(bounds.intervals), index_path.sorted != 0
 
 
-def _way(
+def _index_path(
     collection: Collection,
     index: IndexEntry,
     match: MatchExpression,
@@ -161,12 +171,12 @@ def _way(
     paths: list[Interval],
     values: list[Predicate],
 ) -> IndexPath | None:
-    """The way over these paths. path: what the component of the value is called; values: the predicates on it."""
+    """The scan of the keys with these paths. path: the name of the value component; values: the predicates on it."""
     keys = index.keys
     assert isinstance(keys, WildcardKeyGenerator)
     components: list[BoundComponent] = []
-    for place, component in enumerate(components_of(index)):
-        if place == keys.place:
+    for position, component in enumerate(components_of(index)):
+        if position == keys.wildcard_position:
             components.append(PathComponent(paths))
             components.append(ValueComponent(FieldPath(path), component.direction, component.descending, values))
         else:
@@ -174,13 +184,13 @@ def _way(
     bounds = bounds_of(index, components, filter)
     if bounds is None or not bounds.bounded:
         return None
-    # A document has several keys where it has several of the paths.
-    bounds.multikey = len(paths) > 1 or len(bounds.intervals) <= keys.place or index.arrays.along(path)
+    # A document that has several of the paths has several keys.
+    bounds.multikey = len(paths) > 1 or len(bounds.intervals) <= keys.wildcard_position or index.arrays.along(path)
     return IndexPath(collection, bounds, match, filter.conjuncts, 0 if sort is None else sort_direction(bounds, sort))
 
 
 def _existing_paths(filter: Filter, index: IndexEntry) -> dict[str, None]:
-    """The paths that must be there: {$exists: true}; and {$ne: null}, if there are no arrays on the path."""
+    """The paths that must exist: those with {$exists: true}, and with {$ne: null} if the path has no arrays."""
     found: dict[str, None] = {}
     for conjunct in filter.conjuncts:
         if isinstance(conjunct, ExistsExpression):
@@ -194,8 +204,8 @@ def _existing_paths(filter: Filter, index: IndexEntry) -> dict[str, None]:
     return found
 
 
-def _asks_for_values(predicate: Predicate) -> bool:
-    """Whether whatever passes has a key at the very path, in the predicate's ranges."""
+def _serves_values(predicate: Predicate) -> bool:
+    """Whether every value that passes has a key at exactly this path, within the predicate's ranges."""
     if not predicate.exists or predicate.full:
         return False
     for interval in predicate.intervals:

@@ -43,7 +43,7 @@ def test_replies_of_all_sessions_are_bounded() -> None:
 
 def test_a_large_reply_makes_room_among_the_oldest() -> None:
     registry = SessionRegistry()
-    registry.most_reply_bytes = 3000
+    registry.max_reply_bytes = 3000
     small = [written(registry, b"%d" % n, bytes(100)) for n in range(10)]
     written(registry, b"large", bytes(2000))
     assert [session.reply is None for session in small] == [True] * 7 + [False] * 3
@@ -52,7 +52,7 @@ def test_a_large_reply_makes_room_among_the_oldest() -> None:
 
 def test_what_ends_gives_back_what_it_took() -> None:
     registry = SessionRegistry()
-    registry.most = 3
+    registry.max_sessions = 3
     for n in range(5):
         written(registry, b"%d" % n, bytes(100))
     assert registry.reply_bytes == 3 * 228

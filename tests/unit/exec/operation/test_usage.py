@@ -22,7 +22,7 @@ def test_events_and_latencies() -> None:
         ("commands", "command", 7),
     ]
     for latency, counter, micros in noted:
-        registry.note("db.c", latency, counter, micros)
+        registry.record("db.c", latency, counter, micros)
     usage = registry.of("db.c")
     assert (usage.reads.count, usage.reads.micros) == (2, 15)
     assert (usage.writes.count, usage.writes.micros) == (2, 140)
@@ -32,13 +32,13 @@ def test_events_and_latencies() -> None:
     assert (total.count, total.micros) == (5, 162)
     assert usage.write_events().count == 1
     assert registry.of("db.other").all_events().count == 0
-    registry.forget("db.c")
+    registry.remove("db.c")
     assert registry.of("db.c").reads.count == 0
 
 
 def test_what_is_remembered_is_bounded() -> None:
     registry = UsageRegistry()
     for i in range(10_500):
-        registry.note(f"db.c{i}", "reads", "query", 1)
+        registry.record(f"db.c{i}", "reads", "query", 1)
     assert registry.of("db.c0").reads.count == 0
     assert registry.of("db.c10499").reads.count == 1
