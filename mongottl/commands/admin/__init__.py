@@ -1,1 +1,1 @@
-"""The server itself: handshake, sessions, parameters, diagnostics, operations, validation, and the clock of tests."""
+"""Server administration: handshake, sessions, parameters, diagnostics, operations, validation, the clock for tests."""

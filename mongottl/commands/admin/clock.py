@@ -1,7 +1,7 @@
-"""advanceClock, freezeClock and configureFailPoint: for tests, and only with --enable-test-commands.
+"""advanceClock, freezeClock and configureFailPoint: for tests, only with --enable-test-commands.
 
-A test of a thirty-day TTL takes a millisecond: `{advanceClock: 2592000}` moves the server's clock and answers after
-everything that fell due has been purged, so nothing needs to sleep or to poll.
+`{advanceClock: 2592000}` moves the server's clock by 30 days and replies after all documents that became due were
+purged. So a test of a 30-day TTL takes a millisecond, without sleeping or polling.
 """
 
 from typing import Annotated, NamedTuple
@@ -38,9 +38,9 @@ def _virtual_clock(op: OperationContext) -> VirtualClock:
     test_only=True,
 )
 def advance_clock(op: OperationContext, request: AdvanceClockRequest) -> Steps[Reply]:
-    """`{advanceClock: seconds}` → `{now, ttlDeleted}`. BadValue (2) for a step beyond the years 1970 to 9999.
+    """`{advanceClock: seconds}` → `{now, ttlDeleted}`. BadValue (2) if the clock would leave the allowed years.
 
-    seconds: any number, fractions and negative ones included. ttlDeleted: what was purged since the clock was moved.
+    seconds: any number, also fractional or negative. ttlDeleted: documents purged because of this command.
     """
     clock = _virtual_clock(op)
     try:

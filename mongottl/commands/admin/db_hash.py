@@ -1,4 +1,4 @@
-"""dbHash: a digest of a database's documents, by which two copies of it are compared.
+"""dbHash: MD5 digests of a database's collections, for comparing two copies of it.
 
 Source: MongoDB's "dbHash" reference.
 """
@@ -29,9 +29,9 @@ class DbHashRequest(NamedTuple):
 def db_hash(op: OperationContext, request: DbHashRequest) -> Steps[Reply]:
     """`{host, collections: {name: MD5}, capped: [name], uuids: {name: UUID}, md5, timeMillis}`.
 
-    Each digest is of the living documents by `_id`, or in their order where the collection is capped; `md5` is of the
-    digests by the collections' names. collections: the names to look at; anything that is no array means all.
-    BadValue (2) for an element of it that is no string.
+    Each digest covers the documents that are not expired, by `_id`, or in natural order in a capped collection; `md5`
+    covers the digests in the order of the collections' names. collections: the names to include; a value that is no
+    array means all. BadValue (2) for an element that is no string.
     """
     check_database_name(op.database)
     wanted: set[str] = set()

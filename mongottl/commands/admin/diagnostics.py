@@ -1,4 +1,4 @@
-"""What the server tells of itself: buildInfo, hostInfo, serverStatus, listCommands and the like."""
+"""Information about the server: buildInfo, hostInfo, serverStatus, listCommands and others."""
 
 import os
 import sys
@@ -87,7 +87,7 @@ def host_info(op: OperationContext, request: HostInfoRequest) -> Reply:
 
 
 def _system_value(name: str) -> int:
-    """A value of POSIX `sysconf`; 0 where the system does not tell."""
+    """A value of POSIX `sysconf`; 0 if not available."""
     try:
         return os.sysconf(name)
     except (AttributeError, ValueError, OSError):
@@ -149,9 +149,9 @@ class ServerStatusRequest(NamedTuple):
 
 @command("serverStatus", ServerStatusRequest, help="Counters and states of the server.", strict=False)
 def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
-    """mongod's groups where we have the figures, and `mongottl`: what runs, and the timing wheel.
+    """mongod's sections as far as supported, and `mongottl`: engine, dialect, timing wheel.
 
-    Further fields name groups: one that is false leaves its group out, and a true `mirroredReads` asks for that one.
+    Other fields of the command name sections: false omits a section, `mirroredReads: 1` includes that one.
     """
     reply = _status_groups(op)
     for name, asked in op.extra_fields.items():
@@ -162,7 +162,7 @@ def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
     return reply
 
 
-# What serverStatus tells besides groups.
+# Fields of serverStatus that cannot be omitted.
 _STATUS_ALWAYS: Final = (
     *("host", "version", "process", "pid", "uptime", "uptimeMillis", "uptimeEstimate", "localTime"),
 )
@@ -245,7 +245,7 @@ def _status_groups(op: OperationContext) -> dict[str, Value]:
 
 
 def resident_mb() -> int:
-    """Resident memory of this process in MB; 0 where the system does not tell."""
+    """Resident memory of this process in MB; 0 if not available."""
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // (1024 * 1024)
@@ -314,7 +314,7 @@ class TopRequest(NamedTuple):
 def top(op: OperationContext, request: TopRequest) -> Reply:
     """`{totals: {note, "db.collection": {total: {time, count}, readLock, writeLock, queries, getmore, …}}}`.
 
-    time: in microseconds, since the server started or the collection was made.
+    time: in microseconds, since the server started or the collection was created.
     """
     registry = op.service.metrics.usage
     totals: dict[str, Value] = {"note": "all times in microseconds"}

@@ -1,4 +1,4 @@
-"""hello and its older names, ping, connectionStatus, whatsmyuri: what drivers ask before all else.
+"""hello and its older names, ping, connectionStatus, whatsmyuri: commands of the driver handshake.
 
 Source: the driver specifications' "MongoDB Handshake" and "Server Discovery and Monitoring".
 """
@@ -51,7 +51,7 @@ class HelloRequest(NamedTuple):
     handshake=True,
 )
 def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
-    """The modern form. With `topologyVersion` and `maxAwaitTimeMS` the answer waits for a change, which never comes."""
+    """With `topologyVersion` and `maxAwaitTimeMS` the reply waits for a topology change; there is never one."""
     return _answer(op, request, "isWritablePrimary")
 
 
@@ -87,7 +87,7 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
 
 
 def _check_user_name(user: Value) -> None:
-    """`"db.user"` or `{user, db}`, of whom there are none here. BadValue (2) for another form, TypeMismatch (14)."""
+    """Checks `saslSupportedMechs`, `"db.user"` or `{user, db}`: BadValue (2) for another form, TypeMismatch (14)."""
     if isinstance(user, str):
         if "." not in user:
             raise CommandError(ErrorCode.BadValue, "UserName must contain a '.' separated database.user pair")
@@ -103,7 +103,7 @@ def _check_user_name(user: Value) -> None:
 
 
 def _process_id(topology_version: bytes) -> Value:
-    """The server that a `{processId, counter}` is of. Its counter here is always 0: nothing ever changes."""
+    """The `processId` of a `topologyVersion` `{processId, counter}`. The server's own counter is always 0."""
     process_id: Value = MISSING
     counter: Value = MISSING
     for name, value in fields(topology_version):
@@ -174,7 +174,7 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
 
 
 def _take_metadata(op: OperationContext, metadata: bytes) -> None:
-    """A connection tells once who its client is. Errors 183 to 186 as the handshake specification names them."""
+    """Stores the client metadata, once per connection. Errors 183 to 186 as in the handshake specification."""
     if op.client.metadata is not None:
         raise CommandError(
             ErrorCode.ClientMetadataCannotBeMutated, "The client metadata document may only be sent in the first hello"

@@ -1,4 +1,4 @@
-"""currentOp and killOp: what runs now, and ending it.
+"""currentOp and killOp: listing and killing running operations.
 
 Source: MongoDB's reference of the two commands.
 """
@@ -27,9 +27,9 @@ class CurrentOpRequest(NamedTuple):
 
 @command("currentOp", CurrentOpRequest, help="The operations that run now.", admin_only=True, strict=False)
 def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
-    """`{inprog: [operation]}`, of those that match the command's further fields.
+    """`{inprog: [operation]}`; the command's other fields are a filter.
 
-    `$all`: idle connections and sessions too. `$ownOps`: means nothing here, for all users are the same one.
+    `$all`: includes idle connections and sessions. `$ownOps`: ignored, since there are no users.
     """
     everything = False
     filter: list[tuple[str, Value]] = []
@@ -55,9 +55,9 @@ class KillOpRequest(NamedTuple):
 
 @command("killOp", KillOpRequest, help="Ends an operation.", admin_only=True, strict=False)
 def kill_op(op: OperationContext, request: KillOpRequest) -> Reply:
-    """op: its `opid`. It ends with Interrupted (11601) as soon as it can; one that is over by now is no error.
+    """Makes an operation fail with Interrupted (11601) at its next step. op: its `opid`; an unknown one is no error.
 
-    NoSuchKey (4) without `op`, TypeMismatch (14) for no number, BadValue (2) for a fraction, 26823 for no int32.
+    NoSuchKey (4) without `op`, TypeMismatch (14) for no number, BadValue (2) for a fraction, 26823 beyond int32.
     """
     if request.op is MISSING:
         raise CommandError(ErrorCode.NoSuchKey, 'Missing expected field "op"')

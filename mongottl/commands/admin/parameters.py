@@ -1,4 +1,4 @@
-"""getParameter and setParameter: MongoDB's server parameters, as far as there is anything behind them here.
+"""getParameter and setParameter: those of MongoDB's server parameters that exist here.
 
 Source: MongoDB's "getParameter" and "setParameter" references, and "MongoDB Server Parameters" for the names.
 """
@@ -20,12 +20,12 @@ from mongottl.query.expr.parser import type_of
 MAX_LOG_LEVEL: Final = 5
 
 Reader: TypeAlias = Callable[[OperationContext], Value]
-# Changes a parameter; what it was before.
+# Changes a parameter and returns its previous value.
 Writer: TypeAlias = Callable[[OperationContext, Value], Value]
 
 
 class ServerParameter(NamedTuple):
-    """One parameter. at_startup: whether an option of the command line sets it. write: None if it is set for good."""
+    """One parameter. at_startup: whether a command-line option sets it. write: None if it cannot be changed."""
 
     read: Reader
     at_startup: bool = False
@@ -61,7 +61,7 @@ def _set_log_level(op: OperationContext, value: Value) -> Value:
 
 
 def _limit(parameter: Parameter) -> ServerParameter:
-    """One of `config.PARAMETERS`, which bound what an operation holds in memory."""
+    """One of `config.PARAMETERS`, the limits on an operation's memory."""
 
     def read(op: OperationContext) -> Value:
         value = getattr(op.service.limits, parameter.field)
@@ -76,7 +76,7 @@ def _limit(parameter: Parameter) -> ServerParameter:
 
 
 def _checked_limit(parameter: Parameter, value: Value, is_switch: bool) -> int:
-    """A boolean or number for a switch, else a whole number that is large enough."""
+    """The checked value: a boolean or number for a switch, else a whole number of at least the parameter's minimum."""
     if not isinstance(value, (bool, int, float, Decimal128)):
         raise CommandError(ErrorCode.TypeMismatch, f"parameter {parameter.name} must be a number, not {type_of(value)}")
     number = int(value) if isinstance(value, bool) else whole(value)
@@ -134,8 +134,8 @@ class GetParameterRequest(NamedTuple):
 def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
     """`{getParameter: "*" | {allParameters, showDetails, setAt: "startup" | "runtime"} | <anything>, <name>: 1, …}`.
 
-    showDetails: each as `{value, settableAtRuntime, settableAtStartup}`. InvalidOptions (72) where nothing is asked
-    for, TypeMismatch (14) for options of other types, BadValue (2) for another `setAt`.
+    showDetails: each as `{value, settableAtRuntime, settableAtStartup}`. InvalidOptions (72) if no known parameter is
+    named, TypeMismatch (14) for options of wrong types, BadValue (2) for another `setAt`.
     """
     everything = request.command == "*"
     details = False
@@ -201,11 +201,11 @@ class SetParameterRequest(NamedTuple):
     strict=False,
 )
 def set_parameter(op: OperationContext, request: SetParameterRequest) -> Reply:
-    """`{setParameter: 1, ttlMonitorEnabled: false}` holds the reaper: expired documents stay, invisible, unpurged.
+    """`{setParameter: 1, ttlMonitorEnabled: false}` pauses TTL deletion; expired documents stay invisible.
 
-    Memory limits hold for operations that begin afterwards. logLevel: from 1 on commands are logged. `was`: of the last
-    one named. InvalidOptions (72) without a parameter, for an unknown one, or one that cannot be set now; BadValue (2)
-    and TypeMismatch (14) for a bad value, after which nothing has changed but what was named before it.
+    Memory limits apply to operations that begin afterwards. logLevel: from 1 on commands are logged. `was`: the
+    previous value of the last parameter. InvalidOptions (72) without a parameter, or for one that is unknown or not
+    settable at run time; BadValue (2) and TypeMismatch (14) for an invalid value; parameters before it are changed.
     """
     if not op.extra_fields:
         raise CommandError(ErrorCode.InvalidOptions, "no option found to set, use help:true to see options ")

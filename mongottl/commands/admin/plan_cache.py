@@ -1,6 +1,6 @@
 """planCacheSetFilter, planCacheListFilters, planCacheClearFilters, planCacheClear.
 
-All name a query shape by `query`, `sort`, `projection` and `collation`; a field that is none of theirs is passed over.
+They name a query shape by `query`, `sort`, `projection` and `collation`; unknown fields are ignored.
 Source: MongoDB's command reference, "Query Plan Cache Commands".
 """
 
@@ -24,7 +24,7 @@ from mongottl.query.sort import parse_sort
 
 
 class _Shape(NamedTuple):
-    """A query shape as a command gives it: raw documents, and the text by which filters and plans are found."""
+    """A query shape as a command gives it: raw documents. text: the key of index filters and cached plans."""
 
     query: bytes
     sort: bytes
@@ -64,7 +64,7 @@ class PlanCacheClearRequest(NamedTuple):
 
 @command("planCacheSetFilter", PlanCacheSetFilterRequest, help="Confines a query shape to some indexes.", strict=False)
 def plan_cache_set_filter(op: OperationContext, request: PlanCacheSetFilterRequest) -> Reply:
-    """BadValue (2) without collection, and for fields that are missing or of a wrong type."""
+    """Sets an index filter. BadValue (2) if the collection does not exist, or fields are missing or of a wrong type."""
     collection = _collection(op, request.collection)
     if collection is None:
         raise CommandError(ErrorCode.BadValue, "no such collection")
@@ -105,7 +105,7 @@ def plan_cache_list_filters(op: OperationContext, request: PlanCacheListFiltersR
     strict=False,
 )
 def plan_cache_clear_filters(op: OperationContext, request: PlanCacheClearFiltersRequest) -> Reply:
-    """Succeeds where there is nothing to remove. BadValue (2) for a malformed shape of an existing collection."""
+    """Removes index filters; no error if there are none. BadValue (2) for an invalid shape."""
     collection = _collection(op, request.collection)
     if collection is None:
         return {}
@@ -127,7 +127,7 @@ def plan_cache_clear_filters(op: OperationContext, request: PlanCacheClearFilter
     strict=False,
 )
 def plan_cache_clear(op: OperationContext, request: PlanCacheClearRequest) -> Reply:
-    """Succeeds where there is nothing to forget. BadValue (2) for a malformed shape of an existing collection."""
+    """Removes cached plans; no error if there are none. BadValue (2) for an invalid shape."""
     collection = _collection(op, request.collection)
     if collection is None:
         return {}
@@ -173,11 +173,11 @@ def _shape(op: OperationContext, name: str, query: Value, sort: Value, projectio
 
 
 def _document(field: str, value: Value) -> bytes:
-    """An array counts as the document of its elements, as in mongod's BSON."""
+    """A document argument; an array is converted to the document `{0: …, 1: …}`, as mongod does."""
     if value is MISSING:
         return EMPTY_DOCUMENT
     if isinstance(value, bytes):
         return value
     if isinstance(value, list):
-        return encode({str(place): item for place, item in enumerate(value)})
+        return encode({str(index): item for index, item in enumerate(value)})
     raise CommandError(ErrorCode.BadValue, f"field {field} must be an object")

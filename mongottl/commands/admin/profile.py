@@ -14,7 +14,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 
-# What mongod has until it is told otherwise.
+# mongod's defaults.
 SLOW_MS: Final = 100
 SAMPLE_RATE: Final = 1.0
 _LEVELS: Final = (1, 2)
@@ -29,8 +29,8 @@ class ProfileRequest(NamedTuple):
 
 @command("profile", ProfileRequest, help="Tells that the profiler is off.")
 def profile(op: OperationContext, request: ProfileRequest) -> Reply:
-    """`{was, slowms, sampleRate}`: level 0. CommandNotSupported (115) for switching the profiler on, and for thresholds
-    of a log of slow operations, which there is not; BadValue (2) for a rate outside 0 to 1 and for no filter."""
+    """`{was: 0, slowms, sampleRate}`. CommandNotSupported (115) for turning the profiler on and for other thresholds,
+    as there is no log of slow operations; BadValue (2) for a rate outside 0 to 1 and for an invalid filter."""
     rate = None if request.sample_rate is None else to_double(request.sample_rate)
     if rate is not None and not 0 <= rate <= 1:
         raise CommandError(ErrorCode.BadValue, f"'sampleRate' must be between 0.0 and 1.0 inclusive: {rate}")

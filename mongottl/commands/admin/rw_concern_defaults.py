@@ -1,7 +1,7 @@
-"""getDefaultRWConcern and setDefaultRWConcern: the concerns of commands that name none.
+"""getDefaultRWConcern and setDefaultRWConcern: the defaults for commands without read or write concern.
 
-A server with one member reads and acknowledges alike at every level, so of the defaults `j: true` alone has an effect:
-every write then waits for the disk. They hold until the server ends; MongoDB would remember them.
+On a server with one member all levels have the same effect, except `j: true`: with this default every write waits for
+the disk. The defaults are kept in memory until the server ends; MongoDB stores them.
 
 Source: MongoDB's reference of the two commands.
 """
@@ -55,9 +55,9 @@ class SetDefaultRWConcernRequest(NamedTuple):
     writes=True,
 )
 def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernRequest) -> Reply:
-    """An empty read concern takes the default away again; a write concern stays once it is set (20).
+    """An empty read concern removes the default; a default write concern cannot be removed: IllegalOperation (20).
 
-    BadValue (2) without either, for a level that is no default, and for a write concern that acknowledges nothing.
+    BadValue (2) without either, for a level that cannot be a default, and for a write concern without acknowledgement.
     """
     if request.read is None and request.write is None:
         raise CommandError(

@@ -54,7 +54,7 @@ def _lsids(sessions: list[Value]) -> list[bytes]:
     "endSessions",
     SessionsRequest,
     help="Ends logical sessions and closes their cursors.",
-    # The Node driver sends `w: 0` along, as it does not want the reply.
+    # The Node driver sends `w: 0`, since it does not need the reply.
     takes_write_concern=True,
     stable=True,
 )

@@ -1,4 +1,4 @@
-"""validate: whether a collection's documents and indexes are whole. validateDBMetadata: whether they keep to an API.
+"""validate: checks a collection's documents and indexes. validateDBMetadata: checks a database for the Stable API.
 
 Source: MongoDB's reference for each.
 """
@@ -36,14 +36,14 @@ from mongottl.ttl.policy import is_expired
 
 # Records or index entries that are read at once.
 _BATCH: Final = 256
-# Of documents that are looked at between two steps.
+# Bytes of documents that are checked in one step.
 _STEP_BYTES: Final = 64 * 1024
-# Index entries that are sought between two steps.
+# Index entries that are looked up in one step.
 _STEP_KEYS: Final = 256
 # Sums of entries for each index; see `_EntrySums`.
 _BUCKETS: Final = 16 * 1024
 _HASH_MASK: Final = (1 << 64) - 1
-# Broken entries that are told one by one.
+# Maximum inconsistent entries that the reply lists.
 _MAX_TOLD: Final = 1000
 
 
@@ -58,39 +58,40 @@ class ValidateRequest(NamedTuple):
 
 
 class _EntrySums:
-    """Hashes of the entries that an index should have, less those that it has, summed up by record.
+    """For each bucket of records, the sum of the hashes of expected index entries minus that of existing ones.
 
-    Records share a fixed number of buckets, so that memory does not grow with them. A bucket that is zero in the end
-    has no extra entries; in another one each entry is compared with its record, which takes long for large arrays.
-    Writes that others make meanwhile leave some buckets other than zero as well.
+    Records share a fixed number of buckets, so that memory does not grow with their number. A bucket with sum zero has
+    no extra entries; in the others each entry is compared with its record, which is slow for large arrays. Concurrent
+    writes make some sums other than zero as well.
     """
 
     def __init__(self) -> None:
         self._sums = array("Q", bytes(8 * _BUCKETS))
 
     def add(self, key: bytes, rid: int) -> None:
-        """An entry that should be there."""
+        """Adds an expected entry."""
         bucket = rid % _BUCKETS
         self._sums[bucket] = (self._sums[bucket] + hash((key, rid))) & _HASH_MASK
 
     def subtract(self, key: bytes, rid: int) -> None:
-        """An entry that is there."""
+        """Subtracts an existing entry."""
         bucket = rid % _BUCKETS
         self._sums[bucket] = (self._sums[bucket] - hash((key, rid))) & _HASH_MASK
 
     def differ(self) -> bool:
-        """Whether some record may have other entries than it should."""
+        """Whether some record may have wrong entries."""
         return any(self._sums)
 
     def differ_at(self, rid: int) -> bool:
-        """Whether this record may."""
+        """Whether this record may have wrong entries."""
         return self._sums[rid % _BUCKETS] != 0
 
 
 class _Findings:
-    """What validate has found so far. Ids are those of records.
+    """The results of validate so far. Ids are record ids.
 
-    records, keys: how many records live, and the entries that these have in each index, with those that belong to none.
+    records: number of records that are not expired. keys: for each index the number of their entries, and of entries
+    without record.
     """
 
     def __init__(self) -> None:
@@ -113,12 +114,12 @@ class _Findings:
 def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
     """`{ns, nInvalidDocuments, nrecords, nIndexes, keysPerIndex, indexDetails, valid, …}`.
 
-    Every document is well formed and has its keys in every index, and no index has other entries. Others run in
-    between, after so many bytes or entries; a document is compared with its entries as they are at one instant. `full`,
-    `background` and `checkBSONConformance` ask for nothing that is not done anyhow. Documents that the collection's
-    validator fails make a warning.
-    NamespaceNotFound (26); InvalidOptions (72) for options that contradict each other, and for repairs, which MongoDB
-    makes on a standalone server alone.
+    It checks that every document is valid BSON and has its keys in every index, and that no index has other entries.
+    Other operations run between its steps; each document and its entries are compared within one step. `full`,
+    `background` and `checkBSONConformance` have no effect. Documents that the collection's validator refuses cause a
+    warning.
+    NamespaceNotFound (26); InvalidOptions (72) for options that exclude each other, and for repairs, which MongoDB
+    supports only on standalone servers.
     """
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
@@ -173,7 +174,7 @@ def _check_alive(op: OperationContext, collection: Collection) -> None:
 
 
 def _check_records(op: OperationContext, collection: Collection, found: _Findings) -> Steps[None]:
-    """Each document, and whether its entries are in the indexes."""
+    """Checks each document, and that its entries are in the indexes."""
     position = 0
     while True:
         records, more = op.recovery_unit.records(collection).scan(position, _BATCH, True, _STEP_BYTES)
@@ -211,7 +212,7 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
             sought += 1
             sums.add(key, rid)
             if not _is_held(op.recovery_unit.index(index), key, rid):
-                # Others may have changed the record since it was read; they have kept its entries then.
+                # If the record was changed since it was read, its entries were changed with it.
                 if index in collection.indexes and op.recovery_unit.records(collection).find_record(rid) == record:
                     found.note_broken(index, rid, found.missing)
                 break
@@ -220,13 +221,13 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
 
 
 def _is_held(data: SortedDataInterface, key: bytes, rid: int) -> bool:
-    """Whether an index has an entry, in time that does not grow with the records that share its key."""
+    """Whether an index has an entry; the cost does not grow with the number of entries of the same key."""
     after = (key, rid - 1) if rid > 1 else None
     return data.scan(key, successor(key), after, 1) == [(key, rid)]
 
 
 def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> Steps[None]:
-    """Whether an index has entries that no document asks for."""
+    """Checks that an index has no entries without a document."""
     if not index.has_keys:
         return
     data = op.recovery_unit.index(index)
@@ -319,7 +320,7 @@ def _reply(collection: Collection, found: _Findings) -> Reply:
     }
 
 
-# Whether what there is keeps to the Stable API.
+# validateDBMetadata
 
 # Not part of the Stable API, version 1. Source: MongoDB's "Stable API" page.
 _UNSTABLE_INDEX_OPTIONS: Final = ("background", "bucketSize", "sparse", "storageEngine")
@@ -343,9 +344,9 @@ _API: Final[RequestParser] = parser_for("validateDBMetadata.apiParameters", ApiP
 
 @command("validateDBMetadata", ValidateDBMetadataRequest, help="Names what does not keep to the Stable API.")
 def validate_db_metadata(op: OperationContext, request: ValidateDBMetadataRequest) -> Reply:
-    """`{apiVersionErrors: [{ns, code, codeName, errmsg}]}` of the indexes and views of a database, or of all.
+    """`{apiVersionErrors: [{ns, code, codeName, errmsg}]}` for the indexes and views of a database, or of all.
 
-    Only `strict` asks for anything. APIVersionError (322) for another version than "1".
+    Without `strict` there are no errors. APIVersionError (322) for a version other than "1".
     """
     api = ApiParameters._make(_API.parse(request.api, [], None))
     if api.version != "1":
@@ -365,7 +366,7 @@ def validate_db_metadata(op: OperationContext, request: ValidateDBMetadataReques
 
 
 def _check_database(name: str) -> None:
-    """InvalidNamespace (73), 13280 or 28539 for what can be no database's name."""
+    """InvalidNamespace (73), 13280 or 28539 for an invalid database name."""
     if name == "":
         raise CommandError(28539, "db name is empty")
     if "." in name or "\0" in name or len(name.encode("utf-8")) > MAX_DATABASE_NAME_BYTES:

@@ -1,1 +1,1 @@
-"""Databases, collections, views and indexes: made, listed, changed and dropped."""
+"""Creating, listing, changing and dropping databases, collections, views and indexes."""

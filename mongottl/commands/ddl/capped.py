@@ -1,6 +1,6 @@
-"""convertToCapped and cloneCollectionAsCapped: what is there already, within bounds from now on.
+"""convertToCapped and cloneCollectionAsCapped: copy existing documents into a capped collection. emptycapped.
 
-Source: MongoDB's reference for each; both take fields that they do not know.
+Source: MongoDB's reference for each; the first two ignore unknown fields.
 """
 
 from typing import Annotated, NamedTuple
@@ -35,7 +35,10 @@ class ConvertToCappedRequest(NamedTuple):
     strict=False,
 )
 def convert_to_capped(op: OperationContext, request: ConvertToCappedRequest) -> Steps[Reply]:
-    """Its indexes but for that of `_id` are gone. NamespaceNotFound (26), InvalidOptions (72) without a size."""
+    """Makes a collection capped and drops its indexes except that on `_id`.
+
+    NamespaceNotFound (26), InvalidOptions (72) without a size.
+    """
     source = _source(op, request.collection)
     size = _positive_size(request.size)
     yield from copy_as_capped(op, source, source.name, _capped_options(source, size))
@@ -56,8 +59,11 @@ class CloneCollectionAsCappedRequest(NamedTuple):
     strict=False,
 )
 def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsCappedRequest) -> Steps[Reply]:
-    """NamespaceNotFound (26) without the source, NamespaceExists (48) with the target, InvalidOptions (72) without a
-    size."""
+    """Copies a collection into a new capped one.
+
+    NamespaceNotFound (26) without the source, NamespaceExists (48) if the target exists, InvalidOptions (72) without a
+    size.
+    """
     name = _text("cloneCollectionAsCapped", request.collection)
     to = _text("toCollection", request.to)
     check_database_name(op.database)
@@ -86,7 +92,7 @@ class EmptyCappedRequest(NamedTuple):
     strict=False,
 )
 def empty_capped(op: OperationContext, request: EmptyCappedRequest) -> Steps[Reply]:
-    """NamespaceNotFound (26) without collection, IllegalOperation (20) unless it is capped."""
+    """Deletes all documents of a capped collection. NamespaceNotFound (26), IllegalOperation (20) if not capped."""
     collection = _source(op, request.collection)
     if not collection.options.capped:
         raise CommandError(ErrorCode.IllegalOperation, f"{collection.namespace} is not a capped collection")
@@ -115,7 +121,7 @@ def _source(op: OperationContext, name: str) -> Collection:
 
 
 def _positive_size(value: Value) -> int:
-    """InvalidOptions (72) for what is no number and for what is not above 0 as an int64."""
+    """The size as an int64. InvalidOptions (72) if it is no number or not greater than 0."""
     size = clamp_to_long(value) if is_number(value) else 0
     if size <= 0:
         raise CommandError(ErrorCode.InvalidOptions, "Capped collection size must be greater than zero")
@@ -123,7 +129,7 @@ def _positive_size(value: Value) -> int:
 
 
 def _capped_options(source: Collection, size: int) -> CollectionOptions:
-    """The source's options with a size. BadValue (2) for one beyond the limit."""
+    """The source's options with `capped` and a size. BadValue (2) if it is too large."""
     if size > MAX_CAPPED_BYTES:
         raise CommandError(ErrorCode.BadValue, f"size cannot exceed 1 PB, actual value '{size}'")
     return source.options.with_options({"capped": True, "size": Int64(size)})

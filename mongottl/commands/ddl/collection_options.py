@@ -1,6 +1,6 @@
-"""The options that `create` takes and `collMod` changes, each checked as mongod does.
+"""Checks of the options of `create` and `collMod`.
 
-Source: MongoDB's create and collMod references; the codes are those that MongoDB 8.2 gives.
+Source: MongoDB's create and collMod references; error codes are those of MongoDB 8.2.
 """
 
 from typing import Annotated, Final, NamedTuple
@@ -27,7 +27,7 @@ _CLUSTERED_VERSION: Final = 5979704
 
 
 def check_word(option: str, value: str, words: tuple[str, ...]) -> None:
-    """BadValue (2) unless the value is one of the words. option: with the command's name, "create.validationLevel"."""
+    """BadValue (2) unless the value is one of `words`. option: for the error, as "create.validationLevel"."""
     if value not in words:
         raise CommandError(
             ErrorCode.BadValue, f"Enumeration value '{value}' for field '{option}' is not a valid value."
@@ -41,7 +41,7 @@ def check_capped_size(size: int) -> None:
 
 
 def checked_capped_max(documents: int) -> int:
-    """How many documents a capped collection holds at most; 0, that is no such limit, for what is not above it."""
+    """`max` of a capped collection; 0 for no limit, also if it is negative."""
     if documents > MAX_CAPPED_DOCUMENTS:
         raise CommandError(ErrorCode.BadValue, "max in a capped collection has to be < 2^31 or not set")
     return max(documents, 0)
@@ -51,9 +51,9 @@ def checked_capped_max(documents: int) -> int:
 
 
 def check_validator(database: str, collection: str, validator: bytes) -> None:
-    """The errors of filters; InvalidOptions (72) for a validator where mongod keeps its own data.
+    """Checks a validator: the errors of filters; InvalidOptions (72) in namespaces where mongod stores its own data.
 
-    BadValue (2) or 5626500 for operators that need more than the document. An empty validator is always right.
+    BadValue (2) or 5626500 for operators that validators cannot use. An empty validator is always valid.
     """
     if is_empty(validator):
         return
@@ -91,8 +91,8 @@ _TIME_SERIES: Final[RequestParser] = parser_for("create.timeseries", TimeSeriesO
 def checked_time_series(value: bytes) -> bytes:
     """`timeseries` of `create`, with its defaults, as listCollections shows it.
 
-    40414 without `timeField`; InvalidOptions (72) for names that cannot be fields and for bucket sizes that do not go
-    together; BadValue (2) for those out of range and for another granularity.
+    40414 without `timeField`; InvalidOptions (72) for invalid field names and for bucket sizes that contradict each
+    other; BadValue (2) for bucket sizes out of range and for an unknown granularity.
     """
     given = TimeSeriesOptions._make(_TIME_SERIES.parse(value, [], None))
     _check_field_name("timeField", given.time_field)
@@ -115,7 +115,7 @@ def _check_field_name(option: str, name: str) -> None:
 
 
 def check_expiring_time_field(name: Value) -> None:
-    """CommandNotSupported (115) for a time field that the measurements of a time series collection cannot expire by."""
+    """CommandNotSupported (115) for `_ts` as the time field of a time series collection with a TTL."""
     if name == TS_FIELD:
         raise CommandError(
             ErrorCode.CommandNotSupported,
@@ -124,9 +124,9 @@ def check_expiring_time_field(name: Value) -> None:
 
 
 def checked_expiry_s(seconds: int, now_ms: int) -> int:
-    """`expireAfterSeconds` of a clustered or time series collection; it may not reach back before 1970.
+    """Checks `expireAfterSeconds` of a clustered or time series collection.
 
-    InvalidOptions (72) otherwise.
+    InvalidOptions (72) if it is negative, or more seconds than since 1970.
     """
     if seconds < 0:
         raise CommandError(ErrorCode.InvalidOptions, "TTL 'expireAfterSeconds' option cannot be less than 0")
@@ -153,10 +153,10 @@ _CLUSTERED_INDEX: Final[RequestParser] = parser_for("create.clusteredIndex", Clu
 
 
 def checked_clustered_index(value: Value) -> dict[str, Value] | None:
-    """`clusteredIndex` of `create`, with its defaults, as listCollections shows it; None where it is false.
+    """`clusteredIndex` of `create`, with its defaults, as listCollections shows it; None if it is false.
 
-    40414, 40415, TypeMismatch (14) for a malformed one; InvalidIndexSpecificationOption (197) for another key;
-    5979700 unless unique, 5979703 for `true`, 5979704 for another version than 2.
+    40414, 40415, TypeMismatch (14) for a malformed one; InvalidIndexSpecificationOption (197) for a key other than
+    {_id: 1}; 5979700 if not unique, 5979703 for `true`, 5979704 for a version other than 2.
     """
     if isinstance(value, bool) or is_number(value):
         if is_true(value):
@@ -188,7 +188,7 @@ def _is_one(value: Value) -> bool:
 
 
 def check_view_source(name: str) -> None:
-    """BadValue (2) or InvalidNamespace (73) for what `viewOn` cannot name."""
+    """Checks the name in `viewOn`: BadValue (2), InvalidNamespace (73)."""
     if name == "":
         raise CommandError(ErrorCode.BadValue, "'viewOn' cannot be empty")
     if "\0" in name or name.startswith((".", "$")):

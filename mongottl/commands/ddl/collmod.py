@@ -92,11 +92,11 @@ _IMAGES: Final[RequestParser] = parser_for("collMod.changeStreamPreAndPostImages
     stable=True,
 )
 def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Reply]:
-    """The reply has the old and new values of what changed in an index; of options it says nothing.
+    """The reply has the old and new values of changed index options, but not of collection options.
 
-    On an index on `_ts` with `expireAfterSeconds` this changes the collection's default TTL; a plain single-field index
-    becomes a TTL index. NamespaceNotFound (26), IndexNotFound (27), AmbiguousIndexKeyPattern (181), InvalidOptions (72)
-    for what the collection is not, BadValue (2) for what is out of range.
+    `expireAfterSeconds` of an index on `_ts` changes the collection's default TTL; that of a plain single-field index
+    makes it a TTL index. NamespaceNotFound (26), IndexNotFound (27), AmbiguousIndexKeyPattern (181), InvalidOptions
+    (72) for options that this type of collection does not have, BadValue (2) for values out of range.
     """
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
@@ -138,7 +138,7 @@ def _change(
 
 
 def _checked_options(op: OperationContext, request: CollModRequest) -> dict[str, Value]:
-    """The options that change, checked each by itself; MISSING for those that are taken away."""
+    """The changed options, each checked by itself; MISSING for those that are removed."""
     options: dict[str, Value] = {}
     if request.validation_level is not None:
         check_word("collMod.validationLevel", request.validation_level, VALIDATION_LEVELS)
@@ -183,7 +183,7 @@ def _add_time_series(collection: Collection, request: CollModRequest, options: d
 
 
 def _change_expiry_index(op: OperationContext, collection: Collection, seconds: Value) -> Steps[None]:
-    """Makes, changes or drops the index that measurements expire by."""
+    """Creates, changes or drops the TTL index of a time series collection."""
     series = collection.time_series
     assert series is not None
     index = collection.index_named(EXPIRY_INDEX)
@@ -211,10 +211,10 @@ def _checked_expiry(op: OperationContext, value: Value) -> int | None:
 
 
 def _check_applicable(collection: Collection, request: CollModRequest, changes: dict[str, Value]) -> None:
-    """InvalidOptions (72) for what only other kinds of collections have."""
+    """InvalidOptions (72) for options that this type of collection does not have."""
     options = collection.options
     if collection.time_series is not None:
-        if request.time_series is not None:  # beside it, and only there, mongod ignores those of capped collections
+        if request.time_series is not None:  # with `timeseries`, mongod ignores options of capped collections
             changes.pop("size", None)
             changes.pop("max", None)
         for name in changes:
@@ -242,7 +242,7 @@ def _change_view(
     change: IndexChange | None,
     options: dict[str, Value],
 ) -> Reply:
-    """Gives a view another definition; what is not given stays. Errors are those of `exec.results.views.check_view`."""
+    """Changes the given parts of a view's definition. Errors are those of `exec.results.views.check_view`."""
     foreign = [*options]
     if change is not None:
         foreign.append("index")

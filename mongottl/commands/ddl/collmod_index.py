@@ -1,9 +1,9 @@
-"""What collMod does to an index: its TTL, hiding it from the planner, making it unique.
+"""collMod of an index: its TTL, hiding it from the planner, making it unique.
 
     {index: {name | keyPattern, expireAfterSeconds, hidden, prepareUnique, unique}}
 
-An index becomes unique in two steps. With `prepareUnique` no write may add another duplicate, but those there stay;
-then `unique` tells which documents share a key, or builds the index anew as a unique one.
+An index becomes unique in two steps. With `prepareUnique` writes cannot add duplicates, but existing ones stay; then
+`unique` reports the documents that share a key, or rebuilds the index as a unique one.
 
 Source: MongoDB's collMod reference.
 """
@@ -29,14 +29,14 @@ from mongottl.exec.write.index_build import build_indexes
 from mongottl.ttl.policy import NO_TTL, is_expired, parse_default_ttl
 
 _TRUTH: Final = "[bool, long, int, decimal, double]"
-# Index entries looked at between two steps.
+# Index entries that are checked in one step.
 _SCAN_BATCH: Final = 256
 _LOWEST_KEY: Final = b""
 _CLUSTERED_CANNOT_HIDE: Final = 6011800
 
 
 class IndexChange:
-    """The fields of collMod's `index`; MISSING or None where they are not given."""
+    """The fields of collMod's `index`; MISSING or None if not given."""
 
     def __init__(self, change: bytes) -> None:
         self.name: str | None = None
@@ -73,7 +73,7 @@ class IndexChange:
 
     @property
     def only_unique(self) -> bool:
-        """Whether nothing but a conversion to a unique index is asked for: what can be tried with `dryRun`."""
+        """Whether the only change is `unique`, which can be combined with `dryRun`."""
         return (
             self.unique is True
             and self.expire_after_seconds is MISSING
@@ -83,7 +83,7 @@ class IndexChange:
 
 
 def change_index(op: OperationContext, collection: Collection, change: IndexChange, dry_run: bool) -> Steps[Reply]:
-    """The reply has the old and new values of what changed. dry_run: only see whether the index can become unique."""
+    """The reply has the old and new values of what changed. dry_run: only check whether the index can become unique."""
     reply: dict[str, Value] = {}
     index = _find_index(collection, change)
     old = index.descriptor
@@ -108,8 +108,7 @@ def change_index(op: OperationContext, collection: Collection, change: IndexChan
 
 
 def _checked_unique(index: IndexEntry, change: IndexChange) -> bool:
-    """Whether the index is to be made unique. InvalidOptions (72) unless it was prepared, BadValue (2) for the way
-    back."""
+    """Whether the index must be made unique. InvalidOptions (72) without `prepareUnique`, BadValue (2) for false."""
     if change.unique is None:
         return False
     if not change.unique:
@@ -129,7 +128,7 @@ def _checked_unique(index: IndexEntry, change: IndexChange) -> bool:
 def _changed_descriptor(
     collection: Collection, index: IndexEntry, change: IndexChange, reply: dict[str, Value]
 ) -> IndexDescriptor:
-    """What the index will be, but for `unique`; notes old and new values in the reply."""
+    """The changed descriptor, still without `unique`; adds old and new values to the reply."""
     old = index.descriptor
     new = old
     if change.expire_after_seconds is not MISSING:
@@ -150,7 +149,7 @@ def _changed_descriptor(
     prepare = change.prepare_unique
     if prepare is not None and prepare != old.prepare_unique and not old.unique and not old.is_id:
         if prepare:
-            parse_index_spec(old.with_option("unique", True).spec)  # refuses what cannot be unique
+            parse_index_spec(old.with_option("unique", True).spec)  # raises if it cannot be unique
         reply["prepareUnique_old"] = old.prepare_unique
         reply["prepareUnique_new"] = prepare
         new = new.with_option("prepareUnique", True if prepare else MISSING)
@@ -158,8 +157,7 @@ def _changed_descriptor(
 
 
 def _check_no_duplicates(op: OperationContext, collection: Collection, index: IndexEntry) -> Steps[None]:
-    """CannotConvertIndexToUnique (359) with `violations`: for each key that several living documents share, their
-    `_id`s."""
+    """CannotConvertIndexToUnique (359) with `violations`: the `_id`s of unexpired documents that share a key."""
     unit = op.recovery_unit
     violations: list[Value] = []
     after: tuple[bytes, int] | None = None
@@ -200,7 +198,7 @@ def _add_violation(group: list[Value], violations: list[Value]) -> None:
 
 
 def _convert(op: OperationContext, collection: Collection, index: IndexEntry, unique: IndexDescriptor) -> Steps[None]:
-    """Builds the unique index beside the old one and puts it in its place."""
+    """Builds the unique index, which then replaces the old one."""
     try:
         yield from build_indexes(op, collection, [unique], replaced=index)
     except DuplicateKeyError as error:
@@ -245,7 +243,7 @@ def _find_index(collection: Collection, change: IndexChange) -> IndexEntry:
 
 
 def _is_clustering(index: IndexEntry, change: IndexChange) -> bool:
-    """Whether it orders a clustered collection, which is no index for collMod. 6011800 if it is to be hidden."""
+    """Whether it is the clustered index, which collMod does not treat as an index. 6011800 for `hidden`."""
     if not index.descriptor.clustered:
         return False
     if change.hidden is not None:

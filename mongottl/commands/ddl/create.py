@@ -100,7 +100,7 @@ _INDEX_DEFAULTS: Final[RequestParser] = parser_for("create.indexOptionDefaults",
     unstable_fields=("capped", "indexOptionDefaults", "max", "size", "storageEngine"),
 )
 def create(op: OperationContext, request: CreateRequest) -> Reply:
-    """ok too where the collection exists with the same options; NamespaceExists (48) where it has others."""
+    """Creates a collection or view. No error if it exists with the same options; NamespaceExists (48) with others."""
     name = request.collection
     options = parse_options(op, request)
     existing = op.catalog.find(op.database, name)
@@ -124,7 +124,7 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
 
 
 def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
-    """ok too where there is the same view already; NamespaceExists (48) where there is anything else of that name.
+    """Creates a view. No error if the same view exists; NamespaceExists (48) if another view or a collection does.
 
     Errors of the definition are those of `exec.results.views.check_view`.
     """
@@ -147,10 +147,10 @@ def view_exists(view: View) -> CommandError:
 
 
 def parse_options(op: OperationContext, request: CreateRequest) -> CollectionOptions:
-    """The options of a new collection or view, checked one by one and together, as they are kept and shown.
+    """The checked options of a new collection or view, as they are stored and listed.
 
-    TypeMismatch (14), BadValue (2) and others for each by itself, InvalidOptions (72) for those that do not go
-    together, CommandNotSupported (115) for what we lack.
+    TypeMismatch (14), BadValue (2) and others for single options, InvalidOptions (72) for options that exclude each
+    other, CommandNotSupported (115) for options that are not supported.
     """
     options: dict[str, Value] = {}
     _add_capped(request, options)
@@ -172,7 +172,7 @@ def _add_capped(request: CreateRequest, options: dict[str, Value]) -> None:
     if request.size is not None:
         check_capped_size(request.size)
     if request.clustered_index is not MISSING:
-        return  # excludes capped ones, with codes of its own
+        return  # excludes capped collections, with its own error codes
     if not request.capped:
         if request.size is not None or request.max is not None:
             raise CommandError(
@@ -218,7 +218,7 @@ def _check_view(request: CreateRequest) -> None:
 
 
 def _check_together(request: CreateRequest, options: dict[str, Value]) -> None:
-    """Refuses options that contradict each other. InvalidOptions (72) unless MongoDB has a code for the pair."""
+    """Errors for options that exclude each other: InvalidOptions (72) unless MongoDB has a code for the pair."""
     if request.clustered_index is not MISSING:
         if request.capped:
             raise CommandError(_CLUSTERED_AND_CAPPED, "A capped collection cannot be clustered")
@@ -268,7 +268,7 @@ def _add_expiry(op: OperationContext, request: CreateRequest, options: dict[str,
 
 
 def _collation(request: CreateRequest) -> Collation | None:
-    """40414 for a collation that says nothing."""
+    """The parsed `collation`, or None. 40414 for an empty one."""
     if request.collation is None:
         return None
     if is_empty(request.collation):
@@ -277,7 +277,7 @@ def _collation(request: CreateRequest) -> Collation | None:
 
 
 def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
-    """What only has to be kept: nothing here depends on it."""
+    """Adds options that are stored and listed but have no effect."""
     collation = _collation(request)
     if collation is not None:
         options["collation"] = collation.spec

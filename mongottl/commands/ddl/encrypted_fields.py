@@ -1,8 +1,8 @@
-"""`encryptedFields` of `create`: checked as mongod does; Queryable Encryption itself is not there.
+"""Checks of `encryptedFields` of `create`; Queryable Encryption itself is not supported.
 
     {fields: [{path: "ssn", keyId: <UUID>, bsonType: "string", queries: {queryType: "equality"} | [ … ]}]}
 
-Source: MongoDB's "Queryable Encryption" pages; the codes are those that MongoDB 8.2 gives.
+Source: MongoDB's "Queryable Encryption" pages; error codes are those of MongoDB 8.2.
 """
 
 from typing import Annotated, Final, NamedTuple
@@ -32,7 +32,7 @@ _QUERY_TYPES: Final = (
     "substringPreview",
 )
 _TEXT_TYPES: Final = ("suffixPreview", "prefixPreview", "substringPreview")
-# Types whose values can be encrypted at random but not compared by equality.
+# Types that cannot be encrypted.
 _NEVER_ENCRYPTED: Final = ("minKey", "maxKey", "null", "undefined")
 _RANGE_TYPES: Final = {"int": 32, "long": 64, "double": 64, "decimal": 128, "date": 64}
 
@@ -86,7 +86,7 @@ _QUERY: Final[RequestParser] = parser_for("create.encryptedFields.fields.queries
 
 
 def check_encrypted_fields(options: bytes) -> None:
-    """The errors of a malformed one; CommandNotSupported (115) for a well-formed one."""
+    """Always raises: the error of a malformed `encryptedFields`, else CommandNotSupported (115)."""
     given = EncryptedFieldsOptions._make(_OPTIONS.parse(options, [], None))
     paths: list[str] = []
     for document in given.fields:
@@ -176,7 +176,7 @@ def _check_range(field: EncryptedField, query: FieldQuery, trim_factor: int | No
 
 
 def _exact(name: str, value: Value, least: int) -> int | None:
-    """A whole number that is `least` or more. FailedToParse (9) for a fraction, BadValue (2) for a lesser one."""
+    """A whole number of at least `minimum`. FailedToParse (9) for a fraction, BadValue (2) if it is less."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):

@@ -28,10 +28,10 @@ from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.write.expiry import count_expired, rearm_collection
 from mongottl.exec.write.index_build import build_indexes
 
-# Members that a replica set may have.
+# Maximum members of a replica set.
 _MOST_MEMBERS: Final = 50
 _QUORUM_MODES: Final = ("majority", "votingMembers")
-# How often a createIndexes looks whether the same index, which another one is building, is ready.
+# Interval at which a createIndexes checks whether the same index, built by another command, is ready.
 _BUILD_POLL_S: Final = 0.01
 
 
@@ -56,11 +56,11 @@ class CreateIndexesRequest(NamedTuple):
     raw_data=True,
 )
 def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps[Reply]:
-    """`{numIndexesBefore, numIndexesAfter, createdCollectionAutomatically}`, and a note when there was nothing to do.
+    """`{numIndexesBefore, numIndexesAfter, createdCollectionAutomatically}`, with `note` if all indexes existed.
 
-    Makes the collection if need be. IndexOptionsConflict (85) and IndexKeySpecsConflict (86) for indexes that would
-    clash with one that is there; see `catalog.index_spec.parse_index_spec` for specifications that are wrong in
-    themselves. A bad request changes nothing.
+    Creates the collection if it does not exist. IndexOptionsConflict (85) and IndexKeySpecsConflict (86) for conflicts
+    with existing indexes; `catalog.index_spec.parse_index_spec` lists the errors of invalid specifications. A refused
+    request changes nothing.
     """
     name = request.collection
     check_database_name(op.database)
@@ -81,7 +81,7 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
 
 
 def check_commit_quorum(quorum: Value) -> None:
-    """How many members must have built an index: a number, or a mode. FailedToParse (9) for anything else."""
+    """Checks `commitQuorum`: a number of members, or the name of a mode. FailedToParse (9) otherwise."""
     if quorum is None:
         return
     if is_number(quorum):
@@ -98,8 +98,10 @@ def check_commit_quorum(quorum: Value) -> None:
 
 
 def check_quorum_can_be_met(quorum: Value) -> None:
-    """UnsatisfiableCommitQuorum (278) for more members than one, which we are, UnknownReplWriteConcern (79) for a mode
-    of which no tags tell. MongoDB asks only where there are documents that others could have to index."""
+    """UnsatisfiableCommitQuorum (278) for more than one member, UnknownReplWriteConcern (79) for an undefined mode.
+
+    As in MongoDB, called only for collections with documents.
+    """
     if isinstance(quorum, str):
         if quorum not in _QUORUM_MODES:
             raise CommandError(
@@ -123,7 +125,7 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
             check_time_series_index(collection.time_series, descriptor)
     if collection is None:
         op.catalog.check_new_name(op.database, name)
-        _new_indexes(op, f"{op.database}.{name}", None, wanted)  # refuses what clashes before anything is made
+        _new_indexes(op, f"{op.database}.{name}", None, wanted)  # raises before the collection is created
         collection = op.catalog.create_collection(op.database, name)
     while True:
         new, building = _new_indexes(op, collection.namespace, collection, wanted)
@@ -162,9 +164,10 @@ def _has_ttl(descriptor: IndexDescriptor) -> bool:
 def _new_indexes(
     op: OperationContext, namespace: str, collection: Collection | None, wanted: list[IndexDescriptor]
 ) -> tuple[list[IndexDescriptor], bool]:
-    """Those of `wanted` that are not there yet, and whether one of the others is still being built.
+    """Those of `wanted` that do not exist yet, and whether one of the others is still being built.
 
-    collection: None where it is to be made. CannotCreateIndex (67) if there would be too many, 85 and 86 for clashes.
+    collection: None if it does not exist yet. CannotCreateIndex (67) if there would be too many, 85 and 86 for
+    conflicts.
     """
     entries = [] if collection is None else collection.listed_indexes
     known = [index.descriptor for index in entries]
@@ -193,7 +196,7 @@ def _new_indexes(
 def _identical(
     op: OperationContext, descriptor: IndexDescriptor, known: list[IndexDescriptor]
 ) -> IndexDescriptor | None:
-    """The one of `known` that this index is, or None if it is none and clashes with none."""
+    """The index of `known` that is identical, or None if there is none and no conflict (85, 86)."""
     for other in known:
         if other.name == descriptor.name:
             compared = descriptor.compared_with(other)
@@ -238,7 +241,7 @@ def _identical(
 def _options_conflict(
     op: OperationContext, requested: IndexDescriptor, existing: IndexDescriptor, message: str
 ) -> CommandError:
-    """IndexOptionsConflict (85), in the words of the dialect if it has some."""
+    """IndexOptionsConflict (85), with the dialect's message if it has one."""
     words = op.service.dialect.index_conflict
     text = words.format(name=existing.name) if words else f"{message} {_both(requested, existing)}"
     return CommandError(ErrorCode.IndexOptionsConflict, text)
@@ -263,7 +266,7 @@ class ListIndexesRequest(NamedTuple):
     raw_data=True,
 )
 def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Reply]:
-    """Specifications, `_id` first, those being built included. NamespaceNotFound (26) without collection."""
+    """A cursor over index specifications, `_id` first, including indexes under construction. NamespaceNotFound (26)."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)
@@ -278,7 +281,7 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
 
 
 def _listed(index: IndexEntry, request: ListIndexesRequest) -> bytes:
-    """An index as the options of the request want it."""
+    """The document of one index, with the fields that the request's options add."""
     spec = index.descriptor.kind.listed(index.descriptor.spec)
     if request.include_index_build_info:
         if index.ready:
@@ -307,8 +310,8 @@ class DropIndexesRequest(NamedTuple):
 def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Reply]:
     """`{nIndexesWas}`. IndexNotFound (27), AmbiguousIndexKeyPattern (181), InvalidOptions (72) for the `_id` index.
 
-    Of several names all must be right, or nothing is dropped. Dropping the `_ts` index with `expireAfterSeconds`
-    switches TTL off: what is expired and not purged yet comes back.
+    If one of several names is wrong, nothing is dropped. Dropping the `_ts` index with `expireAfterSeconds` turns TTL
+    off: expired documents that are not purged yet become visible again.
     """
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
@@ -327,9 +330,9 @@ def _check_index_type(index: Value) -> None:
     value = index
     if isinstance(index, list):
         value = ""
-        for place, item in enumerate(index):
+        for position, item in enumerate(index):
             if not isinstance(item, str):
-                named = f"dropIndexes.index.{place}"
+                named = f"dropIndexes.index.{position}"
                 value = item
                 break
     if not isinstance(value, (str, bytes)) or (isinstance(index, list) and isinstance(value, bytes)):
@@ -390,13 +393,13 @@ class SetIndexCommitQuorumRequest(NamedTuple):
     help="Changes how many members must finish an index build; here there is one.",
 )
 def set_index_commit_quorum(op: OperationContext, request: SetIndexCommitQuorumRequest) -> Reply:
-    """`{indexNames, commitQuorum}`. IndexNotFound (27) if none of these indexes is being built, else the errors of
+    """`{indexNames, commitQuorum}`. IndexNotFound (27) if none of these indexes is being built, and the errors of
     `check_commit_quorum`."""
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
-    for place, name in enumerate(request.index_names):
+    for position, name in enumerate(request.index_names):
         if not isinstance(name, str):
-            raise wrong_type(f"setIndexCommitQuorum.indexNames.{place}", name, "string")
+            raise wrong_type(f"setIndexCommitQuorum.indexNames.{position}", name, "string")
     check_commit_quorum(request.commit_quorum)
     check_quorum_can_be_met(request.commit_quorum)
     collection = op.catalog.lookup(op.database, request.collection)
