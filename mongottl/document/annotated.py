@@ -23,7 +23,10 @@ from mongottl.document.walk import fields
 
 @mypyc_attr(native_class=False)  # a subclass of a built-in type cannot be a native class
 class AnnotatedDocument(bytes):
-    """metadata: must not be changed after construction; `annotated` makes another document."""
+    """A raw document with metadata.
+
+    metadata: must not be changed after construction; `annotated` makes another document.
+    """
 
     metadata: dict[str, Value]
 

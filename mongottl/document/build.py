@@ -207,7 +207,10 @@ def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
 
 
 def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...], levels: i64) -> None:
-    """levels: allowed nesting depth, this array included; Overflow (15) if it is exceeded."""
+    """Writes an array with its length and final NUL.
+
+    levels: allowed nesting depth, this array included; Overflow (15) if it is exceeded.
+    """
     if levels <= 0:
         raise too_deep()
     start: i64 = len(writer)

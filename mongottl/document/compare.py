@@ -161,7 +161,10 @@ def compare_values(a: Value, b: Value, collation: Collation | None = None) -> i6
 
 
 def _compare_lists(a: list[Value], b: list[Value], levels: i64, collation: Collation | None) -> i64:
-    """levels: allowed nesting depth, these lists included; Overflow (15) if it is exceeded."""
+    """-1, 0 or 1: the order of two decoded arrays.
+
+    levels: allowed nesting depth, these lists included; Overflow (15) if it is exceeded.
+    """
     if levels <= 0:
         raise too_deep()
     shorter = min(len(a), len(b))

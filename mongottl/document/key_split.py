@@ -1,4 +1,4 @@
-"""Where the components of an index key end (see `keystring`), so that parts of a key can be compared with ranges."""
+"""Finding the ends of the components of an index key (see `keystring`), to compare components with ranges."""
 
 from mypy_extensions import i64
 

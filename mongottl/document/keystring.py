@@ -288,7 +288,7 @@ def _write_decimal(writer: BytesWriter, bid: bytes) -> None:
     else:
         inexact = _write_decimal_as_double(writer, Decimal(f"{coefficient}E{exponent}"), negative)
     if inexact == 1:
-        # The first of the 34 digits is not 0, so where exponents differ they alone decide.
+        # The first of the 34 digits is not 0, so different exponents decide the order.
         digits = len(str(coefficient))
         writer.write((exponent + digits + _TAIL_EXPONENT_BIAS).to_bytes(2, "big"))
         writer.write((coefficient * 10 ** (DECIMAL_DIGITS - digits)).to_bytes(15, "big"))

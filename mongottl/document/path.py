@@ -98,7 +98,10 @@ def values_at(document: bytes, path: FieldPath, whole: bool = False) -> list[Val
 def _collect(
     buf: bytes, start: i64, container_type: i64, path: FieldPath, depth: i64, whole: bool, found: list[Value]
 ) -> None:
-    """container_type: DOCUMENT or ARRAY, the type of the container at `start`."""
+    """Appends the values at the path's components from `depth` on in a document or array.
+
+    container_type: DOCUMENT or ARRAY, the type of the container at `start`.
+    """
     if container_type == ARRAY:
         if path.indexes[depth] >= 0:
             type_code, pos = find_field_at(buf, start, path.part_bytes[depth])

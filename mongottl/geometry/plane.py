@@ -72,7 +72,10 @@ class Circle(PlaneShape):
 
 
 class PlanePolygon(PlaneShape):
-    """corners: in order; the last is joined to the first."""
+    """`$polygon`: a polygon on the plane.
+
+    corners: in order; the last is joined to the first.
+    """
 
     def __init__(self, corners: list[Position]) -> None:
         self._sides = [(corners[i - 1], corners[i]) for i in range(len(corners))]

@@ -32,7 +32,10 @@ def s2_point(position: Position) -> s2rst.S2Point:
 
 
 class SpherePolygon:
-    """outer: the outer ring, its interior to the left. holes: rings within it, the area of the hole to their left."""
+    """A polygon on the sphere, possibly with holes.
+
+    outer: the outer ring, its interior to the left. holes: rings within it, the area of the hole to their left.
+    """
 
     def __init__(self, outer: s2rst.Loop, holes: list[s2rst.Loop]) -> None:
         self.outer = outer

@@ -80,14 +80,20 @@ class SortKeys:
         self._collator: Any = library.icu.Collator.createInstance(library.icu.Locale.createFromName(locale))
 
     def set_strength(self, strength: int) -> None:
-        """strength: 1 to 5."""
+        """Sets the strength of the comparison.
+
+        strength: 1 to 5.
+        """
         self._collator.setStrength(_STRENGTHS[strength - 1])
 
     def strength(self) -> int:
         return _STRENGTHS.index(int(self._collator.getStrength())) + 1
 
     def set_flag(self, name: str, on: bool) -> None:
-        """name: caseLevel, numericOrdering, normalization or backwards."""
+        """Sets a boolean option.
+
+        name: caseLevel, numericOrdering, normalization or backwards.
+        """
         value = self._library.value
         self._collator.setAttribute(self._attribute(name), value.ON if on else value.OFF)
 

@@ -59,7 +59,9 @@ SORTABLE: Final[dict[str, bool]] = {
 
 
 class MetadataUse:
-    """requested: keywords that are read. provided: keywords that the query provides.
+    """The metadata keywords of a parsed query or stage.
+
+    requested: keywords that are read. provided: keywords that the query provides.
 
     available: keywords that the input documents of a pipeline already have.
     """

@@ -222,7 +222,10 @@ def parse_sort_array(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 class SortArrayExpression(Expression):
-    """paths: empty to compare the elements themselves. Paths do not traverse arrays."""
+    """`$sortArray`.
+
+    paths: empty to compare the elements themselves. Paths do not traverse arrays.
+    """
 
     def __init__(self, input: Expression, sort_by: Value, collation: Collation | None) -> None:
         self.input: Final = input

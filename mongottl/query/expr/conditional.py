@@ -81,7 +81,10 @@ def parse_if_null(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 class SwitchExpression(Expression):
-    """default: None if there is none; then it is an error if no case matches."""
+    """`$switch`.
+
+    default: None if there is none; then it is an error if no case matches.
+    """
 
     def __init__(self, cases: list[Expression], thens: list[Expression], default: Expression | None) -> None:
         self.cases: Final = cases

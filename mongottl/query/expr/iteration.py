@@ -22,7 +22,10 @@ from mongottl.query.interrupt import CHECK_EVERY, check_interrupt
 
 
 class MapExpression(NamedExpression):
-    """index_slot: of the variable for the index, -1 if there is none."""
+    """`$map`.
+
+    index_slot: of the variable for the index, -1 if there is none.
+    """
 
     def __init__(
         self, parameters: dict[str, Expression], input: Expression, slot: int, index_slot: int, body: Expression
@@ -83,7 +86,10 @@ def _variable_name(value: Value) -> str:
 
 
 class FilterExpression(NamedExpression):
-    """limit: maximal number of elements; None for all."""
+    """`$filter`.
+
+    limit: maximal number of elements; None for all.
+    """
 
     def __init__(
         self,

@@ -25,8 +25,11 @@ MATCH: Final = 2
 
 
 class RegexExpression(NamedExpression):
-    """kind: FIND, FIND_ALL or MATCH. The last compiled pattern is cached, since patterns are nearly always
-    constants."""
+    """`$regexFind`, `$regexFindAll` and `$regexMatch`.
+
+    kind: FIND, FIND_ALL or MATCH. The last compiled pattern is cached, since patterns are nearly always
+    constants.
+    """
 
     def __init__(self, name: str, kind: int, parameters: dict[str, Expression]) -> None:
         super().__init__(name, parameters)

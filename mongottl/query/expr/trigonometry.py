@@ -18,7 +18,10 @@ from mongottl.query.expr.parser import show, type_of
 
 
 class TrigonometricFunction:
-    """lowest, highest: the closed interval of valid arguments; 50989 outside of it."""
+    """A trigonometric function on doubles and decimals.
+
+    lowest, highest: the closed interval of valid arguments; 50989 outside of it.
+    """
 
     def __init__(self, name: str, function: Callable[[float], float], lowest: float, highest: float) -> None:
         self.name: Final = name

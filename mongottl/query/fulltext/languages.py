@@ -15,7 +15,10 @@ _REMEMBERED: Final = 50_000
 
 
 class Language:
-    """algorithm: Snowball's name of the stemmer, "" for none. Stemmer and stop words are loaded at first use."""
+    """A language of text search, with its stemmer and stop words.
+
+    algorithm: Snowball's name of the stemmer, "" for none. Stemmer and stop words are loaded at first use.
+    """
 
     def __init__(self, name: str, code: str, algorithm: str) -> None:
         self.name = name
@@ -26,7 +29,10 @@ class Language:
         self._stems: dict[str, str] = {}
 
     def is_stop_word(self, word: str) -> bool:
-        """word: in lower case."""
+        """Whether a word is a stop word.
+
+        word: in lower case.
+        """
         known = self._stop_words
         if known is None:
             known = frozenset(STOP_WORDS.get(self.name, "").split())

@@ -5,7 +5,10 @@ from mongottl.query.fulltext.unicode import lower_case, without_diacritics, word
 
 
 class Tokenizer:
-    """version: of the text index. case_sensitive, diacritic_sensitive: do not fold case or diacritics."""
+    """Splits texts into terms.
+
+    version: of the text index. case_sensitive, diacritic_sensitive: do not fold case or diacritics.
+    """
 
     def __init__(self, version: int, case_sensitive: bool = False, diacritic_sensitive: bool = False) -> None:
         self.version = version

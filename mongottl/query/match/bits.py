@@ -38,7 +38,10 @@ ANY_CLEAR: Final = "$bitsAnyClear"
 
 
 class BitsExpression(PathExpression):
-    """operator: one of the four names. positions: the bits in question, ascending, without duplicates."""
+    """`{path: {$bitsAllSet: mask}}` and the three other operators on bits.
+
+    operator: one of the four names. positions: the bits in question, ascending, without duplicates.
+    """
 
     def __init__(self, path: FieldPath, operator: str, positions: list[int]) -> None:
         super().__init__(path)

@@ -33,7 +33,10 @@ def id_equality_of(expression: MatchExpression) -> Value:
 def _collect(
     expression: MatchExpression, root: str, found: list[tuple[FieldPath, Value]], paths: DisjointPaths
 ) -> None:
-    """root: collect only paths of this root field; "" for all."""
+    """Collects the equalities that an expression requires.
+
+    root: collect only paths of this root field; "" for all.
+    """
     if isinstance(expression, AndExpression):
         for child in expression.children:
             _collect(child, root, found, paths)

@@ -47,7 +47,10 @@ METRES: Final = 2
 
 
 class NearExpression(PathExpression):
-    """center: the point from which distances are measured. unit: of distances: PLANE, RADIANS or METRES."""
+    """`$near`, `$nearSphere` or `$geoNear` on a path.
+
+    center: the point from which distances are measured. unit: of distances: PLANE, RADIANS or METRES.
+    """
 
     def __init__(self, path: FieldPath, operators: Value, center: Position, unit: int) -> None:
         super().__init__(path)

@@ -19,7 +19,10 @@ from mongottl.query.match.tree import MatchExpression, PathExpression
 
 
 class RegexExpression(PathExpression):
-    """pattern, options: the original ones."""
+    """`{path: /pattern/options}`.
+
+    pattern, options: the original ones.
+    """
 
     def __init__(self, path: FieldPath, pattern: str, options: str) -> None:
         super().__init__(path)

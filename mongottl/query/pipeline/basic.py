@@ -17,7 +17,10 @@ from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 
 class MatchSpec(StageSpec):
-    """filter: the original document, which the planner parses again. expression: the parsed filter."""
+    """`$match`.
+
+    filter: the original document, which the planner parses again. expression: the parsed filter.
+    """
 
     def __init__(self, filter: bytes, expression: MatchExpression) -> None:
         self.name = "$match"

@@ -41,8 +41,11 @@ _DOCUMENT_TYPE: Final = 3
 
 
 class DensifySpec(StageSpec):
-    """bounds: "full", "partition", or "" with lower and upper. unit: of time, "" for numbers. collation: of the values
-    of the partition fields."""
+    """`$densify`.
+
+    bounds: "full", "partition", or "" with lower and upper. unit: of time, "" for numbers. collation: of the values
+    of the partition fields.
+    """
 
     def __init__(
         self,

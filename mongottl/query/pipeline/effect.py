@@ -9,7 +9,9 @@ from typing import Final
 
 
 class Effect:
-    """paths: those that change, or, if `exclusive`, those that are kept while all others change or are removed.
+    """How a stage changes the fields of documents.
+
+    paths: those that change, or, if `exclusive`, those that are kept while all others change or are removed.
 
     renames: path after the stage to the path before it with the same value; "" for the whole document.
     comparisons_only: renamed values only compare equal: null for missing, 1 for 1.0.

@@ -41,7 +41,10 @@ _DESCRIPTION: Final = (
 
 
 class RankFusionSpec(StageSpec):
-    """names, pipelines, weights: of the inputs, in their order. contexts: the parse context of each pipeline."""
+    """`$rankFusion`.
+
+    names, pipelines, weights: of the inputs, in their order. contexts: the parse context of each pipeline.
+    """
 
     def __init__(
         self,

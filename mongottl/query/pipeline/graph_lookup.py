@@ -29,7 +29,10 @@ _MAX_BATCHES_PER_CALL: Final = 8  # batches that one call reads from the foreign
 
 
 class GraphLookupSpec(StageSpec):
-    """max_depth: -1 for no limit. restrict: an additional filter, or None."""
+    """`$graphLookup`.
+
+    max_depth: -1 for no limit. restrict: an additional filter, or None.
+    """
 
     def __init__(
         self,

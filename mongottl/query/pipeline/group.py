@@ -37,7 +37,10 @@ _GROUP_CODES: Final[dict[str, int]] = {"can't $divide by zero": 4848401, "can't 
 
 
 class GroupSpec(StageSpec):
-    """key: the `_id` expression. accumulators: the output fields, in order. collation: of the keys."""
+    """`$group`.
+
+    key: the `_id` expression. accumulators: the output fields, in order. collation: of the keys.
+    """
 
     def __init__(self, key: Expression, accumulators: list[AccumulatorSpec], collation: Collation | None) -> None:
         self.name = "$group"

@@ -44,7 +44,9 @@ _MAX_CACHED_BYTES: Final = 16 << 20  # of foreign documents, cached for the othe
 
 
 class LookupSpec(StageSpec):
-    """foreign, local: paths, both or neither. let: names and expressions. pipeline: its original stages.
+    """`$lookup`.
+
+    foreign, local: paths, both or neither. let: names and expressions. pipeline: its original stages.
 
     unwind: a following `$unwind` of the joined array, performed here. extra_filter: a filter on foreign documents.
     """

@@ -46,7 +46,10 @@ MAX_PATH_DEPTH: Final = 200
 
 
 class GeoNearSpec(StageSpec):
-    """distance_field, locs_field: paths for distance and location, or None. multiplier: of the distance."""
+    """`$geoNear`.
+
+    distance_field, locs_field: paths for distance and location, or None. multiplier: of the distance.
+    """
 
     def __init__(self, request: NearRequest) -> None:
         self.name = "$geoNear"

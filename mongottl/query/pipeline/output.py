@@ -38,7 +38,10 @@ class OutputSpec(StageSpec):
 
 
 class OutSpec(OutputSpec):
-    """time_series: the original options if the target is to be a time series collection, or None."""
+    """`$out`.
+
+    time_series: the original options if the target is to be a time series collection, or None.
+    """
 
     def __init__(self, database: str, collection: str, time_series: bytes | None) -> None:
         super().__init__("$out", database, collection)
@@ -160,8 +163,11 @@ def _check_target(database: str, collection: str) -> None:
 
 
 class MergeSpec(OutputSpec):
-    """on: the paths by which documents are matched; named: whether the stage specifies them. pipeline: None unless
-    when_matched is "pipeline"."""
+    """`$merge`.
+
+    on: the paths by which documents are matched; named: whether the stage specifies them. pipeline: None unless
+    when_matched is "pipeline".
+    """
 
     def __init__(
         self,

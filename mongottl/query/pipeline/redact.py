@@ -20,7 +20,10 @@ _KEEP: Final = "keep"
 
 
 class RedactSpec(StageSpec):
-    """slot: of the current level, `$$CURRENT`."""
+    """`$redact`.
+
+    slot: of the current level, `$$CURRENT`.
+    """
 
     def __init__(self, expression: Expression, slot: int) -> None:
         self.name = "$redact"

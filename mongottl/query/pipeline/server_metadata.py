@@ -22,7 +22,10 @@ _SESSIONS: Final = "config.system.sessions"
 
 
 class ServerMetadataSpec(StageSpec):
-    """argument: the original one. namespace: the collection or database of the aggregate command."""
+    """A stage that returns server metadata.
+
+    argument: the original one. namespace: the collection or database of the aggregate command.
+    """
 
     def __init__(self, name: str, namespace: str, argument: bytes) -> None:
         self.name = name

@@ -20,7 +20,10 @@ from mongottl.query.sorter import Sorter
 
 
 class SortSpec(StageSpec):
-    """limit: number of documents to output, 0 for all."""
+    """`$sort`, with the limit of a following `$limit`.
+
+    limit: number of documents to output, 0 for all.
+    """
 
     def __init__(self, specification: bytes, pattern: SortPattern, limit: int = 0) -> None:
         self.name = "$sort"

@@ -18,7 +18,10 @@ _SECTIONS: Final = ("latencyStats", "storageStats", "count", "queryExecStats")
 
 
 class CollStatsSpec(StageSpec):
-    """sections: the options of each requested section."""
+    """`$collStats`.
+
+    sections: the options of each requested section.
+    """
 
     def __init__(self, namespace: str, sections: dict[str, bytes]) -> None:
         self.name = "$collStats"

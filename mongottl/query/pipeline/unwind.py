@@ -32,7 +32,10 @@ MAX_OUTPUT: Final = 1024  # documents per call; at most twice as many are output
 
 
 class UnwindSpec(StageSpec):
-    """path: of the array. preserve: keep documents without elements. index_path: path for the element's index."""
+    """`$unwind`.
+
+    path: of the array. preserve: keep documents without elements. index_path: path for the element's index.
+    """
 
     def __init__(self, path: FieldPath, preserve: bool, index_path: FieldPath | None) -> None:
         self.name = "$unwind"

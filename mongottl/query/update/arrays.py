@@ -197,7 +197,10 @@ def parse_pull_all(operand: Operand, ctx: ParseContext) -> ModifierNode:
 
 
 class AddToSetNode(ModifierNode):
-    """values: no two compare equal."""
+    """$addToSet.
+
+    values: no two compare equal.
+    """
 
     def __init__(self, values: list[Item], collation: Collation | None) -> None:
         super().__init__(creates=True)

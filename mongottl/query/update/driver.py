@@ -42,8 +42,11 @@ _EMPTY_TIMESTAMP: Final = b"\x00" * 8
 
 
 class UpdateOutcome:
-    """document: the document after the update, the same object if nothing changed. modified: whether it counts in
-    `nModified`."""
+    """The result of an update of one document.
+
+    document: the document after the update, the same object if nothing changed. modified: whether it counts in
+    `nModified`.
+    """
 
     def __init__(self, document: bytes, modified: bool) -> None:
         self.document = document
@@ -116,7 +119,10 @@ class ModifierDriver(UpdateDriver):
 
 
 class ReplacementDriver(UpdateDriver):
-    """replacement: the original document; empty timestamps at its root are replaced when it is applied."""
+    """A replacement update.
+
+    replacement: the original document; empty timestamps at its root are replaced when it is applied.
+    """
 
     def __init__(self, replacement: bytes, ctx: ParseContext) -> None:
         super().__init__("replacement")

@@ -22,7 +22,10 @@ _CLAUSES: Final = ("$each", "$slice", "$sort", "$position")
 
 
 class SortClause:
-    """paths: the fields to sort documents by, or none to sort whole elements. directions: 1 or -1 for each."""
+    """The clause `$sort` of $push.
+
+    paths: the fields to sort documents by, or none to sort whole elements. directions: 1 or -1 for each.
+    """
 
     def __init__(self, paths: list[list[str]], directions: list[int], collation: Collation | None) -> None:
         self.collation = collation
@@ -58,8 +61,11 @@ def _sort_field(item: Item, path: list[str]) -> tuple[i64, i64]:
 
 
 class PushNode(ModifierNode):
-    """position: index at which to insert, from the end if negative; None: at the end. slice: number of elements to
-    keep, the last ones if negative; None: all."""
+    """$push.
+
+    position: index at which to insert, from the end if negative; None: at the end. slice: number of elements to
+    keep, the last ones if negative; None: all.
+    """
 
     def __init__(self, values: list[Item], position: int | None, slice: int | None, sort: SortClause | None) -> None:
         super().__init__(creates=True)

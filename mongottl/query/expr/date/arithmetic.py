@@ -99,7 +99,10 @@ _ADD: Final = Syntax(5166400, 5166401, [("startDate", 5166402), ("unit", 5166402
 
 
 class DateAddExpression(NamedExpression):
-    """sign: -1 for `$dateSubtract`."""
+    """`$dateAdd` and `$dateSubtract`.
+
+    sign: -1 for `$dateSubtract`.
+    """
 
     def __init__(self, name: str, parameters: dict[str, Expression], sign: int) -> None:
         super().__init__(name, parameters)

@@ -180,7 +180,10 @@ class Frame:
 
 
 class DocumentsFrame(Frame):
-    """lower, upper: positions relative to the document; None for no bound."""
+    """A frame by position, `{documents: [lower, upper]}`.
+
+    lower, upper: positions relative to the document; None for no bound.
+    """
 
     def __init__(self, lower: int | None, upper: int | None) -> None:
         super().__init__(lower is not None)
@@ -195,7 +198,9 @@ class DocumentsFrame(Frame):
 
 
 class RangeFrame(Frame):
-    """lower, upper: added to the `sortBy` value, None for no bound. unit: of time, "" for numbers.
+    """A frame by `sortBy` values, `{range: [lower, upper], unit}`.
+
+    lower, upper: added to the `sortBy` value, None for no bound. unit: of time, "" for numbers.
 
     Bounds never decrease from one document to the next, so each search starts at the previous bound.
     """

@@ -83,7 +83,7 @@ class WindowAccumulator(WindowFunction):
 
 
 class SlidingStdDevState(StdDevState):
-    """Of a frame that slides: null while it contains infinities or NaN, as in mongod."""
+    """Standard deviation over a frame that slides: null while it contains infinities or NaN, as in mongod."""
 
     def __init__(self, sample: bool) -> None:
         super().__init__(sample)

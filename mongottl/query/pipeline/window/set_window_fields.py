@@ -36,7 +36,10 @@ STEPS: Final = 4096  # approximate number of values that one call processes
 
 
 class WindowSpec(StageSpec):
-    """paths: of the output fields. output, sort_by: the original documents; sort_by is None if there is none."""
+    """`$setWindowFields`.
+
+    paths: of the output fields. output, sort_by: the original documents; sort_by is None if there is none.
+    """
 
     def __init__(
         self,
