@@ -22,9 +22,20 @@ from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 WRITE_BATCH: Final = 64  # documents per call
+WRITE_BYTES: Final = 2 << 20  # of the documents of a call, before the last one
 _INTERNAL_DATABASES: Final = ("admin", "config", "local")
 _DOCUMENT_TYPE: Final = 3
 _READ_LEVELS: Final = frozenset(("local", "available", "majority", "snapshot"))
+
+
+def end_of_write(batch: list[bytes], start: int) -> int:
+    """Where the documents end that one call writes, of those from `start` on."""
+    end = start
+    room = WRITE_BYTES
+    while end < len(batch) and end - start < WRITE_BATCH and room > 0:
+        room -= len(batch[end])
+        end += 1
+    return end
 
 
 class OutputSpec(StageSpec):
@@ -78,7 +89,7 @@ class OutSource(TransformSource):
             return []
         if self._position < len(self._batch):
             start = self._position
-            self._position = start + WRITE_BATCH
+            self._position = end_of_write(self._batch, start)
             self._run.insert_output(spec.database, self._temporary, self._batch[start : self._position])
             return []
         batch = self.source.next_batch()
@@ -238,7 +249,7 @@ class MergeSource(TransformSource):
             return []
         spec = self._spec
         start = self._position
-        self._position = start + WRITE_BATCH
+        self._position = end_of_write(batch, start)
         for document in batch[start : self._position]:
             request = self._request(document)
             try:

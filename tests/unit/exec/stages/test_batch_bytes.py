@@ -1,5 +1,6 @@
 """Batches are limited by bytes: no cursor makes the server hold more than a page, and no unit of work writes more."""
 
+import itertools
 from typing import Any
 
 import bson
@@ -11,6 +12,7 @@ from mongottl.exec.stages.stage import BATCH_BYTES
 from mongottl.exec.write.expiry import PURGE_BYTES
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
+from mongottl.query.pipeline.output import WRITE_BYTES
 from mongottl.storage.interface import Record, open_storage_engine
 from tests.running import Running
 
@@ -83,6 +85,17 @@ def test_inserts_are_cut_into_units_of_limited_size(running: Running) -> None:
     before = write_units(running)
     running.insert(*({"_id": f"small {n}"} for n in range(500)))
     assert write_units(running) - before == 1
+
+
+@pytest.mark.parametrize("stage", [{"$out": "copy"}, {"$merge": "copy"}])
+def test_output_stages_write_documents_of_limited_size_in_a_step(running: Running, stage: dict[str, Any]) -> None:
+    size = WRITE_BYTES // 4
+    running.insert(*(large(number, size) for number in range(20)))
+    stored = [0]
+    for _ in running.steps({"aggregate": "c", "pipeline": [stage], "cursor": {}}):
+        stored.append(sum(found.store.count() for found in running.service.catalog.all_collections()) - 20)
+    assert max(after - before for before, after in itertools.pairwise(stored)) == 4
+    assert running.collection("copy").store.count() == 20
 
 
 @pytest.mark.parametrize("ordered", [True, False])
