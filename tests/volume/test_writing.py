@@ -11,7 +11,7 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 from pymongo.database import Database
 
-from tests.volume.documents import COMPILED, SHAPES, SMALL, TINY, text
+from tests.volume.documents import COMPILED, LARGE, SMALL, TINY, text
 from tests.volume.test_reading import READ_MB, SORT_MB, read
 from tests.volume.watching import MB, Documents, Volume
 
@@ -35,33 +35,35 @@ def test_insert_many_of_48_mb(volume: Volume, scratch: Database[Documents], coun
 
 
 def test_bulk_writes_of_48_mb(volume: Volume, scratch: Database[Documents]) -> None:
-    documents = many(15_000, 970)
+    documents = many(5000, 3000)
     operations: list[pymongo.InsertOne[Documents] | pymongo.ReplaceOne[Documents] | pymongo.UpdateOne] = []
     operations += [pymongo.InsertOne(document) for document in documents]
     operations += [pymongo.ReplaceOne({"_id": one["_id"]}, {"r": 1, "x": one["x"]}) for one in documents]
     operations += [pymongo.UpdateOne({"_id": one["_id"]}, {"$set": {"x": one["x"]}}) for one in documents]
     with volume.server.watched(WRITE_MB + volume.stored_mb(3 * MESSAGE_MB * MB)):
         result = scratch.c.bulk_write(operations)
-    assert (result.inserted_count, result.matched_count, result.modified_count) == (15_000, 30_000, 15_000)
-    assert scratch.c.count_documents({"r": 1}) == 15_000
+    assert (result.inserted_count, result.matched_count, result.modified_count) == (5000, 10_000, 5000)
+    assert scratch.c.count_documents({"r": 1}) == 5000
 
 
+@pytest.mark.engines("memory")
 def test_a_client_s_bulk_write_with_all_its_results(volume: Volume, scratch: Database[Documents]) -> None:
     namespace = f"{scratch.name}.c"
     operations: list[pymongo.InsertOne[Documents] | pymongo.UpdateOne] = []
-    operations += [pymongo.InsertOne(document, namespace=namespace) for document in many(10_000, 970)]
+    operations += [pymongo.InsertOne(document, namespace=namespace) for document in many(4000, 2500)]
     # What is upserted is told by its `_id`, which is long: the results are a cursor of several pages.
     operations += [
-        pymongo.UpdateOne({"_id": text(i, 1500)}, {"$set": {"u": 1}}, upsert=True, namespace=namespace)
-        for i in range(14_000)
+        pymongo.UpdateOne({"_id": text(i, 4500)}, {"$set": {"u": 1}}, upsert=True, namespace=namespace)
+        for i in range(5000)
     ]
     with volume.server.watched(WRITE_MB + volume.stored_mb(3 * MESSAGE_MB * MB)):
         result = volume.client.bulk_write(operations, verbose_results=True)
-    assert (result.inserted_count, result.upserted_count) == (10_000, 14_000)
-    assert len(result.update_results) == 14_000
-    assert result.update_results[24_000 - 1].upserted_id == text(13_999, 1500)
+    assert (result.inserted_count, result.upserted_count) == (4000, 5000)
+    assert len(result.update_results) == 5000
+    assert result.update_results[9000 - 1].upserted_id == text(4999, 4500)
 
 
+@pytest.mark.engines("memory")
 def test_failures_of_a_batch(volume: Volume, scratch: Database[Documents]) -> None:
     """Each of 20,000 documents is refused with its own key in the message: the reply has room for some."""
     documents = [{"_id": text(i, 2000)} for i in range(20_000)]
@@ -99,8 +101,10 @@ def test_index_builds(volume: Volume, copied: Database[Documents]) -> None:
     for index in indexes:
         with volume.server.watched(READ_MB + volume.stored_mb(SMALL.count * 400)):
             copied.command("createIndexes", "c", indexes=[index])
-    with volume.server.watched(READ_MB):
-        assert copied.command("validate", "c")["valid"]
+        if index["name"] == "compound":
+            # It seeks each entry: with all indexes that is a million.
+            with volume.server.watched(READ_MB):
+                assert copied.command("validate", "c")["valid"]
 
 
 def test_a_file_of_200_mb(volume: Volume, scratch: Database[Documents]) -> None:
@@ -123,6 +127,7 @@ def test_a_file_of_200_mb(volume: Volume, scratch: Database[Documents]) -> None:
     assert scratch["fs.chunks"].count_documents({}) == 0
 
 
+@pytest.mark.engines("sqlite")
 def test_export_and_import(volume: Volume, scratch: Database[Documents]) -> None:
     """What mongodump and mongorestore do: each collection is read whole and inserted elsewhere."""
 
@@ -135,7 +140,7 @@ def test_export_and_import(volume: Volume, scratch: Database[Documents]) -> None
                 yield RawBSONDocument(batch[start:end])
                 start = end
 
-    for shape in SHAPES:
+    for shape in (SMALL, LARGE):
         size_bytes = shape.count * (shape.size_bytes + 200)
         with volume.server.watched(WRITE_MB + volume.stored_mb(size_bytes)):
             scratch[shape.name].insert_many(exported(shape.name))
@@ -143,8 +148,10 @@ def test_export_and_import(volume: Volume, scratch: Database[Documents]) -> None
         scratch.drop_collection(shape.name)
 
 
-def test_deleting_a_million(volume: Volume, scratch: Database[Documents]) -> None:
-    volume.database.tiny.aggregate([{"$out": {"db": scratch.name, "coll": "c"}}])
+def test_a_million_copied_and_deleted(volume: Volume, scratch: Database[Documents]) -> None:
+    with volume.server.watched(SORT_MB + volume.stored_mb(TINY.count * 200)):
+        volume.database.tiny.aggregate([{"$out": {"db": scratch.name, "coll": "c"}}])
+    assert read(scratch.c.find_raw_batches()) == TINY.checksum("_id")
     with volume.server.watched(SORT_MB):
         assert scratch.c.delete_many({"n": {"$lt": TINY.count // 4}}).deleted_count == TINY.count // 4
     with volume.server.watched(SORT_MB):

@@ -25,6 +25,7 @@ Client = pymongo.MongoClient[Documents]
 STALL_S: Final = 0.5
 PING_S: Final = 10.0
 MB: Final = 1_000_000
+FIGURES: Final = "MONGOTTL_VOLUME_FIGURES" in os.environ
 
 _PINGER: Final = """
 import json, os, select, sys, time, pymongo
@@ -108,6 +109,13 @@ class Watched:
                     return int(line.split()[1]) * 1024
         return 0
 
+    def cpu_s(self) -> float:
+        """Seconds that the server has computed so far; 0 where the kernel does not tell."""
+        with contextlib.suppress(OSError):
+            times = Path(f"/proc/{self._server.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+            return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
     def forget_peak(self) -> None:
         with contextlib.suppress(OSError):
             Path(f"/proc/{self._server.pid}/clear_refs").write_text("5")
@@ -121,14 +129,16 @@ class Watched:
         """
         self.forget_peak()
         before = self.memory_bytes()
+        computed_s = self.cpu_s()
         self.pings()
         yield
         count, worst_s, stalled_s = self.pings()
         more = (self.memory_bytes(peak=True) - before) / MB
-        if "MONGOTTL_VOLUME_FIGURES" in os.environ:
+        if FIGURES:
             name = os.environ.get("PYTEST_CURRENT_TEST", "")
             waited = f"{count} pings: {stalled_s * 1000:.0f} ms of CPU, {worst_s * 1000:.0f} ms"
-            print(f"{name}: {more:.0f} of {more_mb:.0f} MB, {waited}", file=sys.stderr)
+            computed_s = self.cpu_s() - computed_s
+            print(f"{name}: {computed_s:.1f} s, {more:.0f} of {more_mb:.0f} MB, {waited}", file=sys.stderr)
         assert stalled_s <= stall_s, f"the server computed for {stalled_s:.2f} s while a ping waited"
         assert worst_s <= PING_S, f"a ping took {worst_s:.2f} s"
         assert more <= more_mb, f"the server took {more:.0f} MB more, and should take at most {more_mb:.0f}"
@@ -180,14 +190,22 @@ class Connection:
 
 
 class Volume:
-    """A server with the collections of `documents` in the database `volume`. engine: its name."""
+    """A server with the collections of `documents` in the database `volume`.
+
+    engine: its name. loaded_bytes: what the server held when all collections were there.
+    """
 
     def __init__(self, server: Watched, engine: str) -> None:
         self.server: Final = server
         self.engine: Final = engine
         self.client: Final = server.client
         self.database: Final[Database[Documents]] = server.client.volume
+        self.loaded_bytes = 0
 
     def stored_mb(self, size_bytes: float) -> float:
         """What documents of so many bytes may take of the server's memory, where it keeps them there."""
         return 2 * size_bytes / MB if self.engine == "memory" else 0.0
+
+    def left_mb(self) -> float:
+        """What the server holds more now than when all collections were there."""
+        return (self.server.memory_bytes() - self.loaded_bytes) / MB
