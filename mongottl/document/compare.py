@@ -314,8 +314,3 @@ def _compare_arrays(a: bytes, a_start: i64, b: bytes, b_start: i64, levels: i64,
         order = _compare_nested(a, left, b, right, levels - 1, collation)
         if order != 0:
             return order
-
-
-def values_equal(a: Value, b: Value, collation: Collation | None = None) -> bool:
-    """Whether two values compare equal: 1, 1.0, Int64(1) and Decimal128("1") do."""
-    return compare_values(a, b, collation) == 0
