@@ -182,7 +182,8 @@ class Writer:
         if self.stage.check_error(reply) or write_errors(reply):
             exchange.refuse()
             for code in write_errors(reply):
-                exchange.check_refusal(code, document, by_id=False)
+                # An upsert that finds nothing inserts: by then the clock may be set back, and the document live.
+                exchange.check_refusal(code, document, by_id=upsert)
         elif reply["n"] == 0:
             assert not upsert
             exchange.refuse()
