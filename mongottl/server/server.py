@@ -2,6 +2,7 @@
 
     open_server(config)                     start, give the Server, stop at the end of the block
       ├── accept loop                        one task a connection
+      ├── poller                             server/poller: readable sockets of idle connections
       ├── reaper                             server/reaper
       ├── flusher                            server/durability: log to disk every 100 ms while there are commits
       └── janitor                            server/janitor: idle cursors and sessions
@@ -112,6 +113,7 @@ class Server:
     def run(self, nursery: trio.Nursery) -> None:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
+        nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.reaper.run)
         nursery.start_soon(self.durability.run)
         nursery.start_soon(run_janitor, self.service, self.log)
@@ -137,6 +139,7 @@ class Server:
         self.service.cursors.close_all()
         for listener in self._listeners:
             listener.close()
+        self.shell.poller.close()
         self.engine.close()
 
     def _close_listeners(self) -> None:

@@ -6,6 +6,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
+from mongottl.server.poller import Poller
 
 
 class Shell:
@@ -17,4 +18,5 @@ class Shell:
         self.durability = durability
         self.log = log
         self.clock = service.clock
+        self.poller = Poller(service.clock)
         self.stopping = trio.Event()
