@@ -122,12 +122,10 @@ class GenericArguments:
         self.lsid: bytes | None = None
         self.txn_number: int | None = None
         self.autocommit: bool | None = None
-        self.start_transaction = False
         self.max_time_ms = -1  # -1 if it was not given
         self.comment: Value = MISSING
         self.read_concern: bytes | None = None
         self.write_concern: bytes | None = None
-        self.read_preference: bytes | None = None
         self.api_version: str | None = None
         self.api_strict = False
         self.api_deprecation_errors = False
@@ -262,7 +260,6 @@ class RequestParser:
             generic.autocommit = body[cursor.value] != 0
         elif which == 5:
             self._expect(cursor, type_code == BOOL, "bool")
-            generic.start_transaction = body[cursor.value] != 0
         elif which == 6:
             generic.max_time_ms = self._max_time_ms(body, cursor)
         elif which == 7:
@@ -275,7 +272,6 @@ class RequestParser:
             generic.write_concern = read_embedded(body, cursor.value)
         elif which == 10:
             self._expect(cursor, type_code == DOCUMENT, "object")
-            generic.read_preference = read_embedded(body, cursor.value)
         elif which == 11:
             self._expect(cursor, type_code == STRING, "string")
             generic.api_version = read_string(body, cursor.value)

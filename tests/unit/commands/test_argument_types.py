@@ -23,7 +23,7 @@ from mongottl.document.types import type_name as name_of
 from mongottl.errors import CommandError
 from tests.running import Running
 
-# A value of each type, by mongod's name of the type; those that PyMongo cannot write are in our own classes.
+# A value of each type, by mongod's name of the type; types that PyMongo cannot encode are instances of our classes.
 SAMPLES: dict[str, Any] = {
     "double": 1.0,
     "string": "x",
@@ -50,7 +50,7 @@ SAMPLES: dict[str, Any] = {
 NUMBERS = {"double", "int", "long", "decimal"}
 ABSENT = {"null", "undefined"}
 
-# By kind of field: the types that are taken, and the code for all others.
+# By kind of field: the accepted types, and the error code for all others.
 TAKEN: dict[int, tuple[set[str], int]] = {
     kinds.COLLECTION: ({"string"}, 73),
     kinds.TEXT: ({"string"} | ABSENT, 14),
@@ -153,7 +153,7 @@ def test_unknown_and_repeated_options_of_stages(stage: str) -> None:
 
 
 def _code_of(server: Running, stage: str, argument: bytes) -> int:
-    """The code with which a stage is refused; 0 where it is run."""
+    """The error code of a stage; 0 if it is executed."""
     collection: Any = "system.sessions" if stage == "$listSessions" else 1
     database = "config" if stage == "$listSessions" else "admin"
     pipeline = [{stage: RawBSONDocument(argument)}]

@@ -1,4 +1,4 @@
-"""Commands when the clock stands beyond the year 2106, the last that a timestamp can tell."""
+"""Commands when the clock is beyond the year 2106, the maximum of a timestamp."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ def test_fill_sorted_by_nothing(method: str) -> None:
 
 @pytest.mark.skipif(not is_available(), reason="ICU is not installed")
 def test_spaces_alone_variable_in_the_posix_locale() -> None:
-    """Its rules put the space among the punctuation, so ICU does not take it as the end of the group of spaces."""
+    """Its rules sort the space as punctuation, so ICU does not accept it as the end of the group of spaces."""
     server = Running()
     server.insert({"_id": "a-b"}, {"_id": "ab"})
     collation = {"locale": "en_US_POSIX", "alternate": "shifted", "maxVariable": "space"}
@@ -44,7 +44,7 @@ def test_spaces_alone_variable_in_the_posix_locale() -> None:
     ids=["set", "below", "rename", "push"],
 )
 def test_array_index_of_many_digits_in_updates(update: Document) -> None:
-    """Beyond any index, it is a field's name, which an array cannot have."""
+    """A number beyond any array index is a field name, which an array cannot have."""
     server = Running()
     server.insert({"_id": 1, "z": [1]}, {"_id": 2})
     replies = [server.run({"update": "c", "updates": [{"q": {"_id": i}, "u": update}]}) for i in (1, 2)]

@@ -23,7 +23,7 @@ Case = Callable[[int], Document]
 
 
 def names(n: int, prefix: str = "f") -> list[str]:
-    """Names of one length, in no order, whatever n is."""
+    """n names of equal length, unsorted."""
     return [f"{prefix}{i * 7919 % 99991:05d}" for i in range(n)]
 
 

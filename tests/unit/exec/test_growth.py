@@ -1,4 +1,4 @@
-"""What a long request costs grows with its length, not with the square of it.
+"""The cost of a long request grows with its length, not with the square of it.
 
 Counted are the lines of Python that are run, so the answer is the same on every machine. Loops inside of C functions
 are not seen: `x in a_list` over a long list must not stand in a loop.
@@ -28,7 +28,7 @@ LINES_AT_LEAST = LARGE * LARGE // 2
 
 
 class LineCount:
-    """Counts the lines that are run within a `with` block."""
+    """Counts the lines that are executed within a `with` block."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -74,7 +74,7 @@ def is_linear(case: Case, running: Running | None) -> bool:
     large = lines_of(running or world(), case(LARGE))
     if large <= LINES_AT_LEAST or large <= GROWTH * lines_of(running or world(), case(SMALL)):
         return True
-    # Or something sets in between the two lengths.
+    # Or another code path begins between the two lengths.
     return lines_of(running or world(), case(4 * LARGE)) <= GROWTH * large
 
 

@@ -79,7 +79,7 @@ def test_writes_in_between_do_no_harm(running: Running) -> None:
 
 
 def steps_of(running: Running) -> int:
-    """How many steps it takes to find the collection valid."""
+    """Validates a collection; how many steps that takes."""
     taken = 0
     steps = running.steps({"validate": "c"})
     while True:

@@ -1,4 +1,4 @@
-"""Failures of a batch in one reply: as many of their details as fit."""
+"""The errors of a batch in one reply, with as many details as fit."""
 
 from mongottl.commands.crud.write_batch import MAX_ERROR_BYTES, MAX_ONE_ERROR_BYTES, WriteErrors
 from mongottl.document.build import encode
@@ -7,7 +7,7 @@ from tests.running import Running
 
 
 def duplicate(size: int) -> CommandError:
-    """What a key of so many characters makes of its repetition."""
+    """The error of a duplicate key of so many characters."""
     key = "x" * size
     details: dict[str, object] = {"keyPattern": {"_id": 1}, "keyValue": {"_id": key}}
     return CommandError(ErrorCode.DuplicateKey, f"E11000 duplicate key error dup key: {key}", details)

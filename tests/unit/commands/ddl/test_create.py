@@ -1,4 +1,4 @@
-"""The options of `create`, as mongod 8.2 takes and refuses them."""
+"""The options of `create`, as mongod 8.2 accepts and refuses them."""
 
 from typing import Any
 

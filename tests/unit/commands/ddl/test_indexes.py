@@ -1,4 +1,4 @@
-"""createIndexes, listIndexes, dropIndexes: replies, clashes, and the TTL setting on `_ts`."""
+"""createIndexes, listIndexes, dropIndexes: replies, conflicts, and the TTL setting on `_ts`."""
 
 from datetime import UTC
 from typing import Any
@@ -95,7 +95,7 @@ def test_indexes_that_clash(running: Running, existing: Spec, requested: Spec, e
     assert running.code(create(requested)) == expected
     assert running.code(create(spec("new", key={"new": 1}), requested)) == expected
     assert running.listed({"listIndexes": "c"}) == before
-    # Two of one request clash as well, and then not even the collection is made.
+    # Two indexes of one request may conflict as well; then the collection is not created.
     assert running.code({**create(existing, requested), "createIndexes": "d"}) == expected
     assert [c["name"] for c in running.listed({"listCollections": 1})] == ["c"]
 
@@ -353,7 +353,7 @@ def test_dropping_the_default_switches_ttl_off(running: Running) -> None:
         running.advance(10)
         assert running.ids() == []
         running.run({"dropIndexes": "c", "index": index})
-        assert running.ids() == [str(index)]  # not purged yet, so it comes back
+        assert running.ids() == [str(index)]  # not purged yet, so it becomes visible again
         assert running.service.wheel.next_due_s() is None
         assert running.reap() == 0
         running.run({"delete": "c", "deletes": [{"q": {}, "limit": 0}]})

@@ -1,4 +1,4 @@
-"""prepareUnique: an index that takes no new duplicates, and its conversion into a unique one."""
+"""prepareUnique: an index that refuses new duplicates, and its conversion to a unique one."""
 
 from typing import Any
 

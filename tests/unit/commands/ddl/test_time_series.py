@@ -1,4 +1,4 @@
-"""Time series collections: what they take, what is read from them, and what is refused."""
+"""Time series collections: writes, reads, and refused operations."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

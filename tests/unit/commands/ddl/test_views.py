@@ -1,4 +1,4 @@
-"""Views: definitions, reading through them, and what is refused. Source: MongoDB's "Views" pages."""
+"""Views: definitions, reads, and refused operations. Source: MongoDB's "Views" pages."""
 
 import bson
 import pytest
@@ -25,7 +25,7 @@ def create(server: Running, name: str, view_on: str, *pipeline: Document) -> Non
 
 @pytest.fixture
 def big(server: Running) -> Running:
-    """With a view `big` of the documents from 2 on, without `tags`."""
+    """A server with a view `big` of the documents from 2 on, without `tags`."""
     create(server, "big", "c", {"$match": {"x": {"$gte": 20}}}, {"$unset": "tags"})
     return server
 

@@ -1,4 +1,4 @@
-"""What sessions remember of retryable writes, and how much of it."""
+"""Replies to retryable writes that sessions keep, and their limit."""
 
 import pytest
 
@@ -9,7 +9,7 @@ LARGE = bytes(16 * 1024 * 1024)
 
 
 def written(registry: SessionRegistry, key: bytes, reply: bytes, txn_number: int = 1) -> Session:
-    """A session whose write has been answered."""
+    """A session with the reply to a retryable write."""
     session = registry.touch(key, b"", 0, 0.0)
     assert registry.retried_reply(session, txn_number, "findAndModify") is None
     registry.remember(session, reply)

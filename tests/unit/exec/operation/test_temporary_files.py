@@ -1,4 +1,4 @@
-"""Temporary files: no name, bytes at places, and an error with a code when the disk is full."""
+"""Temporary files: no directory entry, reads and writes at offsets, and the error when the disk is full."""
 
 import io
 import os

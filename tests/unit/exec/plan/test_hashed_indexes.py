@@ -1,4 +1,4 @@
-"""Hashed indexes: which filters they serve, and that values which share a hash are told apart."""
+"""Hashed indexes: which filters they serve, and values with the same hash."""
 
 from typing import Any
 

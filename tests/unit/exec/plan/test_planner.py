@@ -1,4 +1,4 @@
-"""Which plan is chosen, and what it gives."""
+"""Which plan is chosen, and its results."""
 
 from typing import Any
 
@@ -113,7 +113,7 @@ def test_paths_without_arrays_keep_tight_bounds_in_a_multikey_index(bench: Bench
 
 
 def test_conditions_within_an_array_may_combine_below_it(bench: Bench) -> None:
-    """The array is at x: what $elemMatch on x holds together goes together, however deep its paths share more."""
+    """The array is at x: predicates within one $elemMatch on x are combined, even if their paths share more than x."""
     bench.index([("x.y.a", 1), ("x.y.b", 1)])
     bench.insert([{"_id": 1, "x": [{"y": {"a": 1, "b": 8}}, {"y": {"a": 7, "b": 2}}]}])
     bench.insert([{"_id": 2, "x": [{"y": {"a": 1, "b": 2}}]}])
@@ -134,7 +134,7 @@ def test_number_in_a_path_of_a_multikey_index(bench: Bench) -> None:
     bench.index([("a.0", 1)])
     bench.insert([{"_id": 1, "a": {"0": 5}}])
     assert index_of(bench.plan({"a.0": 5})) == "a.0_1"
-    # Its key is 7: the index keys the element at place 0, while the filter looks into each element.
+    # Its key is 7: the index uses the element with index 0, while the filter looks into each element.
     bench.insert([{"_id": 2, "a": [[7], [5]]}])
     filter = {"a": {"$elemMatch": {"0": 5}}}
     assert stages_of(bench.plan(filter)) == ["COLLSCAN"]
@@ -192,7 +192,7 @@ def test_partial_index_where_the_filter_implies_its_own(bench: Bench, filter: di
     bench.insert([{"_id": i, "a": i % 2, "b": i} for i in range(20)])
     assert (index_of(bench.plan(filter)) == "a_1") == used
     assert sorted(map(str, bench.find(filter))) == sorted(map(str, bench.find(filter, hint={"$natural": 1})))
-    if not used:  # a hint takes what the index holds, as with a sparse one
+    if not used:  # with a hint, the result is what the index contains, as with a sparse one
         held = [_id for _id in bench.find(filter, hint={"$natural": 1}) if isinstance(_id, int) and _id > 5]
         assert index_of(bench.plan(filter, hint="a_1")) == "a_1"
         assert sorted(map(str, bench.find(filter, hint="a_1"))) == sorted(map(str, held))
@@ -347,9 +347,9 @@ def test_trial_weighs_sorting_against_filtering(bench: Bench) -> None:
     bench.insert(
         [{"_id": i, "state": "open" if i % 2 else "rare" if i == 1000 else "done", "at": i} for i in range(3000)]
     )
-    # Half of all match: twenty of them are soon found in the order of the sort.
+    # Half of all documents match, so the first twenty are found quickly in the order of the sort.
     assert index_of(bench.plan({"state": "open"}, [("at", 1)], limit=20)) == "at_1"
-    # One matches: sorting it is nothing.
+    # Only one matches, so sorting is cheap.
     assert index_of(bench.plan({"state": "rare"}, [("at", 1)], limit=20)) == "state_1"
 
 

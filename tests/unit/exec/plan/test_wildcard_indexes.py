@@ -1,4 +1,4 @@
-"""Wildcard indexes: what they serve, how explain shows it, and what a hint of one demands."""
+"""Wildcard indexes: which filters they serve, explain, and hints."""
 
 from typing import Any
 

@@ -65,7 +65,7 @@ def test_an_index_dropped_meanwhile_ends_the_count() -> None:
 
 
 def planned(bench: Bench, filter: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """What a COUNT stands on."""
+    """The stage below COUNT."""
     reply = bench.explain(bench.plan(filter, **options), "queryPlanner", count_wrapper())
     return bson.decode(encode(reply["queryPlanner"]["winningPlan"]["inputStage"]))
 

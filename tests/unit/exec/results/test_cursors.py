@@ -1,4 +1,4 @@
-"""Cursors and writes while others interfere: between the steps of one command, others run to their end."""
+"""Cursors and writes with other commands between their steps."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def opened(running: Running, **options: Any) -> Int64:
 
 
 def finished(steps: Any) -> Document:
-    """What steps that have begun end with."""
+    """Runs steps that have begun to their end; the result."""
     while True:
         try:
             next(steps)
@@ -40,7 +40,7 @@ def test_idle_cursors_are_closed(running: Running) -> None:
     assert (len(cursors), cursors.timed_out_total) == (2, 1)
     assert running.code({"getMore": old, "collection": "c"}) == 43
     before_use_s = running.clock.monotonic_s()
-    running.run({"getMore": fresh, "collection": "c", "batchSize": 1})  # used: it lives on
+    running.run({"getMore": fresh, "collection": "c", "batchSize": 1})  # its use restarts its timeout
     cursors.close_idle(before_use_s)
     assert cursors.find(int(fresh)) is not None
     cursors.close_idle(running.clock.monotonic_s())
@@ -84,7 +84,7 @@ def test_an_upsert_updates_what_another_has_just_inserted(running: Running) -> N
     running.index({"u": 1}, unique=True, sparse=True)
     update = {"q": {"u": 7}, "u": {"$set": {"by": "upsert"}}, "upsert": True, "hint": {"$natural": 1}}
     steps_taken = 0
-    while True:  # wherever the other one comes in, ahead of the scan or behind it
+    while True:  # with the other command at each position, ahead of the scan or after it
         steps = running.steps({"update": "c", "updates": [update]})
         try:
             for _ in range(steps_taken + 1):
@@ -109,7 +109,7 @@ def test_an_upsert_whose_key_belongs_to_another_document(running: Running) -> No
 
 
 class ByHand(Clock):
-    """Time that passes when a test says so."""
+    """Monotonic time that only the test moves."""
 
     elapsed_s = 1000.0
 
@@ -121,7 +121,7 @@ class ByHand(Clock):
 
 
 def after(time: ByHand, seconds: float, steps: Any) -> Document:
-    """What a command answers whose second step comes so many seconds after the first."""
+    """The reply to a command whose second step is so many seconds after the first."""
     next(steps)
     time.elapsed_s += seconds
     return finished(steps)

@@ -1,4 +1,4 @@
-"""What explain shows, field by field, and its counters after a run."""
+"""The fields of explain, and its statistics after an execution."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Batches are limited by bytes: no cursor makes the server hold more than a page, and no unit of work writes more."""
+"""Limits of batches in bytes: no cursor makes the server hold more than a page, and no unit of work writes more."""
 
 import itertools
 from typing import Any

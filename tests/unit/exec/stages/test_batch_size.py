@@ -1,4 +1,4 @@
-"""How scans size their batches: by what the last one took, so that others never wait long."""
+"""Batch sizes of scans follow the time of the last batch, so that other operations never wait long."""
 
 from mongottl.clock import Clock, SystemClock
 from mongottl.config import ServerConfig
@@ -11,7 +11,7 @@ from mongottl.storage.interface import open_storage_engine
 
 
 class SteppedClock(Clock):
-    """Elapsed time that moves only when told to."""
+    """Monotonic time that only the test moves."""
 
     def __init__(self) -> None:
         self.elapsed_s = 0.0

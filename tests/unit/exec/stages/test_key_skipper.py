@@ -1,4 +1,4 @@
-"""Bounds of trailing components: how many keys are looked at, and that nothing is left out.
+"""Bounds of trailing components: how many keys are examined, and that no result is missing.
 
 The numbers of keys are MongoDB's own (its tests of index bounds), within two keys where both directions are scanned.
 """
@@ -99,7 +99,7 @@ def test_a_geospatial_index_uses_what_follows_the_place() -> None:
 
 
 def test_arrays_within_trailing_bounds_do_not_disturb_a_sort() -> None:
-    """A document sorts by the least of all its elements, not by those within the bounds."""
+    """A document sorts by the smallest of all its elements, not of those within the bounds."""
     bench = Bench()
     bench.index([("a", 1), ("t", 1)])
     bench.insert([{"_id": 1, "a": 1, "t": [1, 9]}, {"_id": 2, "a": 1, "t": [5]}, {"_id": 3, "a": 2, "t": [7, 8]}])

@@ -1,4 +1,4 @@
-"""SORT_MERGE: scans cut at the points of $in, and the branches of $or."""
+"""SORT_MERGE: scans split by the points of $in, and the branches of $or."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An idle cursor keeps a position rather than documents, whatever was read ahead for its last page."""
+"""An idle cursor keeps a position, not the documents that were read ahead for its last batch."""
 
 import random
 import tracemalloc
@@ -88,7 +88,7 @@ def test_idle_cursors_hold_little(large: Running, command: Document) -> None:
     tracemalloc.start()
     try:
         held_bytes(large, command, 1)
-        # What is left of a batch and small may be kept, and some stages keep the last document.
+        # A small rest of a batch may be kept, and some stages keep the last document.
         assert held_bytes(large, command, 5) < 5 * (KEPT_BYTES + SIZE + 50_000)
     finally:
         tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""What a set of record ids holds, and the memory that it takes."""
+"""Sets of record ids: their contents and their memory."""
 
 import random
 import tracemalloc
@@ -84,7 +84,7 @@ def test_reads_keep_what_they_gave_in_little_memory(
     finally:
         tracemalloc.stop()
     assert given > count * 0.9
-    # A set takes 60 bytes or more for each id; what is kept here is mostly the last batches.
+    # A Python set takes 60 bytes or more for each id; most of the measured memory is that of the last batches.
     assert kept < count * 20
 
 

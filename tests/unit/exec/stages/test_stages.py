@@ -1,4 +1,4 @@
-"""Stages while the data change under them: between two batches anything may happen."""
+"""Stages while the data change between two batches."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ def make(server: Running, size: int = 100_000, most: int = 0, name: str = "c") -
 
 
 def found(server: Running, **options: Any) -> list[Any]:
-    """The `_id`s in the order in which a find gives them."""
+    """The `_id`s in the order of a find."""
     return [document["_id"] for document in server.listed({"find": "c", **options})]
 
 
@@ -292,7 +292,7 @@ class TestTailing:
 
 
 class TestAwaiting:
-    """What a getMore does that waits: its steps are taken by hand."""
+    """A getMore that waits; the test takes its steps one by one."""
 
     @pytest.fixture
     def cursor(self, server: Running) -> Tailing:

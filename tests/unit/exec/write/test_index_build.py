@@ -1,4 +1,4 @@
-"""Indexes are built while others write: exact at the end, and gone without a trace when the build fails."""
+"""Index builds with concurrent writes: the index is exact at the end, and nothing of it remains after a failure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def assert_exact(collection: Collection, name: str) -> None:
 
 
 def assert_nothing_left(running: Running) -> None:
-    """No index but `_id`, in memory or in storage."""
+    """Asserts that only the index on `_id` exists, in memory and in storage."""
     assert running.index_names() == ["_id_"]
     assert len(running.engine.idents()) == 2
 
@@ -140,7 +140,7 @@ def test_expired_documents_give_way(running: Running) -> None:
     collection = running.collection()
     for name in ("b_1", "a_1", "c_1"):
         assert_exact(collection, name)
-    # Those that were in the way are gone; the others stay, and are indexed, since TTL may be switched off again.
+    # Expired documents with a needed key were deleted; the others stay and are indexed, since TTL may be turned off.
     assert [record[0] for record in collection.store.scan(0, 100)[0]] == [2, 3, 4, 7]
     assert running.service.metrics.ttl_deleted_documents == 3
     running.run({"dropIndexes": "c", "index": "_ts_1"})
@@ -179,7 +179,7 @@ def test_a_new_document_that_clashes_with_one_not_reached_yet_aborts_the_build(r
     assert_nothing_left(running)
 
 
-# Builds that come to nothing.
+# Builds that fail.
 
 
 def test_parallel_arrays_abort_the_build(running: Running) -> None:
@@ -275,9 +275,9 @@ def test_it_does_not_outlive_the_collection(running: Running) -> None:
         assert caught.value.code == 276
 
 
-# Documents of which no keys can be made.
+# Documents for which no keys can be generated.
 
-# An index, a document that it refuses, and the code.
+# An index, a document that it refuses, and the error code.
 REFUSED: list[tuple[Document, Document, int]] = [
     ({"key": {"a": 1, "b": 1}, "name": "i"}, {"a": [1, 2], "b": [1, 2]}, 171),
     ({"key": {"a": "hashed"}, "name": "i"}, {"a": [1, 2]}, 16766),
@@ -303,7 +303,7 @@ class TestRefusedDocuments:
         for name in ("before", "i", "behind"):
             assert_exact(running.collection(), name)
         assert running.ids() == [1, 4]
-        # The other expired one is indexed, since it lives again if TTL is switched off.
+        # The other expired document is indexed, since it becomes visible again if TTL is turned off.
         running.run({"dropIndexes": "c", "index": "_ts_1"})
         assert running.ids() == [1, 3, 4]
 
@@ -335,7 +335,7 @@ class TestRefusedDocuments:
     ) -> None:
         running.run({"create": "c", "capped": True, "size": 1_000_000, "max": BUILD_BATCH + 10})
         running.insert({"_id": "x", **document}, *({"_id": i} for i in range(BUILD_BATCH)))
-        # A build that has yet to read its first batch.
+        # A build that has not read its first batch.
         running.service.catalog.start_index(running.collection(), parse_index_spec(bson.encode(spec)))
         running.collection().indexes[-1].build_end = BUILD_BATCH + 1
         running.insert(*({"_id": 1000 + i} for i in range(20)))
@@ -344,7 +344,7 @@ class TestRefusedDocuments:
 
 
 def test_what_expires_during_a_build_gives_way(running: Running) -> None:
-    """Two documents with one unique key, of which the later one expires before the build comes to it."""
+    """Two documents with one unique key, the later of which expires before the build reads it."""
     running.index({"_ts": 1}, expireAfterSeconds=-1)
     running.insert({"_id": "kept", "a": 5000}, *({"_id": i, "a": i} for i in range(BUILD_BATCH)))
     running.insert({"_id": "x", "a": 5000, "ttl": 5}, {"_id": "y", "a": 6000})
@@ -380,7 +380,7 @@ def test_documents_that_expire_are_no_violations_of_uniqueness(running: Running)
     assert running.ids(filter={"a": 5000}) == ["y"]
 
 
-# Whatever is written between any two steps, the index is exact.
+# The index is exact, whatever is written between its steps.
 
 VALUES = st.one_of(st.integers(0, 6), st.none(), st.lists(st.integers(0, 6), max_size=3))
 

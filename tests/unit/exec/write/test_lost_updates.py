@@ -1,4 +1,4 @@
-"""Plans that keep records over several steps: others' writes meanwhile are not lost, and leave no stray index entries.
+"""Plans that buffer records over several steps: concurrent writes are not lost and leave no extra index entries.
 
 The storage engine compares what a write takes as the old record with what is stored, and the write is tried again.
 """

@@ -1,4 +1,4 @@
-"""Updates and deletes whose records others change between two steps, and writes that last while the clock moves on."""
+"""Updates and deletes whose records other operations change between two steps, or during which the clock moves."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ MANY = 600
 
 @pytest.fixture(params=["memory", "sqlite"])
 def server(request: pytest.FixtureRequest) -> Running:
-    """Without the contract's checks, which find out that a record has changed before the engine does."""
+    """A server without `ContractEngine`, which would detect a changed record before the engine does."""
     return Running(open_storage_engine(request.param, None))
 
 
@@ -48,7 +48,7 @@ def check_indexes(server: Running, name: str = "c") -> None:
 
 
 def stepped(steps: Steps[Document]) -> Iterator[None]:
-    """Yields after each step; the reply is lost."""
+    """Yields after each step; discards the reply."""
     for _ in steps:
         yield
 
@@ -122,7 +122,7 @@ def test_update_many_loses_no_write_of_others(server: Running, selection: str) -
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_update_many_leaves_what_no_longer_matches(server: Running, selection: str) -> None:
-    """Most are deleted or moved out of the filter as soon as the first have been updated."""
+    """Most documents are deleted, or changed so that they do not match, after the first ones were updated."""
     filter, options = SELECTIONS[selection]
     insert_many(server, filter)
     steps = server.steps(update({**filter, "gone": {"$exists": False}}, {"$inc": {"n": 1}}, multi=True, **options))
@@ -176,7 +176,7 @@ def test_find_and_modify_takes_the_record_as_it_is(server: Running, order: str, 
     with pytest.raises(StopIteration) as stop:
         while True:
             next(steps)
-            # The one it would take changes again and again, but remains the one.
+            # The first document changes repeatedly, but remains the first.
             server.run(update({"_id": expected}, {"$inc": {"n": 1, "other": 1}}))
             changes += 1
     value = stop.value.value["value"]
@@ -219,7 +219,7 @@ def test_near_gives_what_has_moved_away_by_its_new_place(server: Running) -> Non
 
 
 class TestClock:
-    """Writes that last, while the clock moves on between their steps."""
+    """Long writes, with the clock moving between their steps."""
 
     @pytest.mark.parametrize("selection", SELECTIONS)
     def test_update_many_dates_by_the_write(self, server: Running, selection: str) -> None:
@@ -395,7 +395,7 @@ class TestClock:
 @pytest.mark.parametrize("value", [1, [1, 2]])
 @pytest.mark.parametrize("filter", [{"n": {"$gte": 0}}, {"$or": [{"n": {"$gte": 0}}, {"m": 1}]}], ids=["index", "or"])
 class TestOnce:
-    """An update moves records ahead of the scan of the index that it changes, and meets each once all the same."""
+    """An update moves records ahead of the scan of the index that it changes, and updates each once."""
 
     def test_moved_by_the_update(self, server: Running, filter: Document, value: Any) -> None:
         server.index({"n": 1})
