@@ -154,8 +154,8 @@ def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
     Other fields of the command name sections: false omits a section, `mirroredReads: 1` includes that one.
     """
     reply = _status_groups(op)
-    for name, asked in op.extra_fields.items():
-        if name not in _STATUS_ALWAYS and not is_true(asked):
+    for name, included in op.extra_fields.items():
+        if name not in _STATUS_ALWAYS and not is_true(included):
             reply.pop(name, None)
     if is_true(op.extra_fields.get("mirroredReads", MISSING)):
         reply["mirroredReads"] = {"seen": Int64(0), "sent": Int64(0)}
@@ -319,16 +319,16 @@ def top(op: OperationContext, request: TopRequest) -> Reply:
     registry = op.service.metrics.usage
     totals: dict[str, Value] = {"note": "all times in microseconds"}
     for database in op.catalog.database_names():
-        places: list[Collection | View] = [*op.catalog.collections(database), *op.catalog.views(database)]
-        for namespace in sorted(place.namespace for place in places):
+        entries: list[Collection | View] = [*op.catalog.collections(database), *op.catalog.views(database)]
+        for namespace in sorted(entry.namespace for entry in entries):
             usage = registry.of(namespace)
-            shown = {
+            timings = {
                 "total": usage.all_events(),
                 "readLock": usage.read_events(),
                 "writeLock": usage.write_events(),
                 **usage.events,
             }
             totals[namespace] = {
-                event: {"time": Int64(timing.micros), "count": Int64(timing.count)} for event, timing in shown.items()
+                event: {"time": Int64(timing.micros), "count": Int64(timing.count)} for event, timing in timings.items()
             }
     return {"totals": totals}

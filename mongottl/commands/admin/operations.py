@@ -45,7 +45,7 @@ def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
         truncate=is_true(op.extra_fields.get("$truncateOps", False)),
     )
     match = parse_match(encode_fields(filter), ParseContext(op.now_ms))
-    return {"inprog": [shown for shown in describe_operations(op, options) if match.matches(shown)]}
+    return {"inprog": [described for described in describe_operations(op, options) if match.matches(described)]}
 
 
 class KillOpRequest(NamedTuple):

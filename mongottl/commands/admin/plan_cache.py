@@ -147,8 +147,8 @@ def _optional_shape(
 ) -> _Shape | None:
     if query is not MISSING:
         return _shape(op, name, query, sort, projection, collation)
-    for given in (sort, projection, collation):
-        if given is not MISSING:
+    for argument in (sort, projection, collation):
+        if argument is not MISSING:
             raise CommandError(ErrorCode.BadValue, "sort, projection, or collation provided without query")
     return None
 

@@ -101,12 +101,12 @@ def _checked_write(concern: bytes, is_set: bool) -> bytes | None:
         raise CommandError(ErrorCode.BadValue, "Unacknowledged write concern is not suitable for the default")
     if parsed.error is not None:
         raise CommandError(ErrorCode.BadValue, f"{parsed.error['errmsg']}: not suitable for the default write concern")
-    shown: dict[str, Value] = {"w": 1, "wtimeout": 0}
+    checked: dict[str, Value] = {"w": 1, "wtimeout": 0}
     for name, value in fields(concern):
         if name == "provenance":
             raise CommandError(ErrorCode.BadValue, "'provenance' must be unset for the default write concern")
-        shown[name] = value
-    return encode(shown)
+        checked[name] = value
+    return encode(checked)
 
 
 def _described(op: OperationContext) -> dict[str, Value]:

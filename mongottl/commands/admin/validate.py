@@ -139,23 +139,23 @@ def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
 
 
 def _check_options(request: ValidateRequest) -> None:
-    def given(value: Value) -> bool:
+    def is_set(value: Value) -> bool:
         return is_true(value)
 
-    repair = given(request.repair) or given(request.fix_multikey)
-    if given(request.metadata):
+    repair = is_set(request.repair) or is_set(request.fix_multikey)
+    if is_set(request.metadata):
         for value in (request.full, request.background, request.check_bson):
-            if given(value) or repair:
+            if is_set(value) or repair:
                 raise CommandError(
                     ErrorCode.InvalidOptions,
                     "Running the validate command with { metadata: true } is not supported with any other options",
                 )
-    if given(request.check_bson) and repair:
+    if is_set(request.check_bson) and repair:
         raise CommandError(
             ErrorCode.InvalidOptions,
             "Cannot run the validate command with both { checkBSONConformance: true } and { repair: true }",
         )
-    if given(request.background) and given(request.full):
+    if is_set(request.background) and is_set(request.full):
         raise CommandError(
             ErrorCode.InvalidOptions,
             "Running the validate command with both { background: true } and { full: true } is not supported",

@@ -138,8 +138,8 @@ class Outcome:
         """Adds the entry of a failed operation. entry: a document as in `writeErrors`."""
         assert isinstance(entry, dict)
         self.errors += 1
-        shown = {name: value for name, value in entry.items() if name != "index"}
-        self.entries.append(encode({"ok": 0.0, "idx": index, **shown, **counts}))
+        reported = {name: value for name, value in entry.items() if name != "index"}
+        self.entries.append(encode({"ok": 0.0, "idx": index, **reported, **counts}))
 
     def totals(self) -> dict[str, Value]:
         return {

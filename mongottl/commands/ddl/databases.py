@@ -48,15 +48,15 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     databases: list[Value] = []
     total = 0
     for name in sorted(names):
-        shown: dict[str, Value] = {"name": name}
+        described: dict[str, Value] = {"name": name}
         size = 0
         if not request.name_only:
             size = sum(
                 collection_size(op.recovery_unit, collection).total for collection in op.catalog.collections(name)
             )
-            shown["sizeOnDisk"] = Int64(size)
-            shown["empty"] = False
-        entry = encode(shown)
+            described["sizeOnDisk"] = Int64(size)
+            described["empty"] = False
+        entry = encode(described)
         if match.matches(entry):
             databases.append(entry)
             total += size

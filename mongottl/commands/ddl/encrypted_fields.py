@@ -69,8 +69,8 @@ class FieldQuery(NamedTuple):
     query_type: Annotated[str, Field("queryType", TEXT)]
     contention: Annotated[Value, Field("contention", ANY)] = None
     sparsity: Annotated[Value, Field("sparsity", ANY)] = None
-    least: Annotated[Value, Field("min", ANY)] = None
-    most: Annotated[Value, Field("max", ANY)] = None
+    minimum: Annotated[Value, Field("min", ANY)] = None
+    maximum: Annotated[Value, Field("max", ANY)] = None
     precision: Annotated[Value, Field("precision", ANY)] = None
     trim_factor: Annotated[Value, Field("trimFactor", ANY)] = None
     max_length: Annotated[Value, Field("strMaxLength", ANY)] = None
@@ -166,16 +166,16 @@ def _check_range(field: EncryptedField, query: FieldQuery, trim_factor: int | No
     bits = _RANGE_TYPES.get(field.bson_type or "")
     if bits is None:
         raise CommandError(_NO_RANGE_TYPE, f"Type '{field.bson_type}' is not a supported range indexed type")
-    for bound in (query.least, query.most):
+    for bound in (query.minimum, query.maximum):
         if bound is not None and type_name(type_code_of(bound)) != field.bson_type:
             raise CommandError(_BOUND_OF_OTHER_TYPE, "Range bounds must be of the type of the field")
-    if query.least is not None and query.most is not None and compare_values(query.least, query.most) >= 0:
+    if query.minimum is not None and query.maximum is not None and compare_values(query.minimum, query.maximum) >= 0:
         raise CommandError(_MIN_NOT_BELOW_MAX, "Minimum value must be less than maximum value")
     if trim_factor is not None and trim_factor >= bits:
         raise CommandError(_TRIM_FACTOR, "The field has a trim factor that is not less than the number of its bits")
 
 
-def _exact(name: str, value: Value, least: int) -> int | None:
+def _exact(name: str, value: Value, minimum: int) -> int | None:
     """A whole number of at least `minimum`. FailedToParse (9) for a fraction, BadValue (2) if it is less."""
     if value is None:
         return None
@@ -184,6 +184,8 @@ def _exact(name: str, value: Value, least: int) -> int | None:
     number = clamp_to_long(value)
     if whole(value) is None:
         raise CommandError(ErrorCode.FailedToParse, f"Expected an integer: {name}: {value}")
-    if number < least:
-        raise CommandError(ErrorCode.BadValue, f"BSON field '{name}' value must be >= {least}, actual value '{number}'")
+    if number < minimum:
+        raise CommandError(
+            ErrorCode.BadValue, f"BSON field '{name}' value must be >= {minimum}, actual value '{number}'"
+        )
     return number

@@ -36,8 +36,8 @@ class AccessPath(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
-        """How many entries the scan has to examine; counts up to `most`."""
+    def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
+        """How many entries the scan has to examine; counts up to `limit`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -60,8 +60,8 @@ class CollectionPath(AccessPath):
             return ClusteredScan(self.collection, clustering, self.match, self.forward, wanted)
         return CollectionScan(self.collection, self.match, self.forward, wanted)
 
-    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
-        return min(most, unit.records(self.collection).count())
+    def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
+        return min(limit, unit.records(self.collection).count())
 
     def share(self, equality: float, scope: float) -> float:
         return 1.0
@@ -119,12 +119,12 @@ class IndexPath(AccessPath):
         components = self.bounds.components
         return {components[i].path.dotted for i in range(len(self.bounds.intervals)) if components[i].named}
 
-    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+    def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         data = unit.index(self.bounds.index)
         counted = 0
         for low, high in self.bounds.ranges:
-            counted += len(data.scan(low, high, None, most - counted))
-            if counted >= most:
+            counted += len(data.scan(low, high, None, limit - counted))
+            if counted >= limit:
                 break
         return counted
 
@@ -152,11 +152,11 @@ class OrPath(AccessPath):
             path.metadata = self.metadata
         return OrStage([path.open(wanted, trial) for path in self.paths])
 
-    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+    def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         counted = 0
         for path in self.paths:
-            counted += path.count_entries(unit, most - counted)
-            if counted >= most:
+            counted += path.count_entries(unit, limit - counted)
+            if counted >= limit:
                 break
         return counted
 

@@ -123,8 +123,8 @@ class OperationRun(RunContext):
         found = op.catalog.find(database, collection)
         if isinstance(found, View):
             return self._open_view(found, match, context)
-        asked = self.metadata - {STORED_AS}
-        plan = plan_query(op, found, tree, metadata=asked, allow_disk_use=self._allow_disk_use)
+        requested = self.metadata - {STORED_AS}
+        plan = plan_query(op, found, tree, metadata=requested, allow_disk_use=self._allow_disk_use)
         return PlanDocuments(plan.open(), found, self._pull, self._passed_through, self._passed_through)
 
     def _open_view(self, view: View, match: bytes | None, outer: ParseContext) -> DocumentSource:
@@ -146,8 +146,8 @@ class OperationRun(RunContext):
     def open_near(self, request: NearRequest, metadata: frozenset[str]) -> DocumentSource:
         op = self._pull.op
         collection = self._find(request.namespace)
-        asked = (self.metadata | metadata) - {STORED_AS}
-        plan = plan_query(op, collection, near_match(collection, request), metadata=asked)
+        requested = (self.metadata | metadata) - {STORED_AS}
+        plan = plan_query(op, collection, near_match(collection, request), metadata=requested)
         return PlanDocuments(plan.open(), collection, self._pull, self._passed_through, self._passed_through)
 
     def _check_view(self, view: View) -> None:
@@ -269,13 +269,13 @@ class OperationRun(RunContext):
         return describe_cluster(self._op.catalog, database, shards)
 
     def operations(self, options: dict[str, Value]) -> list[bytes]:
-        asked = CurrentOpOptions(
+        parsed = CurrentOpOptions(
             idle_connections=options.get("idleConnections") is True,
             idle_sessions=options.get("idleSessions", True) is True,
             idle_cursors=options.get("idleCursors") is True,
             truncate=options.get("truncateOps") is True,
         )
-        return describe_operations(self._pull.op, asked)
+        return describe_operations(self._pull.op, parsed)
 
     def sessions(self) -> list[bytes]:
         found: list[bytes] = []

@@ -37,9 +37,9 @@ class Wrapper:
     """A stage above a plan.
 
     details: its plan fields. passes: whether it returns its input records (a projection). counters: the names of
-    statistics that are the number of its input records. most: maximum input records, 0 for all. below_limit: whether it
-    is below a LIMIT. returns: whether it returns the records that it writes, as that of findAndModify does. skip: how
-    many of its input records a COUNT does not count.
+    statistics that are the number of its input records. max_inputs: 0 for all. below_limit: whether it is below a
+    LIMIT. returns: whether it returns the records that it writes, as that of findAndModify does. skip: how many of its
+    input records a COUNT does not count.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Wrapper:
         *,
         passes: bool = False,
         counters: tuple[str, ...] = (),
-        most: int = 0,
+        max_inputs: int = 0,
         below_limit: bool = False,
         returns: bool = False,
         skip: int = 0,
@@ -58,7 +58,7 @@ class Wrapper:
         self.details = details
         self.passes = passes
         self.counters = counters
-        self.most = most
+        self.max_inputs = max_inputs
         self.below_limit = below_limit
         self.returns = returns
         self.skip = skip
@@ -80,16 +80,16 @@ def return_key_wrapper() -> Wrapper:
 
 def count_wrapper(skip: int = 0, limit: int = 0) -> Wrapper:
     """COUNT. If documents are not read (`counting`), the stage below it is another one. limit: 0 for none."""
-    return Wrapper("COUNT", {}, counters=("nCounted",), most=skip + limit if limit else 0, skip=skip)
+    return Wrapper("COUNT", {}, counters=("nCounted",), max_inputs=skip + limit if limit else 0, skip=skip)
 
 
 def update_wrapper(multi: bool, returns: bool = False) -> Wrapper:
     """UPDATE. `nWouldModify` also counts documents that the update would leave unchanged: explain does not apply it."""
-    return Wrapper("UPDATE", {}, counters=("nMatched", "nWouldModify"), most=0 if multi else 1, returns=returns)
+    return Wrapper("UPDATE", {}, counters=("nMatched", "nWouldModify"), max_inputs=0 if multi else 1, returns=returns)
 
 
 def delete_wrapper(multi: bool, returns: bool = False) -> Wrapper:
-    return Wrapper("DELETE", {}, counters=("nWouldDelete",), most=0 if multi else 1, returns=returns)
+    return Wrapper("DELETE", {}, counters=("nWouldDelete",), max_inputs=0 if multi else 1, returns=returns)
 
 
 def explain_plan(
@@ -132,9 +132,9 @@ def explain_plan(
     }
     if verbosity != QUERY_PLANNER:
         stage.set_timed()
-        most = 0
+        max_inputs = 0
         for wrapper in wrappers:
-            most = max(most, wrapper.most)
+            max_inputs = max(max_inputs, wrapper.max_inputs)
         clock = op.service.clock
         start_s = clock.monotonic_s()
         try:
@@ -143,7 +143,7 @@ def explain_plan(
                 if drain is not None:
                     yield from drain(op, stage)
                 while drain is None and stage.next_batch(op) is not None:
-                    if most and stage.returned >= most:
+                    if max_inputs and stage.returned >= max_inputs:
                         break
                     op.check_interrupt()
                     yield None
@@ -201,7 +201,7 @@ def _rejected(node: PlanNode) -> Value:
 
 def _wrapped(node: PlanNode, wrappers: tuple[Wrapper, ...]) -> PlanNode:
     for wrapper in wrappers:
-        if wrapper.most and node.stage == "LIMIT":
+        if wrapper.max_inputs and node.stage == "LIMIT":
             node = node.inputs[0]  # the wrapper limits its input itself
         if wrapper.below_limit and node.stage == "LIMIT":
             node = PlanNode(node.stage, node.details, [_wrap_one(node.inputs[0], wrapper)], node.counters)
@@ -212,7 +212,7 @@ def _wrapped(node: PlanNode, wrappers: tuple[Wrapper, ...]) -> PlanNode:
 
 def _wrap_one(node: PlanNode, wrapper: Wrapper) -> PlanNode:
     inner = node.counters
-    taken = min(inner.returned, wrapper.most) if wrapper.most else inner.returned
+    taken = min(inner.returned, wrapper.max_inputs) if wrapper.max_inputs else inner.returned
     counters = StageCounters()
     counters.examined = taken
     counters.returned = inner.returned if wrapper.passes else taken if wrapper.returns else 0

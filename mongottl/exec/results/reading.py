@@ -346,9 +346,9 @@ class PlanDocuments(DocumentSource):
             if pull.wanted:
                 end = min(end, start + pull.wanted)
             if has_ttl or (start < end and len(waiting[start][1]) > KEPT_BYTES // BATCH):
-                most = end
-                end = pull.page.fitting(waiting, start, most)
-                pull.full = end == start < most
+                last = end
+                end = pull.page.fitting(waiting, start, last)
+                pull.full = end == start < last
         self._position = end
         return waiting[start:end] if end - start < len(waiting) else waiting
 

@@ -153,11 +153,11 @@ class MergedOrPath(AccessPath):
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         return SortMergeStage(self.collection, [path.open(wanted, trial) for path in self.paths], self.sort)
 
-    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
+    def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         counted = 0
         for path in self.paths:
-            counted += path.count_entries(unit, most - counted)
-            if counted >= most:
+            counted += path.count_entries(unit, limit - counted)
+            if counted >= limit:
                 break
         return counted
 

@@ -290,7 +290,7 @@ class NearStage(PlanStage):
         """The distance of a document's nearest location, and that location; infinity if it has none."""
         nearness = self._places.nearness
         best = math.inf
-        place: Value = None
+        nearest: Value = None
         for value in _places_at(document, self._path):
             try:
                 distance = nearness.distance(stored_geometry(value))
@@ -298,8 +298,8 @@ class NearStage(PlanStage):
                 continue
             if distance < best:
                 best = distance
-                place = value
-        return best, place
+                nearest = value
+        return best, nearest
 
     def _close_ring(self) -> None:
         self._ring_is_read = False

@@ -30,12 +30,12 @@ def make_room(unit: WriteUnit) -> None:
     """Deletes the oldest documents beyond the limits, after an insert and inside its unit of work."""
     collection = unit.collection
     store = unit.records
-    most_bytes = collection.options.capped_size_bytes
-    most_documents = collection.options.capped_max_documents
+    max_bytes = collection.options.capped_size_bytes
+    max_documents = collection.options.capped_max_documents
     last = 0
     while True:
-        surplus_bytes = store.size_bytes() - most_bytes
-        surplus_documents = store.count() - most_documents if most_documents else 0
+        surplus_bytes = store.size_bytes() - max_bytes
+        surplus_documents = store.count() - max_documents if max_documents else 0
         if surplus_bytes <= 0 and surplus_documents <= 0:
             break
         expired: list[Record] = []

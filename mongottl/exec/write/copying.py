@@ -103,8 +103,8 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
     store = op.recovery_unit.records(source)
     size = count = 0
     position = 0
-    most_documents = options.capped_max_documents
-    if store.size_bytes() <= options.capped_size_bytes and (not most_documents or store.count() <= most_documents):
+    max_documents = options.capped_max_documents
+    if store.size_bytes() <= options.capped_size_bytes and (not max_documents or store.count() <= max_documents):
         return 0
     position = MAX_RECORD_ID
     while True:
@@ -112,7 +112,7 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
         for record in living(source, records, now_s):
             size += len(record[1])
             count += 1
-            if size > options.capped_size_bytes or (most_documents and count > most_documents):
+            if size > options.capped_size_bytes or (max_documents and count > max_documents):
                 return record[0]
         if not more:
             return 0

@@ -270,8 +270,8 @@ class NearPath(AccessPath):
             stage,
         )
 
-    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
-        return min(most, unit.records(self.collection).count())
+    def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
+        return min(limit, unit.records(self.collection).count())
 
     def share(self, equality: float, scope: float) -> float:
         return 1.0

@@ -53,8 +53,8 @@ class TextPath(AccessPath):
         scored = TEXT_SCORE in self.metadata
         return TextStage(self.collection, self.index, self.search, self._prefixes, self.rest, scored, self.before)
 
-    def count_entries(self, unit: RecoveryUnit, most: int) -> int:
-        return min(most, unit.records(self.collection).count())
+    def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
+        return min(limit, unit.records(self.collection).count())
 
     def share(self, equality: float, scope: float) -> float:
         return equality
