@@ -1,9 +1,9 @@
 """The clients of a simulation, each with its own expectations of what it is answered.
 
-A writer owns its documents, `w<n>-<k>`: nobody else writes them, so it knows what they hold but for what it has in
-flight, and `Model` keeps that for everybody. Readers look at all of them by every way there is. Tuners change the
-default TTL and build and drop indexes under everybody's feet. A rowdy plays with collections of its own kind, of which
-nothing is expected but orderly replies.
+A writer owns its documents, `w<n>-<k>`: no other client writes them, so it knows their contents apart from commands
+that have not been answered; `Model` records this for all clients. Readers read all documents by every kind of plan.
+Tuners change the default TTL and build and drop indexes meanwhile. A ddl_client uses collections of its own database;
+only its error codes are checked.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ INDEX_NOT_FOUND = 27
 QUERY_PLAN_KILLED = 175
 INDEX_BUILD_ABORTED = 276
 BUILD_IN_PROGRESS = 12587
-# Refusals that a rowdy earns: no collection, no index, no cursor, clashes, builds under way, the same name twice.
-ROWDY_CODES = (20, 26, 27, 43, 48, 85, 86, 175, 237, 276, 11000, 12587)
+# Errors that a ddl_client may get: no collection, no index, no cursor, clashes, builds under way, the same name twice.
+DDL_CODES = (20, 26, 27, 43, 48, 85, 86, 175, 237, 276, 11000, 12587)
 
 
 class Stage:
@@ -222,7 +222,7 @@ class Writer:
             exchange.acknowledge()
 
     def update_many(self) -> Client:
-        """Gives all its documents a new `v`, in one statement. Only what it knows for certain can be foretold."""
+        """Sets a new `v` in all its documents, by one statement. Only certain documents are checked in the reply."""
         self.stage.token += 1
         token = self.stage.token
         keys = [f"w{self.number}-{k}" for k in range(KEYS)]
@@ -361,7 +361,7 @@ class Exchange(Request):
         return bool(self._possible(key))
 
     def check_refusal(self, code: int, document: Document, by_id: bool) -> None:
-        """A duplicate needs somebody who may have held the key; or an index was dropped, or storage failed."""
+        """Checks a refused write: another document may have had the key, or an index was dropped, or storage failed."""
         if code == QUERY_PLAN_KILLED:
             return
         if code != DUPLICATE_KEY:
@@ -566,7 +566,7 @@ def check_found(
 
 
 def check_number(stage: Stage, n: int, matches: Callable[[Document], bool], request: Request) -> None:
-    """The number of documents is one of those that were possible, if nobody moved any meanwhile."""
+    """Checks that the number of documents is a possible one, unless documents moved in an index meanwhile."""
     least = most = 0
     for key in stage.model.versions:
         certain = stage.model.certain(key, request.started, request.ended, request.instants)
@@ -684,15 +684,15 @@ def index_tuner(stage: Stage) -> Client:
             yield Request({"ping": 1})
 
 
-def rowdy(stage: Stage) -> Client:
-    """Fills, indexes, scans, renames and drops collections of its own kind, with others doing the same."""
+def ddl_client(stage: Stage) -> Client:
+    """Fills, indexes, scans, renames and drops collections that only clients of this kind use."""
     names = ["x", "y", "z"]
     while True:
         name = stage.random.choice(names)
         other = stage.random.choice(names)
         pick = stage.random.randrange(12)
         command: Document
-        database = "rowdy"
+        database = "ddl"
         if pick < 3:
             documents = [
                 {"n": stage.random.randrange(2000), "t": [1, n]} for n in range(stage.random.choice([1, 40, 600]))
@@ -719,16 +719,16 @@ def rowdy(stage: Stage) -> Client:
         elif pick == 8:
             command = {"dropIndexes": name, "index": "*"}
         elif pick == 9:
-            command = {"renameCollection": f"rowdy.{name}", "to": f"rowdy.{other}", "dropTarget": True}
+            command = {"renameCollection": f"ddl.{name}", "to": f"ddl.{other}", "dropTarget": True}
             database = "admin"
         elif pick == 10:
             command = {"dropDatabase": 1} if stage.random.random() < 0.2 else {"drop": name}
         else:
             command = {"aggregate": name, "pipeline": [{"$group": {"_id": "$t", "n": {"$sum": 1}}}], "cursor": {}}
         reply = yield Request(command, database)
-        while reply is not None and not stage.check_error(reply, *ROWDY_CODES):
+        while reply is not None and not stage.check_error(reply, *DDL_CODES):
             cursor = reply.get("cursor")
             if cursor is None or not cursor["id"]:
                 break
             more = {"getMore": Int64(cursor["id"]), "collection": cursor["ns"].partition(".")[2]}
-            reply = yield Request(more, "rowdy")
+            reply = yield Request(more, "ddl")

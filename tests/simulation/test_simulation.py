@@ -21,9 +21,9 @@ from tests.simulation.clients import (
     Stage,
     check_counters,
     counter,
+    ddl_client,
     index_tuner,
     reader,
-    rowdy,
     ttl_tuner,
     writer,
 )
@@ -38,7 +38,7 @@ def seeds() -> list[int]:
 
 
 def opener() -> Client:
-    """Makes the collections and their indexes before anybody else comes."""
+    """Makes the collections and their indexes before the other clients begin."""
     counters = [{"_id": number, "n": 0, "loc": [number, 0]} for number in range(COUNTERS)]
     reply = yield Request({"insert": COUNTER_COLLECTION, "documents": counters})
     assert reply is not None and reply["ok"], reply
@@ -84,8 +84,8 @@ async def _simulate_in(
     for _ in range(3):
         world.seat(counter(stage))
     if seed % 5 < 2:
-        world.seat(rowdy(stage))
-        world.seat(rowdy(stage))
+        world.seat(ddl_client(stage))
+        world.seat(ddl_client(stage))
     world.engine.armed = True
     await world.run(turns)
     await world.settle()
