@@ -206,7 +206,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     Parameter(
         "internalQueryMaxBlockingSortMemoryUsageBytes",
         "sort_bytes",
-        "Memory of a sort before it uses temporary files, or fails (292).",
+        "Memory of a sort, or of the scores of a text search, before it uses temporary files, or fails (292).",
         minimum=0,
     ),
     Parameter(

@@ -83,6 +83,25 @@ def test_without_disk_use_they_fail(filled: Database[Documents], command: Docume
             assert refused.value.code == 292
 
 
+def test_scores_of_a_text_search_go_on_in_files(database: Database[Documents]) -> None:
+    database.c.create_index([("t", "text")])
+    database.c.insert_many([{"_id": i, "t": "apple " * (i % 3) + "pear " * (i % 4)} for i in range(5000)])
+    search: Documents = {"find": "c", "filter": {"$text": {"$search": "apple pear"}}}
+    scored: Documents = {**search, "projection": {"score": {"$meta": "textScore"}, "_id": 1}, "batchSize": 5000}
+    refusing = {**scored, "allowDiskUse": False}
+    in_memory = database.command(scored)["cursor"]["firstBatch"]
+    assert len(in_memory) == 4583
+    assert in_memory[4]["score"] > in_memory[0]["score"]
+    assert database.command(refusing)["cursor"]["firstBatch"] == in_memory
+    with limited(database.client, **{SORT: 20_000}):
+        assert database.command(scored)["cursor"]["firstBatch"] == in_memory
+        with pytest.raises(OperationFailure) as refused:
+            database.command(refusing)
+        assert refused.value.code == 292
+        # Without scores nothing is kept but the ids that were met.
+        database.command({**search, "allowDiskUse": False})
+
+
 def test_a_cursor_on_files_is_killed(filled: Database[Documents]) -> None:
     with limited(filled.client, **{SORT: 20_000}):
         cursor = filled.c.find(batch_size=10).sort("k", 1)

@@ -11,19 +11,22 @@ from mongottl.exec.stages.index_scan import IndexScan, IndexStage, OrStage, Poin
 from mongottl.exec.stages.stage import CollectionScan, PlanStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AndExpression
+from mongottl.query.spill import SpillSpace
 
 
 class AccessPath(ABC):
     """A scan that returns exactly the documents that match; `open` makes a stage of it.
 
     sorted: 1 or -1 if it provides the query's sort by a forward or backward scan, 0 if not. metadata: keywords of
-    `{$meta: …}` to attach to the documents; each path attaches those that only it can compute.
+    `{$meta: …}` to attach to the documents; each path attaches those that only it can compute. space: where the
+    path may write what does not fit into memory, None for nowhere.
     """
 
     def __init__(self, collection: Collection, direction: int) -> None:
         self.collection = collection
         self.sorted = direction
         self.metadata: set[str] = set()
+        self.space: SpillSpace | None = None
 
     @property
     def label(self) -> str:
@@ -150,6 +153,7 @@ class OrPath(AccessPath):
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         for path in self.paths:
             path.metadata = self.metadata
+            path.space = self.space
         return OrStage([path.open(wanted, trial) for path in self.paths])
 
     def count_entries(self, unit: RecoveryUnit, limit: int) -> int:

@@ -107,6 +107,7 @@ class QueryPlan:
         self.counted = False
         if path is not None:
             path.metadata = metadata
+            path.space = space
 
     def cover(self, projection: Projection) -> None:
         """Makes it a covered plan if the index keys contain all that the projection includes.

@@ -4,7 +4,8 @@
     TEXT_MATCH ─ TEXT_OR ─ IXSCAN, IXSCAN, …         with `textScore`: all postings first, then the records
 
 These are the stages that explain shows; here they are one. With scores, the postings are read in bounded batches and
-their scores added up by record; the records are read when they are returned.
+their scores added up by record; the records are read when they are returned. The scores are kept as a sort keeps its
+entries: beyond its memory limit they go to temporary files, or the query fails (292) where it must not use the disk.
 """
 
 import struct
@@ -32,10 +33,14 @@ from mongottl.exec.stages.stage import (
 from mongottl.query.fulltext.search import TextSearch
 from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import TEXT_SCORE
+from mongottl.query.sorter import Sorter
+from mongottl.query.spill import SpillSpace
 from mongottl.storage.interface import Record
 
 # Postings that one call reads while it only adds up scores.
 POSTINGS: Final = 4 * BATCH
+# Records whose scores are summed before they are handed to the sorter, in one go.
+SCORES_AT_ONCE: Final = 4096
 
 
 class TextStage(PlanStage):
@@ -70,11 +75,20 @@ class TextStage(PlanStage):
         self._size = BATCH
         self._keys_of_term: list[int] = [0] * len(prefixes)
         self._seen = RecordIdSet()
+        # The scores of the latest postings by record id; those before them are in the sorter, several to a record.
         self._scores: dict[int, float] = {}
-        self._ranked: list[int] | None = None
-        self._ranked_index = 0
+        self._sorter: Sorter | None = None
+        self._space: SpillSpace | None = None
+        self._collected = False
+        # Records whose scores are complete and that are not fetched yet; and the record whose score may go on.
+        self._ranked: list[tuple[int, float]] = []
+        self._last: tuple[int, float] | None = None
         self._fetched = 0
         self._matched = 0
+
+    def set_spill_space(self, space: SpillSpace | None) -> None:
+        """Where scores go that do not fit into memory; None if the disk must not be used."""
+        self._space = space
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         collection = self._collection
@@ -88,8 +102,12 @@ class TextStage(PlanStage):
             self._index.accesses += 1
         started_s = op.service.clock.monotonic_s()
         if self._scored:
-            if self._ranked is None:
-                self._collect(op.recovery_unit)
+            if not self._collected:
+                self._collect(op)
+                return []
+            sorter = self._sorter
+            if sorter is not None and sorter.pending:
+                sorter.work()
                 return []
             records = self._next_scored(op.recovery_unit)
         else:
@@ -115,19 +133,36 @@ class TextStage(PlanStage):
                 records.append(row[1:])
         return records
 
-    def _collect(self, unit: RecoveryUnit) -> None:
-        """Adds up the scores of the next postings."""
-        if self._term >= len(self._prefixes):
-            self._ranked = sorted(self._scores)
+    def _collect(self, op: OperationContext) -> None:
+        """Adds up the scores of the next postings. QueryExceededMemoryLimitNoDiskUseAllowed (292) for too many."""
+        sorter = self._sorter
+        if sorter is None:
+            sorter = Sorter(0, op.service.limits.sort_bytes, self._space)
+            self._sorter = sorter
+        if sorter.pending:
+            sorter.work()
+            return
+        scores = self._scores
+        if self._term >= len(self._prefixes) or len(scores) >= SCORES_AT_ONCE:
+            self._hand_over(sorter)
+            if self._term >= len(self._prefixes) and not scores and not sorter.pending:
+                sorter.finish()
+                self._collected = True
             return
         low = self._prefixes[self._term]
         at = len(low)
-        rows = unit.index(self._index).scan(low, successor(low), self._after, POSTINGS)
+        rows = op.recovery_unit.index(self._index).scan(low, successor(low), self._after, POSTINGS)
         self._advance(len(rows), len(rows) >= POSTINGS, None if not rows else rows[-1])
-        scores = self._scores
         for key, record_id in rows:
             score = float(struct.unpack(">d", key[at : at + SCORE_BYTES])[0])
             scores[record_id] = scores.get(record_id, 0.0) + score
+
+    def _hand_over(self, sorter: Sorter) -> None:
+        """Moves the scores to the sorter, by record id."""
+        for record_id, score in self._scores.items():
+            sorter.add(record_id.to_bytes(8, "big"), struct.pack(">d", score), record_id)
+        self._scores = {}
+        sorter.check()
 
     def _advance(self, count: int, more: bool, last: tuple[bytes, int] | None) -> None:
         """Counts the postings that were read and moves the position after them."""
@@ -139,17 +174,40 @@ class TextStage(PlanStage):
             self._after = None
 
     def _next_scored(self, unit: RecoveryUnit) -> list[Record] | None:
-        ranked = self._ranked
-        if ranked is None or self._ranked_index >= len(ranked):
+        if not self._ranked and not self._rank():
             return None
-        part = ranked[self._ranked_index : self._ranked_index + self._size]
-        records, taken = unit.records(self._collection).find_records(part, BATCH_BYTES)
-        self._ranked_index += taken
-        scores = self._scores
+        part = self._ranked[: self._size]
+        records, taken = unit.records(self._collection).find_records([rid for rid, _ in part], BATCH_BYTES)
+        del self._ranked[:taken]
+        scores = dict(part)
         return [
             (record_id, annotated(document, TEXT_SCORE, scores[record_id]), ts_s, ttl_s)
             for record_id, document, ts_s, ttl_s in records
         ]
+
+    def _rank(self) -> bool:
+        """Takes the next records with their whole scores from the sorter; False if there are no more."""
+        sorter = self._sorter
+        assert sorter is not None
+        ranked = self._ranked
+        last = self._last
+        while not ranked:
+            entries = sorter.take(BATCH)
+            for _, _, packed, record_id, _, _ in entries:
+                score = float(struct.unpack(">d", packed)[0])
+                if last is not None and last[0] == record_id:
+                    last = (record_id, last[1] + score)
+                else:
+                    if last is not None:
+                        ranked.append(last)
+                    last = (record_id, score)
+            if not entries:
+                if last is not None:
+                    ranked.append(last)
+                last = None
+                break
+        self._last = last
+        return bool(ranked)
 
     def _passing(self, records: list[Record]) -> list[Record]:
         self._fetched += len(records)
@@ -166,7 +224,10 @@ class TextStage(PlanStage):
 
     def close(self) -> None:
         self._scores = {}
+        self._ranked = []
         self._seen = RecordIdSet()
+        if self._sorter is not None:
+            self._sorter.close()
 
     def node(self) -> PlanNode:
         scans = [self._scan_node(i) for i in range(len(self._prefixes))]

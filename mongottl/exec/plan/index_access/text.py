@@ -51,7 +51,9 @@ class TextPath(AccessPath):
 
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         scored = TEXT_SCORE in self.metadata
-        return TextStage(self.collection, self.index, self.search, self._prefixes, self.rest, scored, self.before)
+        stage = TextStage(self.collection, self.index, self.search, self._prefixes, self.rest, scored, self.before)
+        stage.set_spill_space(self.space)
+        return stage
 
     def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         return min(limit, unit.records(self.collection).count())
