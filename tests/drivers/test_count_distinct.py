@@ -195,3 +195,66 @@ def test_distinct_leaps_over_what_repeats(database: Database[Documents]) -> None
     database.c.insert_one({"_id": "array", "a": [7, 8]})
     assert database.c.distinct("a") == [None, 0, 1, 2, 3, 7, 8]
     assert scanned()[0] == "COLLSCAN"
+
+
+@pytest.fixture
+def hundred(database: Database[Documents]) -> Database[Documents]:
+    database.c.insert_many([{"_id": i, "a": i % 4, "b": i % 3, "c": i} for i in range(1200)])
+    database.c.create_index([("a", 1), ("b", -1), ("c", 1)])
+    return database
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "expected", "stage", "most"),
+    [
+        ({"a": 1}, "b", [0, 1, 2], "DISTINCT_SCAN", 20),
+        ({"a": {"$in": [1, 3]}}, "b", [0, 1, 2], "DISTINCT_SCAN", 40),
+        ({"a": 1, "b": {"$gt": 0}}, "b", [1, 2], "DISTINCT_SCAN", 20),
+        ({"a": 1, "b": 2}, "a", [1], "IXSCAN", 100),
+        ({"a": 1, "c": {"$lt": 100}}, "b", [0, 1, 2], "IXSCAN", 200),
+    ],
+    ids=str,
+)
+def test_distinct_behind_components_that_the_filter_binds(
+    hundred: Database[Documents], query: Documents, key: str, expected: list[int], stage: str, most: int
+) -> None:
+    assert hundred.c.distinct(key, query) == expected
+    explained = {"explain": {"distinct": "c", "key": key, "query": query}, "verbosity": "executionStats"}
+    reply = hundred.command(explained)
+    plan = reply["queryPlanner"]["winningPlan"]
+    assert plan.get("inputStage", plan)["stage"] == stage
+    assert reply["executionStats"]["totalKeysExamined"] <= most
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "expected", "leaps"),
+    [
+        ([{"$group": {"_id": "$a"}}], [{"_id": i} for i in range(4)], True),
+        ([{"$match": {"a": {"$gt": 1}}}, {"$group": {"_id": "$a"}}], [{"_id": 2}, {"_id": 3}], True),
+        ([{"$match": {"a": 1}}, {"$group": {"_id": "$b"}}], [{"_id": i} for i in range(3)], True),
+        (
+            [{"$sort": {"a": 1, "b": -1, "c": 1}}, {"$group": {"_id": "$a", "c": {"$first": "$c"}}}],
+            [{"_id": 0, "c": 8}, {"_id": 1, "c": 5}, {"_id": 2, "c": 2}, {"_id": 3, "c": 11}],
+            True,
+        ),
+        ([{"$group": {"_id": "$a", "n": {"$sum": 1}}}], [{"_id": i, "n": 300} for i in range(4)], False),
+        (
+            [{"$match": {"a": {"$lt": 2}}}, {"$sort": {"c": -1}}, {"$group": {"_id": "$a", "c": {"$first": "$c"}}}],
+            [{"_id": 0, "c": 1196}, {"_id": 1, "c": 1197}],
+            False,
+        ),
+        ([{"$limit": 3}, {"$group": {"_id": "$a"}}], [{"_id": i} for i in range(3)], False),
+    ],
+    ids=str,
+)
+def test_groups_leap_over_what_repeats(
+    hundred: Database[Documents], pipeline: list[Documents], expected: list[Documents], leaps: bool
+) -> None:
+    assert sorted(hundred.c.aggregate(pipeline), key=lambda group: group["_id"]) == expected
+    reply = hundred.command({"aggregate": "c", "pipeline": pipeline, "explain": True})
+    assert ("DISTINCT_SCAN" in str(reply)) == leaps
+
+
+def test_groups_keep_documents_without_the_field(hundred: Database[Documents]) -> None:
+    hundred.c.insert_one({"_id": "none"})
+    assert {group["_id"] for group in hundred.c.aggregate([{"$group": {"_id": "$a"}}])} == {None, 0, 1, 2, 3}

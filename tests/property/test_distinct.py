@@ -20,7 +20,16 @@ filters = st.one_of(
     st.just({}),
     st.builds(lambda op, value: {"a": {op: value}}, st.sampled_from(["$gt", "$lte", "$ne", "$eq"]), values),
     st.builds(lambda items: {"a": {"$in": items}}, st.lists(values, max_size=3)),
-    st.sampled_from([{"a": {"$exists": True}}, {"a": None}, {"b": 1}, {"a": 1, "b": {"$gt": 0}}]),
+    st.sampled_from(
+        [
+            {"a": {"$exists": True}},
+            {"a": None},
+            {"b": 1},
+            {"a": 1, "b": {"$gt": 0}},
+            {"a": {"$in": [1, "x"]}},
+            {"b": {"$lt": 2}},
+        ]
+    ),
 )
 
 
@@ -44,3 +53,43 @@ def test_distinct_by_an_index(found: list[Document], filter: Document, key: Docu
     server.run({"createIndexes": "c", "indexes": [{"key": key, "name": "x"}]})
     # Of values that compare equal, 1 and 1.0, a compound index may give another one than comes first in the collection.
     assert [encode_value(value) for value in server.run(command)["values"]] == [encode_value(e) for e in expected]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows,
+    filters,
+    st.sampled_from([{"a": 1}, {"a": -1}, {"a": 1, "b": 1}, {"b": 1, "a": -1}, {"a.c": 1}]),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([None, {"a": 1, "b": 1}, {"a": -1}, {"b": 1, "a": -1}, {"b": -1, "a": 1}]),
+    st.booleans(),
+)
+def test_groups_by_an_index(
+    found: list[Document], filter: Document, key: Document, field: str, sort: Document | None, array: bool
+) -> None:
+    server = Running()
+    server.run({"create": "c"})
+    if array:
+        found = [*found, {"a": [1, 2, "z"]}]
+    if found:
+        server.run({"insert": "c", "documents": found})
+    group: Document = {"_id": f"${field}"}
+    stages: list[Document] = [{"$match": filter}]
+    if sort is not None:
+        stages.append({"$sort": sort})
+        group.update({"a": {"$first": "$a"}, "b": {"$first": "$b"}})
+    command = {"aggregate": "c", "pipeline": [*stages, {"$group": group}], "cursor": {}}
+
+    def grouped() -> list[list[bytes]]:
+        groups = server.run(command)["cursor"]["firstBatch"]
+        return sorted([encode_value(each.get(name)) for name in ("_id", "a", "b")] for each in groups)
+
+    # Documents that the sort does not tell apart come in any order.
+    total = sort is None or set(sort) == {"a", "b"}
+    expected = grouped()
+    server.run({"createIndexes": "c", "indexes": [{"key": key, "name": "x"}]})
+    by_index = grouped()
+    if total:
+        assert by_index == expected
+    else:
+        assert [each[0] for each in by_index] == [each[0] for each in expected]

@@ -127,14 +127,17 @@ class QueryPlan:
         if isinstance(path, IndexPath) and path.id_plan:
             path.id_plan = id_plan
 
-    def skip_repeated(self, key: str, collation: Collation | None, hinted: bool) -> None:
-        """Makes it a DISTINCT_SCAN, which skips documents with equal values at a path, if an index allows it."""
+    def skip_repeated(self, key: str, collation: Collation | None, hinted: bool, with_missing: bool = False) -> None:
+        """Makes it a DISTINCT_SCAN, which skips documents with equal values at a path, if an index allows it.
+
+        with_missing: whether documents without the path are returned too, as those with null are.
+        """
         path = self.path
         found: AccessPath | None = None
         if path is not None and type(path) is IndexPath:
-            found = distinct_path(path, key, collation)
+            found = distinct_path(path, key, collation, with_missing)
         elif isinstance(path, CollectionPath) and path.match is None and not hinted and not self.index_filter_set:
-            found = whole_distinct_path(path.collection, key, collation)
+            found = whole_distinct_path(path.collection, key, collation, with_missing)
         if found is not None:
             self.path = found
 

@@ -27,6 +27,7 @@ from mongottl.exec.results.sizes import collection_size, describe_size, parse_sc
 from mongottl.exec.results.views import collection_below, resolve_view, view_collation
 from mongottl.exec.stages.stage import BATCH_BYTES
 from mongottl.query.context import ParseContext
+from mongottl.query.expr.path import FieldExpression
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
 from mongottl.query.pipeline.basic import CountSpec, LimitSpec, MatchSpec, SkipSpec
@@ -56,6 +57,19 @@ def _any_multiplies(specs: list[StageSpec]) -> bool:
 def _may_buffer(specs: list[StageSpec]) -> bool:
     """Whether stages may still buffer documents when a batch of the cursor is full."""
     return not all(spec.shrinks for spec in specs)
+
+
+def _group_key(spec: StageSpec, in_order: bool) -> str | None:
+    """The field by which a `$group` groups documents of which it needs the first of each group alone; else None.
+
+    in_order: whether an index gives the documents in the order of a `$sort` before it, so that it tells the first.
+    """
+    if not isinstance(spec, GroupSpec) or not isinstance(spec.key, FieldExpression):
+        return None
+    for accumulator in spec.accumulators:
+        if not in_order or accumulator.name != "$first":
+            return None
+    return spec.key.name
 
 
 def _pass_documents_through(specs: list[StageSpec]) -> bool:
@@ -445,6 +459,11 @@ def plan_aggregation(
     )
     if taken < len(specs) and isinstance(spec := specs[taken], ProjectSpec):
         plan.cover(spec.projection)
+    if not metadata and not skip and not limit and taken < len(specs):
+        in_order = plan.path is not None and plan.path.sorted > 0
+        key = _group_key(specs[taken], in_order)
+        if key is not None and (sort is None or in_order):
+            plan.skip_repeated(key, collation, hint is not MISSING, with_missing=True)
     plan.counted = not metadata and taken < len(specs) and _only_counts(specs[taken])
     return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation)
 

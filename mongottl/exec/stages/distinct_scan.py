@@ -1,16 +1,20 @@
-"""DISTINCT_SCAN: one document for each value of an index's first component, for the command `distinct`.
+"""DISTINCT_SCAN: one document for each value of a path in an index, for `distinct` and for `$group` by a field.
+
+    index {a: 1, b: 1}     distinct a                      skips the entries with the same a
+                           {a: {$gt: 5}}, distinct b       with the same a and b: each value once for each a
 
 Entries of one value are adjacent, so the scan seeks past them after it has read two of them. Where few values repeat,
-it reads on in growing batches instead. null and a missing field have the same key; there it reads until it finds null.
+it reads on in growing batches instead. null and a missing field have the same key; for `distinct`, which leaves out
+documents without the field, it reads there until it finds null.
 """
 
 from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.collation import Collation, same_collation
-from mongottl.document.keystring import encode_value, successor
+from mongottl.document.key_split import component_end
+from mongottl.document.keystring import successor
 from mongottl.document.path import FieldPath, values_at
-from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.access_path import IndexPath
@@ -26,25 +30,36 @@ _FIRST_ENTRIES: Final = 2
 
 
 class DistinctScan(IndexStage):
-    """Records of the entries within ranges: at least one for each value, and usually no more than one.
+    """Records of the entries within ranges: at least one for each value, and usually no more than one, the first in the
+    order of the index.
 
-    If the index becomes multikey or the collection gets a TTL during the scan, all remaining records are returned.
+    place: of the component whose values are wanted. with_missing: whether documents without the path have a value too,
+    that of null. If the index becomes multikey or the collection gets a TTL during the scan, all remaining records are
+    returned.
     """
 
     def __init__(
-        self, collection: Collection, bounds: IndexBounds, match: MatchExpression | None, wanted: int, trial: bool
+        self,
+        collection: Collection,
+        bounds: IndexBounds,
+        match: MatchExpression | None,
+        place: int,
+        with_missing: bool,
+        wanted: int,
+        trial: bool,
     ) -> None:
         super().__init__(collection, bounds, None, match, True, wanted, trial)
-        component = bounds.components[0]
-        self._path: FieldPath = component.path
-        self._descending: bool = component.descending
+        self._path: FieldPath = bounds.components[place].path
+        self._descending: list[bool] = [component.descending for component in bounds.components[: place + 1]]
+        self._with_missing = with_missing
         self._ranges = bounds.ranges
         self._range_index = 0
         self._low: bytes | None = None  # where the rest of the range begins after a seek
         self._after: tuple[bytes, int] | None = None
         self._entries = _FIRST_ENTRIES
         self._room_bytes = BATCH_BYTES  # bytes of documents that the current call may still read
-        self._given = b""  # the key of the last value for which a record was returned
+        # The last beginning of a key, through the component, for which a record was returned.
+        self._given = b""
 
     def _position(self) -> tuple[bytes, int]:
         if self._low is not None and self._after is None:
@@ -83,12 +98,10 @@ class DistinctScan(IndexStage):
         last = b""
         repeated = False
         for row in rows:
-            values = values_at(row[2], self._path)
-            value: Value = values[0] if values else None
-            key = encode_value(value, self._descending)
+            key = self._beginning(row[0])
             repeated = key == last
             last = key
-            if values and key != self._given:
+            if key != self._given and (self._with_missing or values_at(row[2], self._path)):
                 self._given = key
                 found.append(row[1:])
         if not more:
@@ -103,6 +116,13 @@ class DistinctScan(IndexStage):
         else:
             self._after = rows[-1][:2]
             self._entries = min(self._entries * 2, BATCH)
+
+    def _beginning(self, key: bytes) -> bytes:
+        """A key as far as the component whose values are wanted."""
+        end = 0
+        for descending in self._descending:
+            end = int(component_end(key, end, descending))
+        return key[:end]
 
     def _return_all(self, rows: list[FetchedEntry], more: bool, found: list[Record]) -> None:
         match = self._residual
@@ -125,23 +145,37 @@ class DistinctScan(IndexStage):
 class DistinctPath(IndexPath):
     """A DISTINCT_SCAN. match: the filter that the bounds express, None for none."""
 
-    def __init__(self, collection: Collection, bounds: IndexBounds, match: MatchExpression | None) -> None:
-        super().__init__(collection, bounds, AlwaysTrue(), [], 0)
+    def __init__(
+        self,
+        collection: Collection,
+        bounds: IndexBounds,
+        match: MatchExpression | None,
+        direction: int,
+        place: int,
+        with_missing: bool,
+    ) -> None:
+        super().__init__(collection, bounds, AlwaysTrue(), [], direction)
         self.match = match
+        self._place = place
+        self._with_missing = with_missing
 
     def open(self, wanted: int, trial: bool = False) -> DistinctScan:
-        return DistinctScan(self.collection, self.bounds, self.match, wanted, trial)
+        return DistinctScan(self.collection, self.bounds, self.match, self._place, self._with_missing, wanted, trial)
 
 
-def distinct_path(path: IndexPath, key: str, collation: Collation | None) -> DistinctPath | None:
-    """The DISTINCT_SCAN for the values of `key`, if `key` leads the index and the bounds express the whole filter."""
+def distinct_path(
+    path: IndexPath, key: str, collation: Collation | None, with_missing: bool = False
+) -> DistinctPath | None:
+    """The DISTINCT_SCAN for the values of `key`, if the bounds express the whole filter and bind all before `key`."""
     bounds = path.bounds
-    if path.residual is not None or path.id_plan or len(bounds.intervals) > 1 or bounds.void:
+    if path.residual is not None or path.id_plan or bounds.void or path.sorted < 0 or bounds.limits is not None:
         return None
-    return _over(path.collection, bounds, path.match, key, collation)
+    return _over(path.collection, bounds, path.match, path.sorted, key, collation, with_missing)
 
 
-def whole_distinct_path(collection: Collection, key: str, collation: Collation | None) -> DistinctPath | None:
+def whole_distinct_path(
+    collection: Collection, key: str, collation: Collation | None, with_missing: bool = False
+) -> DistinctPath | None:
     """The DISTINCT_SCAN for the values of `key` in the whole collection, without a filter, if an index allows it."""
     for index in collection.indexes:
         descriptor = index.descriptor
@@ -149,24 +183,38 @@ def whole_distinct_path(collection: Collection, key: str, collation: Collation |
             continue
         if descriptor.sparse or descriptor.partial_match is not None:
             continue
-        path = _over(collection, IndexBounds(index, components_of(index)), None, key, collation)
+        bounds = IndexBounds(index, components_of(index))
+        path = _over(collection, bounds, None, 0, key, collation, with_missing)
         if path is not None:
             return path
     return None
 
 
 def _over(
-    collection: Collection, bounds: IndexBounds, match: MatchExpression | None, key: str, collation: Collation | None
+    collection: Collection,
+    bounds: IndexBounds,
+    match: MatchExpression | None,
+    direction: int,
+    key: str,
+    collation: Collation | None,
+    with_missing: bool,
 ) -> DistinctPath | None:
     index = bounds.index
     descriptor = index.descriptor
-    leading = bounds.components[0].path
-    if descriptor.kind.name != "btree" or leading.dotted != key or any(number >= 0 for number in leading.indexes):
+    components = bounds.components
+    if descriptor.kind.name != "btree":
+        return None
+    # With components in front that the filter does not bind, every value may come any number of times.
+    place = -1
+    for i in range(min(len(bounds.intervals) + 1, len(components))):
+        if components[i].path.dotted == key:
+            place = i
+    if place < 0 or len(bounds.intervals) > place + 1 or any(number >= 0 for number in components[place].path.indexes):
         return None
     if index.arrays.found or collection.default_ttl_s != NO_TTL:
         return None
-    if index.has_unique_keys and len(bounds.components) == 1:
+    if index.has_unique_keys and place + 1 == len(components):
         return None  # every value comes once
     if descriptor.collation is not None or not same_collation(descriptor.collation, collation):
         return None
-    return DistinctPath(collection, bounds, match)
+    return DistinctPath(collection, bounds, match, direction, place, with_missing)
