@@ -28,9 +28,12 @@ def test_lookup_without_an_index(volume: Volume) -> None:
         assert total(volume, "tiny", pipeline) == MEDIUM.count
 
 
-@pytest.mark.engines("sqlite")
+@pytest.mark.engines("memory")
 def test_lookup_that_joins_much(volume: Volume) -> None:
-    """Each of a hundred documents is joined to a megabyte; unwound, to a thousand documents."""
+    """Each of a hundred documents is joined to a megabyte; unwound, to a thousand documents.
+
+    The foreign collection is too large for a table and is read a hundred times.
+    """
     lookup = {"$lookup": {"from": "small", "localField": "_id", "foreignField": "k", "as": "joined"}}
     pipeline: list[Documents] = [{"$limit": KEYS}, lookup]
     with volume.server.watched(SORT_MB):
@@ -39,7 +42,7 @@ def test_lookup_that_joins_much(volume: Volume) -> None:
         assert total(volume, "tiny", [*pipeline, {"$unwind": "$joined"}]) == SMALL.count
     with volume.server.watched(SORT_MB):
         inner = {"$lookup": {"from": "large", "pipeline": [{"$project": {"x": 0}}], "as": "joined"}}
-        assert total(volume, "small", [{"$limit": 500}, inner]) == 500
+        assert total(volume, "small", [{"$limit": 5}, inner]) == 5
 
 
 @pytest.mark.engines("sqlite")

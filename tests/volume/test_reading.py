@@ -10,7 +10,7 @@ import pytest
 from pymongo.collection import Collection
 
 from tests.volume.documents import KEYS, LARGE, MEDIUM, SHAPES, SMALL, TINY, Shape, checksum
-from tests.volume.watching import Client, Connection, Documents, Volume
+from tests.volume.watching import CROWDED_STALL_S, Client, Connection, Documents, Volume
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +153,7 @@ def test_several_at_once(volume: Volume) -> None:
         for shape in (SMALL, MEDIUM, LARGE)
         for order, sort in orders
     ]
-    with volume.server.watched(len(work) * READ_MB):
+    with volume.server.watched(len(work) * READ_MB, CROWDED_STALL_S):
         in_threads(work)
 
 
@@ -172,7 +172,7 @@ def test_idle_cursors_hold_little(volume: Volume) -> None:
 def test_slow_readers(volume: Volume) -> None:
     """Replies that nobody reads wait without holding up others, each with its own memory."""
     shapes = [LARGE, SMALL] * 4
-    with volume.server.watched((len(shapes) + 1) * 100):
+    with volume.server.watched((len(shapes) + 1) * 100, CROWDED_STALL_S):
         readers = [Connection(volume.server.uri) for _ in shapes]
         for reader, shape in zip(readers, shapes, strict=True):
             reader.send({"find": shape.name, "batchSize": 1_000_000, "singleBatch": True, "$db": "volume"})

@@ -22,8 +22,10 @@ Client = pymongo.MongoClient[Documents]
 
 # How long the server may compute while a ping waits: seconds of CPU of the thread that serves clients, so that a busy
 # machine makes no difference. And how long the ping may take by the clock, if the server waits for something else.
-STALL_S: Final = 0.5
-PING_S: Final = 10.0
+STALL_S: Final = 0.3
+# Where many others are served at once, a ping may wait for a step of each: 0.33 s of eight that read 16 MB.
+CROWDED_STALL_S: Final = 1.0
+PING_S: Final = 20.0
 MB: Final = 1_000_000
 FIGURES: Final = "MONGOTTL_VOLUME_FIGURES" in os.environ
 
