@@ -75,6 +75,19 @@ def test_a_sort_is_stronger_than_the_distance(sphere: Database[Documents]) -> No
     assert ids(sphere.c.find(near, batch_size=1)) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("distance", [5e-324, 1e-310, 1e-300, 0.0, -0.0, 1e308])
+@pytest.mark.parametrize("kind", ["2d", "2dsphere"])
+def test_odd_greatest_distances(database: Database[Documents], kind: str, distance: float) -> None:
+    """Rings of a width that is rounded to 0 would never reach the greatest distance."""
+    database.c.create_index([("loc", kind)])
+    database.c.insert_many([{"_id": n, "loc": [0, 0]} for n in range(50)])
+    database.c.insert_one({"_id": 50, "loc": [1, 0]})
+    expected = list(range(51 if distance > 1 else 50))
+    operator = "$near" if kind == "2d" else "$nearSphere"
+    near = {"loc": {operator: [0, 0], "$maxDistance": distance}}
+    assert sorted(ids(database.c.find(near, max_time_ms=10_000))) == expected
+
+
 def test_near_on_the_plane(plane: Database[Documents]) -> None:
     assert ids(plane.c.find({"loc": {"$near": [2.2, 2.2]}})) == [2, 3, 1, 0]
     assert ids(plane.c.find({"loc": {"$near": {"x": 0, "y": 0}, "$maxDistance": 1.5}})) == [0, 1]

@@ -50,6 +50,8 @@ MAX_PREFIXES: Final = 100
 EMITTED_BYTES: Final = 4 << 20
 # The width of the first ring is the maximum distance halved at most so many times.
 MAX_HALVINGS: Final = 40
+# The narrowest first ring, in the unit of the distances: a width of 0 would never reach a `$maxDistance` of 5e-324.
+MIN_WIDTH: Final = 1e-12
 
 
 class KeyedNearness:
@@ -222,7 +224,7 @@ class NearStage(PlanStage):
                 few = halvings
             else:
                 many = halvings
-        return whole * 0.5 ** max(few - 1, 0)
+        return max(whole * 0.5 ** max(few - 1, 0), MIN_WIDTH)
 
     def _has_keys(self, unit: RecoveryUnit, reach: float) -> bool:
         ranges = self._key_ranges(self._places.nearness.ranges(reach))
