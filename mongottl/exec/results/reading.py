@@ -77,7 +77,7 @@ class RecordPages(PageSource):
             self._waiting = batch[given:]
             self._position = 0
             if self._collection is not None:
-                self._mark = ReadMark(self._collection, op)
+                self._mark = ReadMark(self._collection, op, self._stage.gives_current_records())
         return self._left != 0
 
     def _add_waiting(self, op: OperationContext, page: Page) -> None:
@@ -301,7 +301,8 @@ class PlanDocuments(DocumentSource):
                 return None
             self._waiting = batch
             self._position = 0
-            self._mark = None if collection is None else ReadMark(collection, op)
+            current = self._stage.gives_current_records()
+            self._mark = None if collection is None else ReadMark(collection, op, current)
         has_ttl = collection is not None and collection.default_ttl_s != NO_TTL
         records = self._take_records(has_ttl)
         rest = self._waiting[self._position :]

@@ -36,14 +36,17 @@ class ReadMark:
 
     Where they were read in several batches, it is the state at the first batch: storage may be read more often than
     needed, never too rarely.
+
+    just_read: whether the records were read from storage now (`PlanStage.gives_current_records`). Those that a sort or
+    a merge kept before contain the `_ts` and `ttl` of an earlier time.
     """
 
-    def __init__(self, collection: Collection, op: OperationContext) -> None:
+    def __init__(self, collection: Collection, op: OperationContext, just_read: bool) -> None:
         self.collection = collection
         self._now_s: int = op.now_s
         self._writes: int = collection.writes
         self._generation: int = collection.generation
-        self._had_ttl: bool = collection.default_ttl_s != NO_TTL
+        self._has_stored_ttl: bool = just_read and collection.default_ttl_s != NO_TTL
 
     def is_current(self, op: OperationContext) -> bool:
         """Whether records that were not expired when they were read cannot be expired now, even if written since.
@@ -61,7 +64,7 @@ class ReadMark:
         While TTL is off, covered plans build records from index keys, which contain neither.
         """
         collection = self.collection
-        return self._had_ttl and collection.writes == self._writes and collection.generation == self._generation
+        return self._has_stored_ttl and collection.writes == self._writes and collection.generation == self._generation
 
     def living(self, op: OperationContext, records: list[Record]) -> list[Record]:
         """Those of the buffered records that are not expired at the operation's time."""

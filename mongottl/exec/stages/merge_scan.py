@@ -90,7 +90,7 @@ class SortMergeStage(PlanStage):
             taken += max(len(batch), 1)
             if batch:
                 self._batches[child] = batch
-                self._marks[child] = ReadMark(self._collection, op)
+                self._marks[child] = ReadMark(self._collection, op, self._children[child].gives_current_records())
                 self._push(child, 0)
             else:
                 self._waiting.append(child)

@@ -476,7 +476,7 @@ class SortStage(PlanStage):
                 sorter.finish()
                 return []
             if self._mark is None:
-                self._mark = ReadMark(self._collection, op)
+                self._mark = ReadMark(self._collection, op, self._child.gives_current_records())
             sort_key = self._pattern.sort_key
             for record_id, document, ts_s, ttl_s in batch:
                 sorter.add(sort_key(document), document, record_id, ts_s, ttl_s)

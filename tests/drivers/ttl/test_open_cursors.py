@@ -145,6 +145,21 @@ def test_ttl_switched_on_meanwhile(filled: Bench, way: str) -> None:
     assert [document["_id"] for document in cursor] == list(range(PAGE, COUNT, 2))
 
 
+@pytest.mark.parametrize("way", ["scan", "index", "sort", "merged scans", "or", "text by score"])
+def test_what_waits_was_read_before_its_batch(filled: Bench, way: str) -> None:
+    """A sort gives a batch whose records were written after it had read them; the rest of the batch waits."""
+    cursors = [WAYS[way](filled) for _ in range(PAGE, COUNT - PAGE, PAGE)]
+    given = [[next(cursor)["_id"] for _ in range(PAGE * (n + 1))] for n, cursor in enumerate(cursors)]
+    filled.advance(5)
+    filled.collection.update_many({}, {"$inc": {"writes": 1}})
+    for ids, cursor in zip(given, cursors, strict=True):
+        ids += [next(cursor)["_id"] for _ in range(PAGE)]
+    filled.advance(6)
+    for ids, cursor in zip(given, cursors, strict=True):
+        ids += [document["_id"] for document in cursor]
+        assert ids == list(range(COUNT))
+
+
 def test_covered_query_when_ttl_is_switched_on(filled: Bench) -> None:
     """Keys do not tell when their documents were written."""
     filled.drop_default()
