@@ -10,7 +10,7 @@ Source: the driver specifications' "fail point" page; PyMongo's tests for the se
 
 from typing import Final
 
-from mongottl.document.numbers import is_true
+from mongottl.document.numbers import clamp_to_int, clamp_to_long, is_true
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
@@ -56,13 +56,13 @@ class FailCommand:
         if name == "failCommands" and isinstance(value, list):
             self.commands = {str(command) for command in value}
         elif name == "errorCode" and isinstance(value, (int, float)):
-            self.error_code = int(value)
+            self.error_code = clamp_to_int(value)
         elif name == "closeConnection":
             self.close_connection = is_true(value)
         elif name == "blockConnection":
             self.block_s = self.block_s if is_true(value) else -1.0
         elif name == "blockTimeMS" and isinstance(value, (int, float)):
-            self.block_s = value / 1000
+            self.block_s = clamp_to_int(value) / 1000
         elif name == "errorLabels" and isinstance(value, list):
             self.labels = [str(label) for label in value]
         elif name == "writeConcernError":
@@ -145,9 +145,9 @@ def _parse_mode(mode: Value) -> Mode | None:
     for option, value in fields(mode):
         if option in ("times", "skip") and isinstance(value, (int, float)) and value >= 0:
             if option == "times":
-                times = int(value)
+                times = clamp_to_long(value)
             else:
-                skip = int(value)
+                skip = clamp_to_long(value)
         else:
             raise CommandError(ErrorCode.BadValue, f"'mode' option '{option}' is not supported")
     return Mode(times, skip)

@@ -12,6 +12,8 @@ from mongottl.query.fulltext.stopwords import STOP_WORDS
 
 # Cached stems per language.
 _REMEMBERED: Final = 50_000
+# Longer words are no words of a language, and the stemmer in Python takes 10 µs for each character.
+MAX_STEMMED_CHARACTERS: Final = 1000
 
 
 class Language:
@@ -40,8 +42,8 @@ class Language:
         return word in known
 
     def stem(self, word: str) -> str:
-        """The stem of a word; the word itself without a stemmer."""
-        if self._algorithm == "":
+        """The stem of a word; the word itself without a stemmer, or beyond MAX_STEMMED_CHARACTERS."""
+        if self._algorithm == "" or len(word) > MAX_STEMMED_CHARACTERS:
             return word
         found = self._stems.get(word)
         if found is None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mongottl.errors import CommandError
 from mongottl.query.icu import is_available
 from tests.running import Document, Running
 
@@ -58,3 +59,15 @@ def test_array_index_with_leading_zeros_in_updates() -> None:
     server.insert({"_id": 1, "z": [1, 2]})
     server.run({"update": "c", "updates": [{"q": {}, "u": {"$set": {f"z.{'0' * 5000}1": 7}}}]})
     assert server.listed({"find": "c"}) == [{"_id": 1, "z": [1, 7]}]
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan"), 1e300])
+def test_fail_points_of_odd_numbers(number: float) -> None:
+    server = Running()
+    data = {"failCommands": ["ping"], "errorCode": number, "blockTimeMS": number}
+    for mode in ({"times": number}, {"skip": number}):
+        command = {"configureFailPoint": "failCommand", "mode": mode, "data": data}
+        try:
+            server.run(command, "admin")
+        except CommandError as error:
+            assert error.code == 2

@@ -268,13 +268,16 @@ class DateTruncExpression(NamedExpression):
 
 
 def truncated(utc_ms: int, unit: str, size: int, zone: TimeZone, first_day: int) -> int:
-    """The start of the bin of `size` units that contains an instant. 5439000 to 5439006 if bins are too long."""
+    """The start of the bin of `size` units that contains an instant.
+
+    5439002 to 5439006 if bins are so long that one of them, or the start of this one, is not within an int64.
+    """
     if unit in _MILLISECONDS:
         if not fits_long(size * _MILLISECONDS[unit]):
-            raise CommandError(5439002, "$dateTrunc: binSize overflows")
+            raise _bin_overflow(5439002)
         bin_ms = size * _MILLISECONDS[unit]
         reference = zone.to_utc(_REFERENCE_MS)
-        return reference + (utc_ms - reference) // bin_ms * bin_ms
+        return _bin_start(reference + (utc_ms - reference) // bin_ms * bin_ms, 5439002)
     time = zone.local(utc_ms)
     if unit in _DAYS:
         first = _REFERENCE_DAYS
@@ -282,14 +285,25 @@ def truncated(utc_ms: int, unit: str, size: int, zone: TimeZone, first_day: int)
             first += (first_day - weekday(first)) % 7
         span = size * _DAYS[unit]
         if not fits_long(span * MS_PER_DAY):
-            raise CommandError(5439005, "$dateTrunc: binSize overflows")
-        return zone.to_utc((first + (time.days - first) // span * span) * MS_PER_DAY)
+            raise _bin_overflow(5439005)
+        return _bin_start(zone.to_utc((first + (time.days - first) // span * span) * MS_PER_DAY), 5439005)
     span = size * _MONTHS[unit]
     if span > 12 * 100_000_000_000:
-        raise CommandError(5439006, "$dateTrunc: binSize overflows")
+        raise _bin_overflow(5439006)
     since = (time.year - _REFERENCE_YEAR) * 12 + time.month - 1
     year, month0 = divmod(since // span * span + _REFERENCE_YEAR * 12, 12)
-    return zone.to_utc(days_from_civil(year, month0 + 1, 1) * MS_PER_DAY)
+    return _bin_start(zone.to_utc(days_from_civil(year, month0 + 1, 1) * MS_PER_DAY), 5439006)
+
+
+def _bin_start(utc_ms: int, code: int) -> int:
+    """The instant itself, if a date can hold it; else an error of this code."""
+    if not fits_long(utc_ms):
+        raise _bin_overflow(code)
+    return utc_ms
+
+
+def _bin_overflow(code: int) -> CommandError:
+    return CommandError(code, "$dateTrunc: binSize overflows")
 
 
 @expression_parser("$dateTrunc")

@@ -310,6 +310,15 @@ def test_parts_of_a_date(check: Check, parameters: dict[str, object], expected: 
         ("$dateTrunc", {"date": 5, "unit": "day"}, 5166307),
         ("$dateTrunc", {"date": "$d", "unit": "day", "binSize": -1}, 5439018),
         ("$dateTrunc", {"date": "$d", "unit": "week", "startOfWeek": "x"}, 5439016),
+        ("$dateTrunc", {"date": at(1999, 1, 1), "unit": "year", "binSize": 2**31 - 1}, 5439006),
+        ("$dateTrunc", {"date": at(1999, 1, 1), "unit": "month", "binSize": 2**33}, 5439006),
+        (
+            "$dateTrunc",
+            {"date": at(1999, 1, 1), "unit": "quarter", "binSize": 2**32, "timezone": "Europe/Paris"},
+            5439006,
+        ),
+        ("$dateTrunc", {"date": at(1999, 1, 1), "unit": "week", "binSize": 2**62}, 5439005),
+        ("$dateTrunc", {"date": at(1999, 1, 1), "unit": "second", "binSize": 2**62}, 5439002),
     ],
 )
 def test_refusals(failure: Failure, operator: str, operand: object, code: int) -> None:

@@ -7,7 +7,7 @@ from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.fulltext.fields import TextFields
-from mongottl.query.fulltext.languages import ENGLISH, LANGUAGES, NONE, Language, language_named
+from mongottl.query.fulltext.languages import ENGLISH, LANGUAGES, MAX_STEMMED_CHARACTERS, NONE, Language, language_named
 from mongottl.query.fulltext.search import SearchString, TextSearch
 from mongottl.query.fulltext.stopwords import STOP_WORDS
 from mongottl.query.fulltext.tokenizer import Tokenizer
@@ -167,3 +167,10 @@ def test_which_strings_are_indexed_in_which_language() -> None:
         with pytest.raises(CommandError) as refused:
             fields.texts(encode({"lang": value, "x": "y"}))
         assert refused.value.code == code
+
+
+def test_words_of_a_thousand_characters_are_stemmed_and_longer_ones_are_not() -> None:
+    """The stemmer takes time for each character, and meanwhile nobody else is answered."""
+    longest = "ab" * (MAX_STEMMED_CHARACTERS // 2 - 1) + "bs"
+    assert ENGLISH.stem(longest) != longest
+    assert ENGLISH.stem("x" + longest) == "x" + longest
