@@ -11,7 +11,7 @@ stay proportional to the bytes received. Memory depends on the bytes received, n
 After a ProtocolError no message boundary can be found in the stream: the same error is raised from then on.
 """
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from librt.strings import read_i32_le
 
@@ -45,7 +45,11 @@ LONG_COMPRESSED_BYTES: Final = 128 * 1024
 _COMPRESSED_HEADER_SIZE: Final = HEADER_SIZE + 9
 
 
-class ReceiveBuffer:
+# The messages that one end accepts beside OP_MSG.
+Other = TypeVar("Other")
+
+
+class ReceiveBuffer(Generic[Other]):
     """The received bytes of one stream, split into messages."""
 
     def __init__(self) -> None:
@@ -160,18 +164,10 @@ class ReceiveBuffer:
         self._consume(end)
         return opcode, plain, 0, len(plain), buffer[start + 24]
 
-    def _check_opcode(self, opcode: int) -> None:
-        """ProtocolError for an opcode that this end does not accept. Both ends accept OP_MSG."""
-        raise NotImplementedError
-
-
-class WireConnection(ReceiveBuffer):
-    """The receiving end of a server, which accepts OP_MSG and OP_QUERY, plain or inside OP_COMPRESSED."""
-
-    def next_message(self) -> OpMsg | OpQuery | NeedData:
+    def next_message(self) -> OpMsg | Other | NeedData:
         """The next whole message, or NEED_DATA.
 
-        ProtocolError for bytes that are not a message which a server accepts; for a bad length or opcode as soon as the
+        ProtocolError for bytes that are not a message which this end accepts; for a bad length or opcode as soon as the
         header is received.
         """
         try:
@@ -180,33 +176,37 @@ class WireConnection(ReceiveBuffer):
                 return decode_op_msg(buffer, start, end, compressor)
             if opcode == _NOTHING:
                 return NEED_DATA
-            return decode_op_query(buffer, start, end, compressor)
+            return self._decode_other(buffer, start, end, compressor)
         except ProtocolError as error:
             self._fail(error)
             raise
+
+    def _check_opcode(self, opcode: int) -> None:
+        """ProtocolError for an opcode that this end does not accept. Both ends accept OP_MSG."""
+        raise NotImplementedError
+
+    def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> Other:
+        """The message of the opcode that this end accepts beside OP_MSG."""
+        raise NotImplementedError
+
+
+class WireConnection(ReceiveBuffer[OpQuery]):
+    """The receiving end of a server, which accepts OP_MSG and OP_QUERY, plain or inside OP_COMPRESSED."""
 
     def _check_opcode(self, opcode: int) -> None:
         if opcode not in (OP_MSG, OP_QUERY, OP_COMPRESSED):
             raise refuse_opcode(opcode, "a server takes OP_MSG, OP_COMPRESSED, and OP_QUERY for the first hello")
 
+    def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> OpQuery:
+        return decode_op_query(buffer, start, end, compressor)
 
-class ClientWireConnection(ReceiveBuffer):
+
+class ClientWireConnection(ReceiveBuffer[OpReply]):
     """The receiving end of a client, which accepts OP_MSG and OP_REPLY, plain or inside OP_COMPRESSED."""
-
-    def next_message(self) -> OpMsg | OpReply | NeedData:
-        """The next whole message, or NEED_DATA. ProtocolError for bytes that are not a message which a client
-        accepts."""
-        try:
-            opcode, buffer, start, end, compressor = self._next_whole()
-            if opcode == OP_MSG:
-                return decode_op_msg(buffer, start, end, compressor)
-            if opcode == _NOTHING:
-                return NEED_DATA
-            return decode_op_reply(buffer, start, end, compressor)
-        except ProtocolError as error:
-            self._fail(error)
-            raise
 
     def _check_opcode(self, opcode: int) -> None:
         if opcode not in (OP_MSG, OP_REPLY, OP_COMPRESSED):
             raise refuse_opcode(opcode, "a client takes OP_MSG, OP_REPLY and OP_COMPRESSED")
+
+    def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> OpReply:
+        return decode_op_reply(buffer, start, end, compressor)
