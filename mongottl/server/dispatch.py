@@ -5,7 +5,8 @@ Any exception becomes an error reply: a `CommandError` has its own code, every o
 is logged with its trace.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
@@ -222,21 +223,21 @@ class Dispatcher:
             if generic.raw_data:
                 check_raw_data(op, op.database, request.collection)
         if service.exclusive and op.used_namespace in service.exclusive and spec.is_write(body):
-            return self._await_copy(spec, request, generic, op, concern, body)
+            carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
+            return self._await_copy(spec, op, body, carry_out)
         fail_point = service.fail_points.triggered(spec.name, op.client)
         if fail_point is not None:
-            return self._failing(fail_point, spec, request, generic, op, concern, body)
+            carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
+            return self._failing(fail_point, spec, op, body, carry_out)
         return self._carry_out(spec, request, generic, op, concern, body)
 
     def _failing(
         self,
         fail_point: FailCommand,
         spec: CommandSpec,
-        request: Any,
-        generic: GenericArguments,
         op: OperationContext,
-        concern: WriteConcern | None,
         body: bytes,
+        carry_out: Callable[[], bytes | Steps[bytes]],
     ) -> Steps[bytes]:
         """Runs a command for which a fail point is set. Its session does not record it, so a retry runs again."""
         if fail_point.labels is not None:
@@ -252,7 +253,7 @@ class Dispatcher:
                 finally:
                     self.service.operations.end(running)
             fail_point.fail()
-            outcome = self._carry_out(spec, request, generic, op, concern, body)
+            outcome = carry_out()
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
         except Exception as error:
             return self._failed(spec.name, error, op)
@@ -277,7 +278,8 @@ class Dispatcher:
     ) -> bytes | Steps[bytes]:
         if generic.lsid is not None:
             if self._is_under_way(generic):
-                return self._await_first_attempt(spec, request, generic, op, concern, body)
+                carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
+                return self._await_first_attempt(spec, generic, op, carry_out)
             retried = self._enter_session(spec, generic, op)
             if retried is not None:
                 return retried
@@ -343,29 +345,24 @@ class Dispatcher:
     def _await_first_attempt(
         self,
         spec: CommandSpec,
-        request: Any,
         generic: GenericArguments,
         op: OperationContext,
-        concern: WriteConcern | None,
-        body: bytes,
+        carry_out: Callable[[], bytes | Steps[bytes]],
     ) -> Steps[bytes]:
+        """Runs a retried write after its first attempt has ended."""
         try:
             while self._is_under_way(generic):
                 yield Wait(_RETRY_POLL_S)
-            op.refresh_now()
-            outcome = self._carry_out(spec, request, generic, op, concern, body)
-            return (yield from outcome) if isinstance(outcome, Generator) else outcome
         except Exception as error:
             return self._failed(spec.name, error, op)
+        return (yield from self._carry_out_later(spec, op, carry_out))
 
     def _await_copy(
         self,
         spec: CommandSpec,
-        request: Any,
-        generic: GenericArguments,
         op: OperationContext,
-        concern: WriteConcern | None,
         body: bytes,
+        carry_out: Callable[[], bytes | Steps[bytes]],
     ) -> Steps[bytes]:
         """Runs a command that writes to a collection that is being copied, after the copy has ended."""
         running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
@@ -377,9 +374,15 @@ class Dispatcher:
             return self._failed(spec.name, error, op)
         finally:
             self.service.operations.end(running)
+        return (yield from self._carry_out_later(spec, op, carry_out))
+
+    def _carry_out_later(
+        self, spec: CommandSpec, op: OperationContext, carry_out: Callable[[], bytes | Steps[bytes]]
+    ) -> Steps[bytes]:
+        """Runs a command that has waited: its time is the one at which the wait ended."""
         try:
             op.refresh_now()
-            outcome = self._carry_out(spec, request, generic, op, concern, body)
+            outcome = carry_out()
             return (yield from outcome) if isinstance(outcome, Generator) else outcome
         except Exception as error:
             return self._failed(spec.name, error, op)
