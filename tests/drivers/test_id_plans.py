@@ -7,7 +7,7 @@ import pytest
 from bson import Int64
 from pymongo.database import Database
 
-from mongottl.exec.plan.express import is_express
+from mongottl.exec.plan.express import express_key
 from tests.planning import Bench
 
 Documents = dict[str, Any]
@@ -73,6 +73,79 @@ def test_counts(ten: Database[Documents]) -> None:
     assert ten.command(command)["n"] == 1
 
 
+SET = {"$set": {"a": 7}}
+WRITTEN = [5]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["EXPRESS_UPDATE", *EXPRESS]),
+        ({"q": {"_id": {"$eq": 5}}}, ["EXPRESS_UPDATE", *EXPRESS]),
+        ({"u": {"a": 7}}, ["EXPRESS_UPDATE", *EXPRESS]),
+        ({"u": [{"$set": {"a": 7}}]}, ["EXPRESS_UPDATE", *EXPRESS]),
+        ({"collation": {"locale": "simple"}}, ["EXPRESS_UPDATE", *EXPRESS]),
+        ({"multi": True}, ["UPDATE", "IDHACK"]),
+        ({"upsert": True}, ["UPDATE", "IDHACK"]),
+        ({"sort": {"a": 1}}, ["UPDATE", "IDHACK"]),
+        ({"hint": "_id_"}, ["UPDATE", "FETCH", "IXSCAN"]),
+        ({"collation": STRENGTH_2}, ["UPDATE", "FETCH", "IXSCAN"]),
+        ({"q": {"_id": 5, "a": 2}}, ["UPDATE", "FETCH", "IXSCAN"]),
+    ],
+    ids=str,
+)
+def test_updates(ten: Database[Documents], options: Documents, expected: list[str]) -> None:
+    command = {"update": "c", "updates": [{"q": {"_id": 5}, "u": SET, **options}]}
+    assert stages(ten, command) == expected
+    ten.command(command)
+    assert [document["_id"] for document in ten.c.find({"a": 7})] == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["EXPRESS_DELETE", *EXPRESS]),
+        ({"limit": 0}, ["DELETE", "IDHACK"]),
+        ({"hint": "_id_"}, ["DELETE", "FETCH", "IXSCAN"]),
+        ({"collation": STRENGTH_2}, ["DELETE", "FETCH", "IXSCAN"]),
+        ({"q": {"_id": 5, "a": 2}}, ["DELETE", "FETCH", "IXSCAN"]),
+    ],
+    ids=str,
+)
+def test_deletes(ten: Database[Documents], options: Documents, expected: list[str]) -> None:
+    command = {"delete": "c", "deletes": [{"q": {"_id": 5}, "limit": 1, **options}]}
+    assert stages(ten, command) == expected
+    ten.command(command)
+    assert ten.c.count_documents({"_id": 5}) == 0
+    assert ten.c.count_documents({}) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"update": SET}, ["EXPRESS_UPDATE", *EXPRESS]),
+        ({"remove": True}, ["EXPRESS_DELETE", *EXPRESS]),
+        ({"update": SET, "upsert": True}, ["UPDATE", "IDHACK"]),
+        ({"update": SET, "sort": {"a": 1}}, ["UPDATE", "IDHACK"]),
+        ({"update": SET, "fields": {"a": 1}}, ["PROJECTION_SIMPLE", "UPDATE", "IDHACK"]),
+        ({"update": SET, "hint": "_id_"}, ["UPDATE", "FETCH", "IXSCAN"]),
+    ],
+    ids=str,
+)
+def test_find_and_modify(ten: Database[Documents], options: Documents, expected: list[str]) -> None:
+    assert stages(ten, {"findAndModify": "c", "query": {"_id": 5}, **options}) == expected
+
+
+def test_statistics_of_an_express_update(ten: Database[Documents]) -> None:
+    command = {"update": "c", "updates": [{"q": {"_id": 5}, "u": SET}]}
+    stats = ten.command("explain", command, verbosity="executionStats")["executionStats"]
+    assert (stats["totalKeysExamined"], stats["totalDocsExamined"], stats["nReturned"]) == (1, 1, 0)
+    stage = stats["executionStages"]
+    assert (stage["stage"], stage["nMatched"], stage["nWouldModify"]) == ("EXPRESS_UPDATE", 1, 1)
+    assert stage["inputStage"]["stage"] == "EXPRESS_IXSCAN"
+    assert ten.c.find_one({"_id": 5})["a"] == 2  # type: ignore[index]
+
+
 def test_statistics_of_an_idhack(ten: Database[Documents]) -> None:
     command = {"find": "c", "filter": {"_id": 5}, "batchSize": 1}
     stats = ten.command("explain", command, verbosity="executionStats")["executionStats"]
@@ -101,4 +174,5 @@ def test_statistics_of_an_idhack(ten: Database[Documents]) -> None:
 def test_fast_paths_and_plans_agree(filter: Documents) -> None:
     bench = Bench()
     bench.insert([{"_id": 1}])
-    assert is_express(bench.collection, bson.encode(filter)) == (bench.plan(filter).winning.stage == "EXPRESS_IXSCAN")
+    key = express_key(bench.collection, bson.encode(filter))
+    assert (key is not None) == (bench.plan(filter).winning.stage == "EXPRESS_IXSCAN")

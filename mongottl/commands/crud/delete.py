@@ -39,7 +39,7 @@ from mongottl.document.types import MISSING, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.plan.express import express_record, is_express
+from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
     Selection,
     delete_many,
@@ -117,9 +117,10 @@ def _delete_by_id(op: OperationContext, collection: Collection, statement: Delet
     """The reply to one delete by {_id: value} through the express path; None if that cannot execute it."""
     if statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
-    if not is_express(collection, statement.query):
+    key = express_key(collection, statement.query)
+    if key is None:
         return None
-    record = express_record(op, collection, statement.query)
+    record = express_record(op, collection, key)
     if record is None:
         return {"n": 0}
     try:

@@ -98,8 +98,8 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
 class Explained(NamedTuple):
     """The query of an explained command, with all that its plan depends on.
 
-    wrappers: the stages above the plan. shape: the parts of `queryShapeHash`; None for writes. allowed: the indexes
-    that query settings allow, None for all.
+    id_hack: whether a plan by `_id` is shown as IDHACK in any case (`express`). wrappers: the stages above the plan.
+    shape: the parts of `queryShapeHash`; None for writes. allowed: the indexes that query settings allow, None for all.
     """
 
     collection: str
@@ -116,7 +116,7 @@ class Explained(NamedTuple):
     return_key: bool = False
     batch_size: int = -1
     show_record_id: bool = False
-    counts: bool = False
+    id_hack: bool = False
     distinct: str | None = None
     wrappers: tuple[Wrapper, ...] = ()
     shape: list[str] | None = None
@@ -153,7 +153,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         metadata=metadata,
         allow_disk_use=query.allow_disk_use,
     )
-    if query.counts:
+    if query.id_hack:
         plan.show_id_plan(ID_HACK)
     else:
         plan.show_id_plan(find_id_plan(projection, query.batch_size, query.return_key, query.show_record_id))
@@ -165,9 +165,10 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     elif projection is not None:
         if not query.wrappers:
             plan.cover(projection)
+        # findAndModify projects what its write returns.
         wrappers = (
-            projection_wrapper(isinstance(projection, RootProjection), plan.covered, query.projection),
             *wrappers,
+            projection_wrapper(isinstance(projection, RootProjection), plan.covered, query.projection),
         )
     namespace = f"{op.database}.{query.collection}"
     described = match.describe()
@@ -206,7 +207,7 @@ def _count_query(op: OperationContext, request: CountRequest) -> Explained:
         request.query,
         hint=request.hint,
         collation=request.collation,
-        counts=True,
+        id_hack=True,
         wrappers=(count_wrapper(request.skip, abs(request.limit or 0)),),
         shape=count_shape(op.database, request),
     )
@@ -235,6 +236,7 @@ def _update_query(op: OperationContext, request: update.UpdateRequest) -> Explai
         limit=0 if statement.multi else 1,
         hint=statement.hint,
         collation=statement.collation,
+        id_hack=statement.multi or statement.upsert or not is_empty(statement.sort),
         wrappers=(update_wrapper(statement.multi),),
     )
 
@@ -249,6 +251,7 @@ def _delete_query(op: OperationContext, request: delete.DeleteRequest) -> Explai
         limit=1 if statement.limit == 1 else 0,
         hint=statement.hint,
         collation=statement.collation,
+        id_hack=statement.limit != 1,
         wrappers=(delete_wrapper(statement.limit != 1),),
     )
 
@@ -268,6 +271,7 @@ def _find_and_modify_query(op: OperationContext, request: modify.FindAndModifyRe
         limit=1,
         hint=request.hint,
         collation=request.collation,
+        id_hack=request.upsert or not is_empty(request.sort) or not is_empty(request.fields),
         wrappers=(delete_wrapper(False, True) if request.remove else update_wrapper(False, True),),
     )
 

@@ -32,7 +32,7 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.plan.express import express_record, is_express
+from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, delete_one, update_one
 from mongottl.exec.write.writes import delete_batch
 from mongottl.query.context import ParseContext
@@ -98,8 +98,9 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         filters = None if request.array_filters is None else check_array_filters(request.array_filters)
         driver = parse_update(request.update, context, filters)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
-    if collection is not None and plain and is_express(collection, request.query):
-        record = express_record(op, collection, request.query)
+    key = express_key(collection, request.query) if collection is not None and plain else None
+    if collection is not None and key is not None:
+        record = express_record(op, collection, key)
         reply = _modify_by_id(op, collection, request, record, driver, projection)
         if reply is not None:
             return reply

@@ -26,7 +26,7 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.plan.express import express_record, is_express
+from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import natural_direction, plan_query
@@ -77,18 +77,24 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return find_on_view(op, collection, request)
-    if collection is not None and is_point_lookup(request) and is_express(collection, request.filter):
-        namespace = collection.namespace
-        record = express_record(op, collection, request.filter)
-        documents: list[bytes] = []
-        if record is not None and request.batch_size != 0:
-            document = record[1]
-            if not is_empty(request.projection):
-                document = _parse_projection(op, request).apply(document, None)
-            documents.append(document)
-            op.service.metrics.documents["returned"] += 1
-        return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": namespace}}
+    if collection is not None and is_point_lookup(request):
+        key = express_key(collection, request.filter)
+        if key is not None:
+            return _find_by_id(op, collection, request, key)
     return _find_many(op, collection, request)
+
+
+def _find_by_id(op: OperationContext, collection: Collection, request: FindRequest, key: bytes) -> Reply:
+    """The reply of a find by {_id: value} through the express path."""
+    record = express_record(op, collection, key)
+    documents: list[bytes] = []
+    if record is not None:
+        document = record[1]
+        if not is_empty(request.projection):
+            document = _parse_projection(op, request).apply(document, None)
+        documents.append(document)
+        op.service.metrics.documents["returned"] += 1
+    return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": collection.namespace}}
 
 
 def is_point_lookup(request: FindRequest) -> bool:

@@ -47,7 +47,7 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.plan.express import express_record, is_express
+from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
     Selection,
     UpdateResult,
@@ -134,9 +134,10 @@ def _update_by_id(
     """The reply to one update by {_id: value} through the express path; None if that cannot execute it."""
     if statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
-    if not is_express(collection, statement.query):
+    key = express_key(collection, statement.query)
+    if key is None:
         return None
-    record = express_record(op, collection, statement.query)
+    record = express_record(op, collection, key)
     if record is None:
         return None
     errors = WriteErrors()

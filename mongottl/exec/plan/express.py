@@ -4,12 +4,13 @@ When a query has such a plan, and its name in explain, as in mongod 8:
 
     filter        exactly {_id: value} or {_id: {$eq: value}}; no null, array, regular expression or undefined
     collation     the collection's own
-    EXPRESS       find and aggregate, with no projection or one of whole root fields; no batchSize, no returnKey
-    ID_HACK       the others: dotted and computed projections, batchSize, returnKey; counts
+    EXPRESS       find and aggregate, with no projection or one of whole root fields; no batchSize, no returnKey;
+                  updates and deletes of one document, without upsert, sort and projection
+    ID_HACK       the others: dotted and computed projections, batchSize, returnKey; counts; other writes
     NO_ID_PLAN    hint, skip, min and max, showRecordId, another collation: an ordinary plan, through any index
 
-For both plans, commands call `express_record` without parsing the filter. They do so only without options that forbid
-it (sort, collation, hint, positional operators).
+For both plans, commands call `express_key` and `express_record` without parsing the filter. They do so only without
+options that forbid it (sort, collation, hint, positional operators).
 """
 
 from typing import Final
@@ -31,12 +32,17 @@ ID_HACK: Final = 1
 EXPRESS: Final = 2
 
 
-def is_express(collection: Collection, filter: bytes) -> bool:
-    """Whether a filter selects one key of the index on `_id`, and the collection has that index."""
+def express_key(collection: Collection, filter: bytes) -> bytes | None:
+    """The key of the index on `_id` that a filter selects; None if it selects others, or the collection has no index.
+
+    Encoded under the collection's collation, as in the index: for operations without their own collation.
+    """
     if collection.id_index is None:
-        return False
-    type_code, _ = simple_id_filter(filter)
-    return type_code != 0 and type_code != NULL
+        return None
+    type_code, pos = simple_id_filter(filter)
+    if type_code == 0 or type_code == NULL:
+        return None
+    return encode_raw(filter, type_code, pos, False, collection.collation)
 
 
 def has_id_plan(collection: Collection, match: MatchExpression) -> bool:
@@ -60,15 +66,10 @@ def find_id_plan(projection: Projection | None, batch_size: int, return_key: boo
     return EXPRESS if projection is None or isinstance(projection, RootProjection) else ID_HACK
 
 
-def express_record(op: OperationContext, collection: Collection, filter: bytes) -> Record | None:
-    """The record that an express filter selects; None if there is none or it is expired.
-
-    Compares by the collection's collation, as the index on `_id` does: for operations without their own collation.
-    """
+def express_record(op: OperationContext, collection: Collection, key: bytes) -> Record | None:
+    """The record with a key of the index on `_id` (`express_key`); None if there is none or it is expired."""
     index = collection.id_index
     assert index is not None
-    type_code, pos = simple_id_filter(filter)
-    key = encode_raw(filter, type_code, pos, False, collection.collation)
     unit = op.recovery_unit
     record = unit.index(index).fetch_exact(unit.records(collection), key)
     if (

@@ -39,7 +39,7 @@ class Wrapper:
     details: its plan fields. passes: whether it returns its input records (a projection). counters: the names of
     statistics that are the number of its input records. max_inputs: 0 for all. below_limit: whether it is below a
     LIMIT. returns: whether it returns the records that it writes, as that of findAndModify does. skip: how many of its
-    input records a COUNT does not count.
+    input records a COUNT does not count. express_stage: its name above an EXPRESS scan; empty if it has no other name.
     """
 
     def __init__(
@@ -53,8 +53,10 @@ class Wrapper:
         below_limit: bool = False,
         returns: bool = False,
         skip: int = 0,
+        express_stage: str = "",
     ) -> None:
         self.stage = stage
+        self.express_stage = express_stage
         self.details = details
         self.passes = passes
         self.counters = counters
@@ -84,12 +86,20 @@ def count_wrapper(skip: int = 0, limit: int = 0) -> Wrapper:
 
 
 def update_wrapper(multi: bool, returns: bool = False) -> Wrapper:
-    """UPDATE. `nWouldModify` also counts documents that the update would leave unchanged: explain does not apply it."""
-    return Wrapper("UPDATE", {}, counters=("nMatched", "nWouldModify"), max_inputs=0 if multi else 1, returns=returns)
+    """UPDATE, or EXPRESS_UPDATE above an EXPRESS scan.
+
+    `nWouldModify` also counts documents that the update would leave unchanged: explain does not apply it.
+    """
+    counters = ("nMatched", "nWouldModify")
+    limit = 0 if multi else 1
+    return Wrapper("UPDATE", {}, counters=counters, max_inputs=limit, returns=returns, express_stage="EXPRESS_UPDATE")
 
 
 def delete_wrapper(multi: bool, returns: bool = False) -> Wrapper:
-    return Wrapper("DELETE", {}, counters=("nWouldDelete",), max_inputs=0 if multi else 1, returns=returns)
+    """DELETE, or EXPRESS_DELETE above an EXPRESS scan."""
+    counters = ("nWouldDelete",)
+    limit = 0 if multi else 1
+    return Wrapper("DELETE", {}, counters=counters, max_inputs=limit, returns=returns, express_stage="EXPRESS_DELETE")
 
 
 def explain_plan(
@@ -222,7 +232,8 @@ def _wrap_one(node: PlanNode, wrapper: Wrapper) -> PlanNode:
         counters.extra[name] = max(0, taken - wrapper.skip)
     if wrapper.stage == "COUNT":
         counters.extra["nSkipped"] = min(taken, wrapper.skip)
-    return PlanNode(wrapper.stage, wrapper.details, [node], counters)
+    express = bool(wrapper.express_stage) and node.stage.startswith("EXPRESS_")
+    return PlanNode(wrapper.express_stage if express else wrapper.stage, wrapper.details, [node], counters)
 
 
 def _executed(node: PlanNode) -> dict[str, Value]:
