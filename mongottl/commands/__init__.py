@@ -11,6 +11,7 @@ Commands turn a typed request into calls of `exec` and a reply. They open no soc
 
 from mongottl.commands.admin import (
     clock,
+    cluster_parameters,
     db_hash,
     diagnostics,
     handshake,
@@ -50,6 +51,7 @@ FAMILIES = (
     bulk_write,
     capped,
     clock,
+    cluster_parameters,
     collections,
     collmod,
     create,

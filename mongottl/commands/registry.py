@@ -97,6 +97,13 @@ class CommandSpec:
         """Whether the command with this body writes."""
         return self.writes or (self.writes_if is not None and self.writes_if(body))
 
+    def takes_default_time_limit(self, body: bytes) -> bool:
+        """Whether the cluster parameter `defaultMaxTimeMS` applies: to reads that may give `maxTimeMS` for themselves.
+
+        Not to getMore, whose `maxTimeMS` is the time that it waits for documents.
+        """
+        return self.latency == "reads" and self.counter != "getmore" and not self.is_write(body)
+
 
 COMMANDS: Final[dict[str, CommandSpec]] = {}
 
@@ -221,7 +228,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     flushRouterConfig
     fsync
     fsyncUnlock
-    getClusterParameter
     getnonce
     getShardMap
     getShardVersion
@@ -272,7 +278,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     saslContinue
     saslStart
     setAllowMigrations
-    setClusterParameter
     setFeatureCompatibilityVersion
     setShardVersion
     setUserWriteBlockMode

@@ -35,7 +35,7 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.failpoints import FailCommand
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
 from mongottl.query.interrupt import clear_check, set_check
@@ -206,6 +206,8 @@ class Dispatcher:
         op.comment = generic.comment if generic.comment is not MISSING else None
         if generic.max_time_ms >= 0:
             op.set_max_time_ms(generic.max_time_ms)
+        elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(body):
+            op.limit_time(service.cluster_parameters.default_max_time_ms / MS_PER_S)
         if generic.read_concern is not None:
             op.read_level = check_read_concern(spec, generic.read_concern)
         concern: WriteConcern | None = None

@@ -281,3 +281,19 @@ def test_the_fail_point_of_time_limits(client: "pymongo.MongoClient[Documents]",
     assert refusal(many, {"count": "c"}) == 0
     assert refusal(many, {"count": "c", "maxTimeMS": 60_000}) == 50
     assert refusal(many, {"count": "c", "maxTimeMS": 60_000}) == 0
+
+
+def test_the_default_time_limit_applies_to_reads(
+    client: "pymongo.MongoClient[Documents]", many: Database[Documents]
+) -> None:
+    client.admin.command("setClusterParameter", {"defaultMaxTimeMS": {"readOperations": 60_000}})
+    client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="alwaysOn")
+    try:
+        assert refusal(many, {"find": "c"}) == 50
+        assert refusal(many, {"find": "c", "maxTimeMS": 0}) == 0
+        assert refusal(many, {"aggregate": "c", "pipeline": [], "cursor": {}}) == 50
+        assert refusal(many, {"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}}) == 0
+        assert refusal(many, {"insert": "c", "documents": [{}]}) == 0
+    finally:
+        client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="off")
+        client.admin.command("setClusterParameter", {"defaultMaxTimeMS": {"readOperations": 0}})

@@ -8,6 +8,7 @@ from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
 from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.cluster_parameters import ClusterParameters
 from mongottl.exec.operation.cursor_registry import CursorRegistry
 from mongottl.exec.operation.failpoints import FailPoints
 from mongottl.exec.operation.metrics import Metrics
@@ -58,6 +59,7 @@ class ServiceContext:
         self.limits = MemoryLimits()
         self.log_settings = LogSettings(config.quiet)
         self.concern_defaults = ConcernDefaults()
+        self.cluster_parameters = ClusterParameters()
         self.spill_space = TemporaryFiles(config.data_dir)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False
