@@ -1,8 +1,7 @@
 """The result of `distinct`: the distinct values of a path, sorted, as one array."""
 
+from bisect import bisect_right
 from typing import Final
-
-from mypy_extensions import i64
 
 from mongottl.document.build import ArrayBuilder, ArraySize, value_size
 from mongottl.document.collation import Collation
@@ -56,20 +55,42 @@ class DistinctValues:
             for i in range(0, len(runs), 2):
                 run = runs[i]
                 if i + 1 < len(runs):
-                    # Python's sort merges two sorted runs in linear time.
-                    run = run + runs[i + 1]
-                    run.sort()
+                    run = yield from _merged(run, runs[i + 1], op)
                 merged.append(run)
-                op.check_interrupt()
-                yield None
             runs = merged
         array = ArrayBuilder()
-        left: i64 = _ENCODED_AT_ONCE
-        for key in runs[0] if runs else []:
-            array.append(self._values[key])
-            left -= 1
-            if left == 0:
-                left = _ENCODED_AT_ONCE
-                op.check_interrupt()
-                yield None
+        run = runs[0] if runs else []
+        keys.clear()
+        runs.clear()
+        for start in range(0, len(run), _ENCODED_AT_ONCE):
+            part = run[start : start + _ENCODED_AT_ONCE]
+            for key in part:
+                array.append(self._values.pop(key))
+            # Frees the keys here: freeing a million of them at the end would be one long step.
+            run[start : start + _ENCODED_AT_ONCE] = [b""] * len(part)
+            op.check_interrupt()
+            yield None
         return array.finish()
+
+
+def _merged(left: list[bytes], right: list[bytes], op: OperationContext) -> Steps[list[bytes]]:
+    """Merges two sorted lists. Each step merges _SORTED_AT_ONCE keys of one list with the keys of the other list that
+    do not sort after them."""
+    merged: list[bytes] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        i_end = min(i + _SORTED_AT_ONCE, len(left))
+        j_end = min(j + _SORTED_AT_ONCE, len(right))
+        last = min(left[i_end - 1], right[j_end - 1])
+        i_end = bisect_right(left, last, i, i_end)
+        j_end = bisect_right(right, last, j, j_end)
+        part = left[i:i_end] + right[j:j_end]
+        part.sort()
+        merged += part
+        i = i_end
+        j = j_end
+        op.check_interrupt()
+        yield None
+    merged += left[i:]
+    merged += right[j:]
+    return merged
