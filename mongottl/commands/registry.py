@@ -1,6 +1,6 @@
 """The table of commands. A command registers itself by the decorator above its function; there is no other list.
 
-    @command("ping", PingRequest, help="Answers at once.")
+    @command("ping", PingRequest, help="Replies at once; tests whether the server responds.")
     def ping(op: OperationContext, request: PingRequest) -> Reply: ...
 
 `listCommands`, the dispatcher and the README's support table all read `COMMANDS` and `UNSUPPORTED_COMMANDS`.

@@ -33,7 +33,7 @@ def _virtual_clock(op: OperationContext) -> VirtualClock:
 @command(
     "advanceClock",
     AdvanceClockRequest,
-    help="Moves the server's clock by seconds and purges what fell due.",
+    help="Advances the server's clock by seconds and deletes the documents that have expired by then.",
     admin_only=True,
     test_only=True,
 )
@@ -58,7 +58,7 @@ class FreezeClockRequest(NamedTuple):
 @command(
     "freezeClock",
     FreezeClockRequest,
-    help="Stops the server's clock, or lets it run again.",
+    help="Stops the server's clock, or starts it again.",
     admin_only=True,
     test_only=True,
 )
@@ -80,7 +80,7 @@ class ConfigureFailPointRequest(NamedTuple):
 @command(
     "configureFailPoint",
     ConfigureFailPointRequest,
-    help="Sets the fail point failCommand, by which drivers' tests provoke errors.",
+    help="Sets the fail point failCommand, with which drivers' tests cause errors.",
     admin_only=True,
     test_only=True,
 )

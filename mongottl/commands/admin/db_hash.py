@@ -25,7 +25,13 @@ class DbHashRequest(NamedTuple):
     collections: Annotated[Value, Field("collections", ANY)] = None
 
 
-@command("dbHash", DbHashRequest, help="Digests of the documents of a database.", aliases=("dbhash",), strict=False)
+@command(
+    "dbHash",
+    DbHashRequest,
+    help="Returns hashes of the documents of each collection.",
+    aliases=("dbhash",),
+    strict=False,
+)
 def db_hash(op: OperationContext, request: DbHashRequest) -> Steps[Reply]:
     """`{host, collections: {name: MD5}, capped: [name], uuids: {name: UUID}, md5, timeMillis}`.
 

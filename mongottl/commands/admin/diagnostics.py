@@ -24,7 +24,9 @@ class BuildInfoRequest(NamedTuple):
     command: Annotated[Value, Field("buildInfo", ONE)]
 
 
-@command("buildInfo", BuildInfoRequest, help="Versions and how this server was built.", aliases=("buildinfo",))
+@command(
+    "buildInfo", BuildInfoRequest, help="Returns the server's version and how it was built.", aliases=("buildinfo",)
+)
 def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
     announced = op.service.config.announced_version()
     major, minor = (int(part) for part in announced.split("."))
@@ -53,7 +55,7 @@ class HostInfoRequest(NamedTuple):
     command: Annotated[Value, Field("hostInfo", ONE)]
 
 
-@command("hostInfo", HostInfoRequest, help="The machine that the server runs on.")
+@command("hostInfo", HostInfoRequest, help="Describes the machine on which the server runs.")
 def host_info(op: OperationContext, request: HostInfoRequest) -> Reply:
     import platform
 
@@ -103,7 +105,10 @@ class GetCmdLineOptsRequest(NamedTuple):
 
 
 @command(
-    "getCmdLineOpts", GetCmdLineOptsRequest, help="The settings that the server was started with.", admin_only=True
+    "getCmdLineOpts",
+    GetCmdLineOptsRequest,
+    help="Returns the settings with which the server was started.",
+    admin_only=True,
 )
 def get_cmd_line_opts(op: OperationContext, request: GetCmdLineOptsRequest) -> Reply:
     config = op.service.config
@@ -129,7 +134,9 @@ class GetLogRequest(NamedTuple):
     command: Annotated[Value, Field("getLog", ONE)]
 
 
-@command("getLog", GetLogRequest, help="The latest log lines ('global'), or start-up warnings.", admin_only=True)
+@command(
+    "getLog", GetLogRequest, help="Returns the latest log lines ('global') or the start-up warnings.", admin_only=True
+)
 def get_log(op: OperationContext, request: GetLogRequest) -> Reply:
     if is_nullish(request.command):
         raise missing_field("getLog.getLog")
@@ -147,7 +154,7 @@ class ServerStatusRequest(NamedTuple):
     command: Annotated[Value, Field("serverStatus", ONE)]
 
 
-@command("serverStatus", ServerStatusRequest, help="Counters and states of the server.", strict=False)
+@command("serverStatus", ServerStatusRequest, help="Returns counters and the state of the server.", strict=False)
 def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
     """mongod's sections as far as supported, and `mongottl`: engine, dialect, timing wheel.
 
@@ -257,7 +264,7 @@ class ListCommandsRequest(NamedTuple):
     command: Annotated[Value, Field("listCommands", ONE)]
 
 
-@command("listCommands", ListCommandsRequest, help="The commands that this server has.", strict=False)
+@command("listCommands", ListCommandsRequest, help="Lists the commands of this server.", strict=False)
 def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
     described: dict[str, Value] = {}
     for name in sorted(COMMANDS):
@@ -279,7 +286,10 @@ class ConnPoolStatsRequest(NamedTuple):
 
 
 @command(
-    "connPoolStats", ConnPoolStatsRequest, help="The server's own connections to others: it has none.", strict=False
+    "connPoolStats",
+    ConnPoolStatsRequest,
+    help="Returns statistics of connections to other servers; this server has none.",
+    strict=False,
 )
 def conn_pool_stats(op: OperationContext, request: ConnPoolStatsRequest) -> Reply:
     return {
@@ -301,7 +311,12 @@ class LockInfoRequest(NamedTuple):
     command: Annotated[Value, Field("lockInfo", ONE)]
 
 
-@command("lockInfo", LockInfoRequest, help="The locks that are held: none, as commands run in turns.", admin_only=True)
+@command(
+    "lockInfo",
+    LockInfoRequest,
+    help="Lists the locks that are held; there are none, since operations run one at a time.",
+    admin_only=True,
+)
 def lock_info(op: OperationContext, request: LockInfoRequest) -> Reply:
     return {"lockInfo": []}
 
@@ -310,7 +325,13 @@ class TopRequest(NamedTuple):
     command: Annotated[Value, Field("top", ONE)]
 
 
-@command("top", TopRequest, help="How often each collection is used, and for how long.", admin_only=True, strict=False)
+@command(
+    "top",
+    TopRequest,
+    help="Returns how often each collection is used, and for how long.",
+    admin_only=True,
+    strict=False,
+)
 def top(op: OperationContext, request: TopRequest) -> Reply:
     """`{totals: {note, "db.collection": {total: {time, count}, readLock, writeLock, queries, getmore, …}}}`.
 

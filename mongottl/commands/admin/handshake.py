@@ -44,7 +44,7 @@ class HelloRequest(NamedTuple):
 @command(
     "hello",
     HelloRequest,
-    help="Says what this server is and can do; waits for a change of topology when asked to.",
+    help="Describes the server and its replica set; with maxAwaitTimeMS it waits for a change of topology.",
     strict=False,
     may_be_abandoned=True,
     stable=True,
@@ -58,7 +58,7 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
 @command(
     "isMaster",
     HelloRequest,
-    help="The old form of hello.",
+    help="The older form of hello.",
     aliases=("ismaster",),
     strict=False,
     may_be_abandoned=True,
@@ -204,7 +204,7 @@ class PingRequest(NamedTuple):
 @command(
     "ping",
     PingRequest,
-    help="Answers at once.",
+    help="Replies at once; tests whether the server responds.",
     stable=True,
 )
 def ping(op: OperationContext, request: PingRequest) -> Reply:
@@ -217,7 +217,11 @@ class ConnectionStatusRequest(NamedTuple):
     show_authentication_restrictions: Annotated[Value, Field("showAuthenticationRestrictions", ANY)] = None
 
 
-@command("connectionStatus", ConnectionStatusRequest, help="Who this connection is authenticated as: nobody, so far.")
+@command(
+    "connectionStatus",
+    ConnectionStatusRequest,
+    help="Returns the authenticated users of this connection; there are none yet.",
+)
 def connection_status(op: OperationContext, request: ConnectionStatusRequest) -> Reply:
     info: dict[str, Value] = {"authenticatedUsers": [], "authenticatedUserRoles": []}
     if request.show_privileges:
@@ -229,6 +233,6 @@ class WhatsMyUriRequest(NamedTuple):
     command: Annotated[Value, Field("whatsmyuri", ONE)]
 
 
-@command("whatsmyuri", WhatsMyUriRequest, help="The client's address as the server sees it.", strict=False)
+@command("whatsmyuri", WhatsMyUriRequest, help="Returns the client's address as the server sees it.", strict=False)
 def whats_my_uri(op: OperationContext, request: WhatsMyUriRequest) -> Reply:
     return {"you": op.client.remote}

@@ -25,7 +25,7 @@ class CurrentOpRequest(NamedTuple):
     command: Annotated[Value, Field("currentOp", ONE)]
 
 
-@command("currentOp", CurrentOpRequest, help="The operations that run now.", admin_only=True, strict=False)
+@command("currentOp", CurrentOpRequest, help="Lists the operations in progress.", admin_only=True, strict=False)
 def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
     """`{inprog: [operation]}`; the command's other fields are a filter.
 
@@ -53,7 +53,7 @@ class KillOpRequest(NamedTuple):
     op: Annotated[Value, Field("op", ANY)] = MISSING
 
 
-@command("killOp", KillOpRequest, help="Ends an operation.", admin_only=True, strict=False)
+@command("killOp", KillOpRequest, help="Interrupts an operation.", admin_only=True, strict=False)
 def kill_op(op: OperationContext, request: KillOpRequest) -> Reply:
     """Makes an operation fail with Interrupted (11601) at its next step. op: its `opid`; an unknown one is no error.
 

@@ -127,7 +127,7 @@ class GetParameterRequest(NamedTuple):
 @command(
     "getParameter",
     GetParameterRequest,
-    help="Values of server parameters: by name, or all with '*'.",
+    help="Returns the values of server parameters, by name or all with '*'.",
     admin_only=True,
     strict=False,
 )
@@ -196,7 +196,7 @@ class SetParameterRequest(NamedTuple):
 @command(
     "setParameter",
     SetParameterRequest,
-    help="Sets server parameters: ttlMonitorEnabled holds or releases the reaper, others limit memory or the log.",
+    help="Sets server parameters, such as ttlMonitorEnabled, memory limits and logLevel.",
     admin_only=True,
     strict=False,
 )

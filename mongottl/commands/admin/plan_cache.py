@@ -62,7 +62,12 @@ class PlanCacheClearRequest(NamedTuple):
     collation: Annotated[Value, Field("collation", ANY)] = MISSING
 
 
-@command("planCacheSetFilter", PlanCacheSetFilterRequest, help="Confines a query shape to some indexes.", strict=False)
+@command(
+    "planCacheSetFilter",
+    PlanCacheSetFilterRequest,
+    help="Sets an index filter: the indexes that a query shape may use.",
+    strict=False,
+)
 def plan_cache_set_filter(op: OperationContext, request: PlanCacheSetFilterRequest) -> Reply:
     """Sets an index filter. BadValue (2) if the collection does not exist, or fields are missing or of a wrong type."""
     collection = _collection(op, request.collection)
@@ -101,7 +106,7 @@ def plan_cache_list_filters(op: OperationContext, request: PlanCacheListFiltersR
 @command(
     "planCacheClearFilters",
     PlanCacheClearFiltersRequest,
-    help="Removes the index filter of a query shape, or all of a collection.",
+    help="Removes the index filter of a query shape, or all those of a collection.",
     strict=False,
 )
 def plan_cache_clear_filters(op: OperationContext, request: PlanCacheClearFiltersRequest) -> Reply:
@@ -123,7 +128,7 @@ def plan_cache_clear_filters(op: OperationContext, request: PlanCacheClearFilter
 @command(
     "planCacheClear",
     PlanCacheClearRequest,
-    help="Forgets the plans of a query shape, or of a collection.",
+    help="Removes the cached plans of a query shape or of a collection.",
     strict=False,
 )
 def plan_cache_clear(op: OperationContext, request: PlanCacheClearRequest) -> Reply:

@@ -27,7 +27,7 @@ class ProfileRequest(NamedTuple):
     filter: Annotated[Value, Field("filter", ANY)] = MISSING
 
 
-@command("profile", ProfileRequest, help="Tells that the profiler is off.")
+@command("profile", ProfileRequest, help="Returns the profiling level, which is always 0 (off).")
 def profile(op: OperationContext, request: ProfileRequest) -> Reply:
     """`{was: 0, slowms, sampleRate}`. CommandNotSupported (115) for turning the profiler on and for other thresholds,
     as there is no log of slow operations; BadValue (2) for a rate outside 0 to 1 and for an invalid filter."""

@@ -31,7 +31,7 @@ class GetDefaultRWConcernRequest(NamedTuple):
 @command(
     "getDefaultRWConcern",
     GetDefaultRWConcernRequest,
-    help="The read and write concern of commands that name none.",
+    help="Returns the default read concern and write concern.",
     admin_only=True,
 )
 def get_default_rw_concern(op: OperationContext, request: GetDefaultRWConcernRequest) -> Reply:
@@ -50,7 +50,7 @@ class SetDefaultRWConcernRequest(NamedTuple):
 @command(
     "setDefaultRWConcern",
     SetDefaultRWConcernRequest,
-    help="Sets the read and write concern of commands that name none.",
+    help="Sets the default read concern and write concern.",
     admin_only=True,
     writes=True,
 )

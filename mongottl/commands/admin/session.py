@@ -69,7 +69,7 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
 @command(
     "refreshSessions",
     RefreshSessionsRequest,
-    help="Keeps logical sessions from timing out.",
+    help="Updates when logical sessions were last used, so that they do not time out.",
     stable=True,
 )
 def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Reply:
@@ -78,7 +78,7 @@ def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> R
     return {}
 
 
-@command("killSessions", KillSessionsRequest, help="Ends logical sessions at once; with none named, all of them.")
+@command("killSessions", KillSessionsRequest, help="Ends logical sessions at once, or all sessions if none is named.")
 def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
     keys = [session_key(lsid) for lsid in _lsids(request.sessions)]
     if not keys:

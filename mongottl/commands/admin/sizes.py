@@ -31,7 +31,7 @@ class DataSizeRequest(NamedTuple):
     estimate: Annotated[bool, Field("estimate", BOOL_FIELD)] = False
 
 
-@command("dataSize", DataSizeRequest, help="How large the documents of a collection are.", aliases=("datasize",))
+@command("dataSize", DataSizeRequest, help="Returns the size of a collection's documents.", aliases=("datasize",))
 def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
     """`{estimate, size, numObjects, millis}`; sizes in bytes, zeros for a collection that does not exist.
 
@@ -87,7 +87,12 @@ class CompactRequest(NamedTuple):
     target_mb: Annotated[int | None, Field("freeSpaceTargetMB", INTEGER)] = None
 
 
-@command("compact", CompactRequest, help="Gives back storage that nothing needs.", writes=True)
+@command(
+    "compact",
+    CompactRequest,
+    help="Frees unused storage of a collection; the engines do this themselves, so nothing is left to free.",
+    writes=True,
+)
 def compact(op: OperationContext, request: CompactRequest) -> Reply:
     """`{bytesFreed}`, or `{estimatedBytesFreed}` with `dryRun`: always 0, since the engines reuse or free the space of
     deleted documents themselves.

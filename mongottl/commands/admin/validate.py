@@ -342,7 +342,11 @@ class ApiParameters(NamedTuple):
 _API: Final[RequestParser] = parser_for("validateDBMetadata.apiParameters", ApiParameters)
 
 
-@command("validateDBMetadata", ValidateDBMetadataRequest, help="Names what does not keep to the Stable API.")
+@command(
+    "validateDBMetadata",
+    ValidateDBMetadataRequest,
+    help="Lists indexes and views that do not conform to the Stable API.",
+)
 def validate_db_metadata(op: OperationContext, request: ValidateDBMetadataRequest) -> Reply:
     """`{apiVersionErrors: [{ns, code, codeName, errmsg}]}` for the indexes and views of a database, or of all.
 

@@ -155,7 +155,7 @@ class Outcome:
 @command(
     "bulkWrite",
     BulkWriteRequest,
-    help="Inserts, updates and deletes in several collections.",
+    help="Inserts, updates and deletes documents in several collections.",
     admin_only=True,
     writes=True,
     retryable=True,

@@ -63,7 +63,7 @@ class ExplainRequest(NamedTuple):
 @command(
     "explain",
     ExplainRequest,
-    help="Says how a command would be carried out.",
+    help="Describes how a command would be executed.",
     read_levels=ALL_LEVELS,
     may_be_abandoned=True,
     stable=True,

@@ -223,7 +223,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
 @command(
     "distinct",
     DistinctRequest,
-    help="Returns the different values of a field.",
+    help="Returns the distinct values of a field.",
     read_levels=ALL_LEVELS,
     may_be_abandoned=True,
     raw_data=True,

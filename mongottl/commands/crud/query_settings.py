@@ -47,7 +47,7 @@ class RemoveQuerySettingsRequest(NamedTuple):
     query: Annotated[Value, Field("removeQuerySettings", ONE)]
 
 
-@command("setQuerySettings", SetQuerySettingsRequest, help="Lays down settings for a query shape.", admin_only=True)
+@command("setQuerySettings", SetQuerySettingsRequest, help="Sets the query settings of a query shape.", admin_only=True)
 def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -> Reply:
     """Adds the given settings to the existing ones of the shape; the reply has the result.
 
@@ -76,7 +76,10 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
 
 
 @command(
-    "removeQuerySettings", RemoveQuerySettingsRequest, help="Removes the settings of a query shape.", admin_only=True
+    "removeQuerySettings",
+    RemoveQuerySettingsRequest,
+    help="Removes the query settings of a query shape.",
+    admin_only=True,
 )
 def remove_query_settings(op: OperationContext, request: RemoveQuerySettingsRequest) -> Reply:
     """Removes the settings of a shape; succeeds if there are none."""

@@ -30,7 +30,7 @@ class ConvertToCappedRequest(NamedTuple):
 @command(
     "convertToCapped",
     ConvertToCappedRequest,
-    help="Makes a collection a capped one, with the newest documents that fit.",
+    help="Converts a collection to a capped collection, which keeps the newest documents that fit.",
     writes=True,
     strict=False,
 )
@@ -54,7 +54,7 @@ class CloneCollectionAsCappedRequest(NamedTuple):
 @command(
     "cloneCollectionAsCapped",
     CloneCollectionAsCappedRequest,
-    help="Makes a capped collection with the newest documents of another that fit.",
+    help="Copies a collection into a new capped collection, which keeps the newest documents that fit.",
     writes=True,
     strict=False,
 )

@@ -78,7 +78,7 @@ class RenameCollectionRequest(NamedTuple):
 @command(
     "renameCollection",
     RenameCollectionRequest,
-    help="Gives a collection another name, in the same database or another.",
+    help="Renames a collection, within its database or into another.",
     admin_only=True,
     writes=True,
 )
@@ -161,7 +161,7 @@ class ListCollectionsRequest(NamedTuple):
 @command(
     "listCollections",
     ListCollectionsRequest,
-    help="The collections of a database, as a cursor.",
+    help="Lists the collections of a database, as a cursor.",
     stable=True,
     raw_data=True,
 )
@@ -190,7 +190,7 @@ class CollStatsRequest(NamedTuple):
     wait_for_lock: Annotated[Value, Field("waitForLock", IGNORED)] = None
 
 
-@command("collStats", CollStatsRequest, help="Counts and sizes of a collection.", aliases=("collstats",))
+@command("collStats", CollStatsRequest, help="Returns the counts and sizes of a collection.", aliases=("collstats",))
 def coll_stats(op: OperationContext, request: CollStatsRequest) -> Reply:
     """Sizes in units of `scale` bytes, except avgObjSize; they include expired documents that are not purged yet.
 

@@ -87,7 +87,7 @@ _IMAGES: Final[RequestParser] = parser_for("collMod.changeStreamPreAndPostImages
 @command(
     "collMod",
     CollModRequest,
-    help="Changes a collection's options, a view or an index.",
+    help="Changes the options of a collection, a view or an index.",
     writes=True,
     stable=True,
 )

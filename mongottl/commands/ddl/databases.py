@@ -31,7 +31,7 @@ class ListDatabasesRequest(NamedTuple):
 @command(
     "listDatabases",
     ListDatabasesRequest,
-    help="The databases there are, with their sizes.",
+    help="Lists the databases and their sizes.",
     admin_only=True,
     stable=True,
 )
@@ -100,7 +100,7 @@ class DbStatsRequest(NamedTuple):
     free_storage: Annotated[bool, Field("freeStorage", BOOL_FIELD)] = False
 
 
-@command("dbStats", DbStatsRequest, help="Counts and sizes of a database.", aliases=("dbstats",))
+@command("dbStats", DbStatsRequest, help="Returns the counts and sizes of a database.", aliases=("dbstats",))
 def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     """Sizes in units of `scale` bytes, except avgObjSize; they include expired documents that are not purged yet.
 

@@ -50,7 +50,7 @@ class CreateIndexesRequest(NamedTuple):
 @command(
     "createIndexes",
     CreateIndexesRequest,
-    help="Builds indexes, all or none of those named.",
+    help="Creates indexes; if one of them fails, none is created.",
     writes=True,
     stable=True,
     raw_data=True,
@@ -261,7 +261,7 @@ class ListIndexesRequest(NamedTuple):
 @command(
     "listIndexes",
     ListIndexesRequest,
-    help="The indexes of a collection, as a cursor.",
+    help="Lists the indexes of a collection, as a cursor.",
     stable=True,
     raw_data=True,
 )
@@ -301,7 +301,7 @@ class DropIndexesRequest(NamedTuple):
 @command(
     "dropIndexes",
     DropIndexesRequest,
-    help="Drops indexes: by name, names or key, or all but _id with '*'.",
+    help="Drops indexes, given by name, names or key pattern, or with '*' all but the index on _id.",
     aliases=("deleteIndexes",),
     writes=True,
     stable=True,
@@ -390,7 +390,7 @@ class SetIndexCommitQuorumRequest(NamedTuple):
 @command(
     "setIndexCommitQuorum",
     SetIndexCommitQuorumRequest,
-    help="Changes how many members must finish an index build; here there is one.",
+    help="Changes how many members must finish an index build; this replica set has one.",
 )
 def set_index_commit_quorum(op: OperationContext, request: SetIndexCommitQuorumRequest) -> Reply:
     """`{indexNames, commitQuorum}`. IndexNotFound (27) if none of these indexes is being built, and the errors of
@@ -419,7 +419,7 @@ class ReIndexRequest(NamedTuple):
     collection: Annotated[str, Field("reIndex", COLLECTION)]
 
 
-@command("reIndex", ReIndexRequest, help="Refused, as by every member of a replica set.")
+@command("reIndex", ReIndexRequest, help="Rebuilds indexes; refused, as by every member of a replica set.")
 def re_index(op: OperationContext, request: ReIndexRequest) -> Reply:
     """IllegalOperation (20): MongoDB rebuilds indexes so on standalone servers only, and we are a replica set's member.
     (Drop and create the index instead.)"""
