@@ -12,7 +12,7 @@ is null counts as absent. The arguments that every command takes (`lsid`, `maxTi
 Source: the errors of mongod's command parser; the generic arguments of MongoDB's command reference.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 from mypy_extensions import i64
 
@@ -433,9 +433,16 @@ def session_key(lsid: bytes) -> bytes:
 
 
 def parser_for(command: str, request: type[Any], strict: bool = True, raw_data: bool = False) -> RequestParser:
-    """The parser of a request class, read from its annotations."""
-    fields: list[Field] = []
-    for annotation in request.__annotations__.values():
-        [field] = annotation.__metadata__
-        fields.append(field)
+    """The parser of a request class."""
+    fields = fields_of(request)
     return RequestParser(command, fields, list(request._field_defaults.values()), strict, raw_data)
+
+
+def fields_of(request: type[Any]) -> list[Field]:
+    """The wire names and kinds of a request class's fields, from its annotations and those of its base, in order."""
+    annotations = get_type_hints(request, include_extras=True)
+    fields: list[Field] = []
+    for name in request._fields:
+        [field] = annotations[name].__metadata__
+        fields.append(field)
+    return fields

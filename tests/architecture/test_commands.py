@@ -10,6 +10,7 @@ import pytest
 import mongottl
 from mongottl.commands import COMMANDS, FAMILIES, UNSUPPORTED_COMMANDS
 from mongottl.commands.registry import UNSUPPORTED_REASONS
+from mongottl.commands.request import fields_of
 from mongottl.dialect.cosmos import REFUSED_COMMANDS, REPLY_TYPES
 from mongottl.query.pipeline import STAGES
 from mongottl.server.log import MESSAGE_IDS
@@ -117,7 +118,7 @@ def test_facts_of_commands_agree() -> None:
         if spec.writes or spec.writes_if is not None:
             assert spec.takes_write_concern
         assert not (spec.writes and spec.may_be_abandoned)
-        fields = {annotation.__metadata__[0].name for annotation in spec.request.__annotations__.values()}
+        fields = {field.name for field in fields_of(spec.request)}
         assert fields.issuperset(spec.unstable_fields)
         assert spec.stable or not spec.unstable_fields
 

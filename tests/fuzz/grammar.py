@@ -16,7 +16,7 @@ import mongottl.query.pipeline
 import mongottl.query.update  # noqa: F401  these four fill the registries
 from mongottl.commands import COMMANDS
 from mongottl.commands import request as kinds
-from mongottl.commands.request import Field
+from mongottl.commands.request import Field, fields_of
 from mongottl.query.expr.base import EXPRESSIONS
 from mongottl.query.match.registry import match_operators, root_operators
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
@@ -605,7 +605,7 @@ def command(rng: Random) -> Node:
     if name in _DESTRUCTIVE and rng.random() < 0.8:
         name = "aggregate"
     spec = COMMANDS[name]
-    declared = request_fields(spec.request)
+    declared = fields_of(spec.request)
     required = len(declared) - len(spec.request._field_defaults)
     body = Node()
     optional = rng.choice([0.1, 0.2, 0.4])
@@ -710,7 +710,7 @@ def _one_option(rng: Random, name: str) -> Node:
     """A command with its required fields and one of the others."""
     command_name = rng.choice(_COMMANDS)
     spec = COMMANDS[command_name]
-    declared = request_fields(spec.request)
+    declared = fields_of(spec.request)
     required = max(1, len(declared) - len(spec.request._field_defaults))
     body = Node([[command_name, _first_value(rng, command_name, declared[0])]])
     for field in declared[1:required]:
@@ -765,8 +765,3 @@ def _field_value(rng: Random, command_name: str, field: Field) -> Any:
     if words and rng.random() < 0.5:
         return named(rng, words)
     return any_value(rng)
-
-
-def request_fields(request: Any) -> list[Field]:
-    """The fields that a request class declares, in order."""
-    return [annotation.__metadata__[0] for annotation in request.__annotations__.values()]

@@ -5,6 +5,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.commands.crud.write_batch import (
     WHOLE_COMMAND_ERRORS,
+    StatementsRequest,
     WriteErrors,
     check_batch,
     check_statement_ids,
@@ -23,15 +24,8 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.commands.request_fields import (
-    BypassValidation,
     Collation,
-    CollectionUuid,
-    EncryptionInformation,
     Hint,
-    Let,
-    Ordered,
-    StatementId,
-    StatementIds,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
@@ -57,16 +51,10 @@ class DeleteStatement(NamedTuple):
     collation: Collation = EMPTY_DOCUMENT
 
 
-class DeleteRequest(NamedTuple):
+class DeleteRequest(StatementsRequest):
+    __slots__ = ()
     collection: Annotated[str, Field("delete", COLLECTION)]
-    deletes: Annotated[list[bytes], Field("deletes", DOCUMENTS)]
-    ordered: Ordered = True
-    let: Let = EMPTY_DOCUMENT
-    bypass: BypassValidation = False
-    statement_ids: StatementIds = None
-    statement_id: StatementId = None
-    encryption: EncryptionInformation = None
-    collection_uuid: CollectionUuid = None
+    statements: Annotated[list[bytes], Field("deletes", DOCUMENTS)]
 
 
 _STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
@@ -97,9 +85,9 @@ def parse_delete_statement(document: bytes) -> DeleteStatement:
 )
 def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]:
     """The reply's `n` counts deleted documents."""
-    check_batch(op, len(request.deletes))
-    check_statement_ids(request.statement_ids, len(request.deletes))
-    statements = [parse_delete_statement(document) for document in request.deletes]
+    check_batch(op, len(request.statements))
+    check_statement_ids(request.statement_ids, len(request.statements))
+    statements = [parse_delete_statement(document) for document in request.statements]
     refused = refused_by_uuid(
         op, "delete", request.collection_uuid, request.collection, len(statements), request.ordered
     )

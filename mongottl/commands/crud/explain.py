@@ -226,8 +226,8 @@ def _distinct_query(op: OperationContext, request: DistinctRequest) -> Explained
 
 
 def _update_query(op: OperationContext, request: update.UpdateRequest) -> Explained:
-    _check_single(request.updates)
-    statement = update.UpdateStatement._make(update.UPDATE_STATEMENT.parse(request.updates[0], [], None))
+    _check_single(request.statements)
+    statement = update.UpdateStatement._make(update.UPDATE_STATEMENT.parse(request.statements[0], [], None))
     return Explained(
         request.collection,
         statement.query,
@@ -242,8 +242,8 @@ def _update_query(op: OperationContext, request: update.UpdateRequest) -> Explai
 
 
 def _delete_query(op: OperationContext, request: delete.DeleteRequest) -> Explained:
-    _check_single(request.deletes)
-    statement = delete.parse_delete_statement(request.deletes[0])
+    _check_single(request.statements)
+    statement = delete.parse_delete_statement(request.statements[0])
     return Explained(
         request.collection,
         statement.query,

@@ -5,6 +5,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.commands.crud.write_batch import (
     WHOLE_COMMAND_ERRORS,
+    StatementsRequest,
     WriteErrors,
     check_batch,
     check_statement_ids,
@@ -26,17 +27,10 @@ from mongottl.commands.request import (
 )
 from mongottl.commands.request_fields import (
     ArrayFilters,
-    BypassValidation,
     Collation,
-    CollectionUuid,
-    EncryptionInformation,
     Hint,
-    Let,
     Multi,
-    Ordered,
     Sort,
-    StatementId,
-    StatementIds,
     Upsert,
 )
 from mongottl.commands.time_series import check_measurement_update
@@ -76,16 +70,10 @@ class UpdateStatement(NamedTuple):
     sort: Sort = EMPTY_DOCUMENT
 
 
-class UpdateRequest(NamedTuple):
+class UpdateRequest(StatementsRequest):
+    __slots__ = ()
     collection: Annotated[str, Field("update", COLLECTION)]
-    updates: Annotated[list[bytes], Field("updates", DOCUMENTS)]
-    ordered: Ordered = True
-    let: Let = EMPTY_DOCUMENT
-    bypass: BypassValidation = False
-    statement_ids: StatementIds = None
-    statement_id: StatementId = None
-    encryption: EncryptionInformation = None
-    collection_uuid: CollectionUuid = None
+    statements: Annotated[list[bytes], Field("updates", DOCUMENTS)]
 
 
 UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStatement)
@@ -108,10 +96,10 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
 
     An unknown stage in an update pipeline is an error of the whole command (40324), other errors of their statement.
     """
-    check_batch(op, len(request.updates))
+    check_batch(op, len(request.statements))
     op.bypass_validation = request.bypass
-    check_statement_ids(request.statement_ids, len(request.updates))
-    statements: list[UpdateStatement] = parsed_statements(UPDATE_STATEMENT, UpdateStatement, request.updates)
+    check_statement_ids(request.statement_ids, len(request.statements))
+    statements: list[UpdateStatement] = parsed_statements(UPDATE_STATEMENT, UpdateStatement, request.statements)
     for statement in statements:
         if isinstance(statement.update, list):
             check_stage_names(statement.update)

@@ -15,7 +15,7 @@ from bson.raw_bson import RawBSONDocument
 from mongottl.commands import COMMANDS
 from mongottl.commands import request as kinds
 from mongottl.commands.registry import CommandSpec
-from mongottl.commands.request import Field, GenericArguments
+from mongottl.commands.request import Field, GenericArguments, fields_of
 from mongottl.document.bson_field import STAGE_OPTIONS, OptionField
 from mongottl.document.build import encode
 from mongottl.document.types import DBPointer, Symbol, Undefined
@@ -90,8 +90,7 @@ def document(*elements: bytes) -> bytes:
 def declared_fields() -> Iterator[tuple[CommandSpec, int, Field]]:
     for name in sorted({spec.name for spec in COMMANDS.values()}):
         spec = COMMANDS[name]
-        for place, annotation in enumerate(spec.request.__annotations__.values()):
-            [field] = annotation.__metadata__
+        for place, field in enumerate(fields_of(spec.request)):
             if field.kind in TAKEN:
                 yield spec, place, field
 
@@ -102,9 +101,9 @@ def declared_fields() -> Iterator[tuple[CommandSpec, int, Field]]:
 def test_types_of_the_fields_of_commands(spec: CommandSpec, place: int, field: Field) -> None:
     """A required field that is null is missing (40414)."""
     taken, code = TAKEN[field.kind]
-    annotations = [annotation.__metadata__[0] for annotation in spec.request.__annotations__.values()]
-    required = len(annotations) - len(spec.request._field_defaults)
-    others = [element(other.name, _right_type(other)) for at, other in enumerate(annotations[:required]) if at != place]
+    fields = fields_of(spec.request)
+    required = len(fields) - len(spec.request._field_defaults)
+    others = [element(other.name, _right_type(other)) for at, other in enumerate(fields[:required]) if at != place]
     for type_name in SAMPLES:
         given = element(spec.name if place == 0 else field.name, type_name)
         elements = [given, *others] if place == 0 else [*others[:1], given, *others[1:]]

@@ -10,6 +10,7 @@ from typing import Any, Final
 import bson
 
 from mongottl.commands import COMMANDS
+from mongottl.commands.request import fields_of
 from mongottl.query.expr.base import EXPRESSIONS
 from mongottl.query.match.registry import match_operators, root_operators
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
@@ -71,10 +72,9 @@ def registered(kind: str) -> Iterator[tuple[str, Case]]:
 def commands() -> Iterator[tuple[str, bool, Case]]:
     """Each field of each command; with whether the command writes."""
     for name, spec in COMMANDS.items():
-        for annotation in spec.request.__annotations__.values():
-            field = annotation.__metadata__[0].name
+        for field in fields_of(spec.request):
             for shape in ("documents", "members"):
-                yield f"{name}.{field} of {shape}", spec.writes, _command(name, field, SHAPES[shape])
+                yield f"{name}.{field.name} of {shape}", spec.writes, _command(name, field.name, SHAPES[shape])
 
 
 def _wrapped(wrap: Callable[[str, Any], Document], name: str, shape: Shape) -> Case:
