@@ -43,6 +43,7 @@ class CollectionOptions:
     temporary: whether it is dropped at a restart unless it was renamed (`temp`).
     collation, clustered_index, time_series: None where not given.
     expire_after_seconds: of a clustered or time series collection, or None.
+    encrypted_paths: the paths of `encryptedFields`; None if the collection is not encrypted.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -59,6 +60,7 @@ class CollectionOptions:
         self.time_series: bytes | None = None
         self.expire_after_seconds: int | None = None
         self.records_images = False
+        self.encrypted_paths: list[str] | None = None
         if raw != EMPTY_DOCUMENT:
             self._read()
 
@@ -75,6 +77,8 @@ class CollectionOptions:
                     self.time_series = value
                 elif name == "changeStreamPreAndPostImages":
                     self.records_images = get_value(value, "enabled") is True
+                elif name == "encryptedFields":
+                    self.encrypted_paths = _encrypted_paths(value)
             elif isinstance(value, str):
                 if name == "validationLevel":
                     self.validation_level = value
@@ -97,6 +101,17 @@ class CollectionOptions:
         options = dict(fields(self.raw))
         options.update(changes)
         return CollectionOptions(options_document(options))
+
+
+def _encrypted_paths(encrypted_fields: bytes) -> list[str]:
+    described = get_value(encrypted_fields, "fields")
+    paths: list[str] = []
+    if isinstance(described, list):
+        for field in described:
+            path = get_value(field, "path") if isinstance(field, bytes) else MISSING
+            if isinstance(path, str):
+                paths.append(path)
+    return paths
 
 
 def options_document(options: dict[str, Value]) -> bytes:

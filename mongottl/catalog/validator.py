@@ -1,10 +1,14 @@
 """A collection's validator, compiled once: which documents may be written.
 
+The paths of an encrypted collection take binary values only. That these are encrypted values is not checked.
+
 Source: MongoDB's "Schema Validation" pages.
 """
 
 from mongottl.catalog.options import CollectionOptions
+from mongottl.document.build import encode
 from mongottl.document.collation import Collation
+from mongottl.document.types import BINARY, Value
 from mongottl.document.walk import is_empty
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_condition
@@ -39,7 +43,24 @@ class Validator:
 
 def validator_of(options: CollectionOptions, collation: Collation | None) -> Validator | None:
     """The validator of these options, or None if there is none. collation: the collection's."""
-    filter = options.validator
-    if filter is None or is_empty(filter) or options.validation_level == "off":
+    filter = _whole_filter(options)
+    if filter is None or options.validation_level == "off":
         return None
     return Validator(filter, options.validation_level, options.validation_action, collation)
+
+
+def _whole_filter(options: CollectionOptions) -> bytes | None:
+    """The filter of `validator` together with that of `encryptedFields`, or None without both."""
+    filters: list[Value] = []
+    if options.validator is not None and not is_empty(options.validator):
+        filters.append(options.validator)
+    for path in options.encrypted_paths or []:
+        absent = encode({path: encode({"$exists": False})})
+        binary = encode({path: encode({"$type": BINARY})})
+        filters.append(encode({"$or": [absent, binary]}))
+    if not filters:
+        return None
+    only = filters[0]
+    if len(filters) == 1 and isinstance(only, bytes):
+        return only
+    return encode({"$and": filters})

@@ -42,6 +42,7 @@ from mongottl.commands.ddl import (
     collmod,
     create,
     databases,
+    encryption_data,
     indexes,
 )
 from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
@@ -59,6 +60,7 @@ FAMILIES = (
     db_hash,
     delete,
     diagnostics,
+    encryption_data,
     explain,
     find_and_modify,
     find_count_distinct,

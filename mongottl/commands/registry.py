@@ -209,7 +209,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     clusterCommitTransaction
     commitReshardCollection
     commitTransaction
-    compactStructuredEncryptionData
     configureQueryAnalyzer
     connPoolSync
     coordinateCommitTransaction

@@ -150,7 +150,7 @@ def parse_options(op: OperationContext, request: CreateRequest) -> CollectionOpt
     """The checked options of a new collection or view, as they are stored and listed.
 
     TypeMismatch (14), BadValue (2) and others for single options, InvalidOptions (72) for options that exclude each
-    other, CommandNotSupported (115) for options that are not supported.
+    other.
     """
     options: dict[str, Value] = {}
     _add_capped(request, options)
@@ -302,6 +302,7 @@ def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
     if request.encrypted_fields is not None:
         _check_encryptable(request)
         check_encrypted_fields(request.encrypted_fields)
+        options["encryptedFields"] = request.encrypted_fields
 
 
 def _check_encryptable(request: CreateRequest) -> None:

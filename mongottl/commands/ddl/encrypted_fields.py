@@ -1,6 +1,9 @@
-"""Checks of `encryptedFields` of `create`; Queryable Encryption itself is not supported.
+"""Checks of `encryptedFields` of `create`. Encrypted writes and queries themselves are not supported.
 
     {fields: [{path: "ssn", keyId: <UUID>, bsonType: "string", queries: {queryType: "equality"} | [ … ]}]}
+
+The option is stored and listed, and the collection takes only binary values at these paths; commands with
+`encryptionInformation`, which drivers send for them, are refused by name.
 
 Source: MongoDB's "Queryable Encryption" pages; error codes are those of MongoDB 8.2.
 """
@@ -12,6 +15,7 @@ from mongottl.commands.request import (
     ANY,
     DOCUMENTS,
     GIVEN_BOOL,
+    IGNORED,
     TEXT,
     Field,
     RequestParser,
@@ -21,6 +25,7 @@ from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.compare import compare_values
 from mongottl.document.numbers import clamp_to_long, whole
 from mongottl.document.types import MISSING, BinData, Decimal128, Value, type_code_of, type_name
+from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 
 _QUERY_TYPES: Final = (
@@ -32,23 +37,57 @@ _QUERY_TYPES: Final = (
     "substringPreview",
 )
 _TEXT_TYPES: Final = ("suffixPreview", "prefixPreview", "substringPreview")
-# Types that cannot be encrypted.
+# Types that cannot be encrypted at all, and those that cannot be queried by equality.
 _NEVER_ENCRYPTED: Final = ("minKey", "maxKey", "null", "undefined")
+_WITHOUT_EQUALITY: Final = (*_NEVER_ENCRYPTED, "double", "decimal", "object", "array")
 _RANGE_TYPES: Final = {"int": 32, "long": 64, "double": 64, "decimal": 128, "date": 64}
 
 _EMPTY_PATH: Final = 6316402
 _ID_PATH: Final = 6316403
+_DUPLICATE_KEY: Final = 6338401
 _DUPLICATE_PATH: Final = 6338402
+_CONFLICTING_PATHS: Final = 6338403
+_NO_EQUALITY_TYPE: Final = 6338405
 _UNSUPPORTED_TYPE: Final = 6338406
+_QUERIES_WITHOUT_TYPE: Final = 6412601
 _MIN_NOT_BELOW_MAX: Final = 6720005
 _NO_RANGE_TYPE: Final = 6775201
-_BOUND_OF_OTHER_TYPE: Final = 7018200
+_FLOAT_WITHOUT_ALL: Final = 6967100
+_MIN_OF_OTHER_TYPE: Final = 7018200
+_MAX_OF_OTHER_TYPE: Final = 7018201
+_STATE_NAME: Final = 7406900
+_COMPACTION_NAME: Final = 7406902
 _TRIM_FACTOR: Final = 8574000
 _NO_TEXT_TYPE: Final = 9783400
 _STRING_LENGTHS: Final = 9783406
+_NO_MAX_LENGTH: Final = 9783407
+_QUERY_LONGER_THAN_TEXT: Final = 9783408
 _NO_QUERIES: Final = 9783412
 _TOO_MANY_QUERIES: Final = 9783413
 _QUERIES_CLASH: Final = 9783414
+
+# What must not be given with a query type: option of the query to error code, in the order of mongod's checks.
+_NOT_FOR_EQUALITY: Final = (
+    ("sparsity", 6775205),
+    ("min", 6775206),
+    ("max", 6775207),
+    ("trimFactor", 8574104),
+    ("precision", 10774900),
+    ("strMaxLength", 10774901),
+    ("strMinQueryLength", 10774902),
+    ("strMaxQueryLength", 10774903),
+    ("caseSensitive", 10774904),
+    ("diacriticSensitive", 10774905),
+)
+_NOT_FOR_TEXT: Final = (
+    ("sparsity", 10774911),
+    ("min", 10774912),
+    ("max", 10774913),
+    ("trimFactor", 10774914),
+    ("precision", 10774915),
+)
+# What both query types of one field must agree on.
+_SAME_FOR_BOTH: Final = (("caseSensitive", 9783409), ("diacriticSensitive", 9783410), ("contention", 9783411))
 
 
 class EncryptedFieldsOptions(NamedTuple):
@@ -56,6 +95,7 @@ class EncryptedFieldsOptions(NamedTuple):
     state_collection: Annotated[str | None, Field("escCollection", TEXT)] = None
     cache_collection: Annotated[str | None, Field("eccCollection", TEXT)] = None
     compaction_collection: Annotated[str | None, Field("ecocCollection", TEXT)] = None
+    text_version: Annotated[Value, Field("strEncodeVersion", IGNORED)] = None
 
 
 class EncryptedField(NamedTuple):
@@ -86,31 +126,46 @@ _QUERY: Final[RequestParser] = parser_for("create.encryptedFields.fields.queries
 
 
 def check_encrypted_fields(options: bytes) -> None:
-    """Always raises: the error of a malformed `encryptedFields`, else CommandNotSupported (115)."""
+    """The error of a malformed `encryptedFields`, in the order in which mongod checks it."""
     given = EncryptedFieldsOptions._make(_OPTIONS.parse(options, [], None))
-    paths: list[str] = []
-    for document in given.fields:
-        field = EncryptedField._make(_FIELD.parse(document, [], None))
+    described = [EncryptedField._make(_FIELD.parse(document, [], None)) for document in given.fields]
+    for field in described:
         _check_field(field)
-        for other in paths:
-            if f"{field.path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{field.path}."):
-                raise CommandError(
-                    _DUPLICATE_PATH, f"Conflicting field paths found in encryptedFields: {field.path} and {other}"
-                )
+    _check_state_name(given.state_collection, "esc", _STATE_NAME)
+    _check_state_name(given.compaction_collection, "ecoc", _COMPACTION_NAME)
+    keys: list[Value] = []
+    paths: list[str] = []
+    for field in described:
+        if field.key_id in keys:
+            raise CommandError(_DUPLICATE_KEY, "Duplicate key ids are not allowed")
+        keys.append(field.key_id)
+        _check_path(field.path, paths)
         paths.append(field.path)
-    raise CommandError(ErrorCode.CommandNotSupported, "The option 'create.encryptedFields' is not supported yet")
+
+
+def _check_state_name(name: str | None, kind: str, code: int) -> None:
+    if name is not None and not (name.startswith("enxcol_.") and name.endswith((".esc", ".ecc", ".ecoc"))):
+        raise CommandError(code, f"The name must have the form enxcol_.<collection>.{kind}")
+
+
+def _check_path(path: str, others: list[str]) -> None:
+    if path == "":
+        raise CommandError(_EMPTY_PATH, "Encrypted field must have a non-empty path")
+    if path == "_id" or path.startswith("_id."):
+        raise CommandError(_ID_PATH, "Cannot encrypt _id or its subfields")
+    for other in others:
+        if path == other:
+            raise CommandError(_DUPLICATE_PATH, "Duplicate paths are not allowed")
+        if path.startswith(f"{other}.") or other.startswith(f"{path}."):
+            raise CommandError(_CONFLICTING_PATHS, f"One of the paths is a prefix of the other: '{path}' and '{other}'")
 
 
 def _check_field(field: EncryptedField) -> None:
     if not isinstance(field.key_id, BinData) or field.key_id.subtype != 4:
         raise wrong_type("create.encryptedFields.fields.keyId", field.key_id, "UUID")
-    if field.path == "":
-        raise CommandError(_EMPTY_PATH, "Encrypted field must have a non-empty path")
-    if field.path == "_id" or field.path.startswith("_id."):
-        raise CommandError(_ID_PATH, "Cannot encrypt _id or its subfields")
-    if field.bson_type in _NEVER_ENCRYPTED:
-        raise CommandError(_UNSUPPORTED_TYPE, f"Type '{field.bson_type}' is not a supported encrypted type")
     if field.queries is MISSING:
+        if field.bson_type in _NEVER_ENCRYPTED:
+            raise CommandError(_UNSUPPORTED_TYPE, f"Type '{field.bson_type}' is not a supported encrypted type")
         return
     if isinstance(field.queries, bytes):
         documents = [field.queries]
@@ -118,37 +173,62 @@ def _check_field(field: EncryptedField) -> None:
         documents = [query for query in field.queries if isinstance(query, bytes)]
     else:
         raise wrong_type("create.encryptedFields.fields.queries", field.queries, "[array, object]")
-    if not documents:
-        raise CommandError(_NO_QUERIES, "At least one query type must be specified in 'queries'")
     queries = [FieldQuery._make(_QUERY.parse(document, [], None)) for document in documents]
     for query in queries:
-        _check_query(field, query)
+        _check_options(query)
+    if not queries:
+        raise CommandError(_NO_QUERIES, "At least one query type must be specified in 'queries'")
+    if field.bson_type is None:
+        raise CommandError(_QUERIES_WITHOUT_TYPE, "A field with 'queries' must have a 'bsonType'")
+    if len(queries) == 1:
+        _check_query(field, queries[0], documents[0])
+        return
     if len(queries) > 2:
         raise CommandError(_TOO_MANY_QUERIES, "A field can have at most two query types")
-    if len(queries) == 2:
-        kinds = {query.query_type for query in queries}
-        if kinds != {"suffixPreview", "prefixPreview"}:
-            raise CommandError(_QUERIES_CLASH, "Only suffixPreview and prefixPreview can be combined")
+    if {query.query_type for query in queries} != {"suffixPreview", "prefixPreview"}:
+        raise CommandError(_QUERIES_CLASH, "Only suffixPreview and prefixPreview can be combined")
+    for query, document in zip(queries, documents, strict=True):
+        _check_text(field, query, document)
+    for name, code in _SAME_FOR_BOTH:
+        if compare_values(get_value(documents[0], name), get_value(documents[1], name)) != 0:
+            raise CommandError(code, f"{name} must be the same for both query types of the field {field.path}")
 
 
-def _check_query(field: EncryptedField, query: FieldQuery) -> None:
+def _check_options(query: FieldQuery) -> None:
+    """Types and ranges of a query's options, whatever its type is."""
     check_word("create.encryptedFields.fields.queries.queryType", query.query_type, _QUERY_TYPES)
     _exact("contention", query.contention, 0)
     _exact("sparsity", query.sparsity, 1)
     _exact("precision", query.precision, 0)
-    trim_factor = _exact("trimFactor", query.trim_factor, 0)
+    _exact("trimFactor", query.trim_factor, 0)
     _exact("strMaxLength", query.max_length, 1)
-    shortest = _exact("strMinQueryLength", query.min_query_length, 1)
-    longest = _exact("strMaxQueryLength", query.max_query_length, 1)
+    _exact("strMinQueryLength", query.min_query_length, 1)
+    _exact("strMaxQueryLength", query.max_query_length, 1)
+
+
+def _check_query(field: EncryptedField, query: FieldQuery, document: bytes) -> None:
     if query.query_type in _TEXT_TYPES:
-        _check_text(field, query, shortest, longest)
+        _check_text(field, query, document)
     elif query.query_type in ("range", "rangePreview"):
-        _check_range(field, query, trim_factor)
+        _check_range(field, query)
+    else:
+        if field.bson_type in _WITHOUT_EQUALITY:
+            raise CommandError(_NO_EQUALITY_TYPE, f"Type '{field.bson_type}' is not a supported equality indexed type")
+        _check_not_given(query, document, _NOT_FOR_EQUALITY)
 
 
-def _check_text(field: EncryptedField, query: FieldQuery, shortest: int | None, longest: int | None) -> None:
+def _check_not_given(query: FieldQuery, document: bytes, refused: tuple[tuple[str, int], ...]) -> None:
+    for name, code in refused:
+        if get_value(document, name) not in (MISSING, None):
+            raise CommandError(code, f"'{name}' cannot be given with the query type {query.query_type}")
+
+
+def _check_text(field: EncryptedField, query: FieldQuery, document: bytes) -> None:
     if field.bson_type != "string":
         raise CommandError(_NO_TEXT_TYPE, f"A field with the query type {query.query_type} must be of type string")
+    _check_not_given(query, document, _NOT_FOR_TEXT)
+    shortest = _exact("strMinQueryLength", query.min_query_length, 1)
+    longest = _exact("strMaxQueryLength", query.max_query_length, 1)
     required = (
         (9783402, "strMinQueryLength", shortest),
         (9783403, "strMaxQueryLength", longest),
@@ -160,19 +240,37 @@ def _check_text(field: EncryptedField, query: FieldQuery, shortest: int | None, 
             raise CommandError(code, f"{name} must be specified for the query type {query.query_type}")
     if shortest is not None and longest is not None and shortest > longest:
         raise CommandError(_STRING_LENGTHS, "strMinQueryLength cannot be greater than strMaxQueryLength")
+    if query.query_type == "substringPreview":
+        text_length = _exact("strMaxLength", query.max_length, 1)
+        if text_length is None:
+            raise CommandError(_NO_MAX_LENGTH, "strMaxLength must be specified for the query type substringPreview")
+        if longest is not None and longest > text_length:
+            raise CommandError(_QUERY_LONGER_THAN_TEXT, "strMaxQueryLength cannot be greater than strMaxLength")
 
 
-def _check_range(field: EncryptedField, query: FieldQuery, trim_factor: int | None) -> None:
+def _check_range(field: EncryptedField, query: FieldQuery) -> None:
     bits = _RANGE_TYPES.get(field.bson_type or "")
     if bits is None:
         raise CommandError(_NO_RANGE_TYPE, f"Type '{field.bson_type}' is not a supported range indexed type")
-    for bound in (query.minimum, query.maximum):
+    for bound, code in ((query.minimum, _MIN_OF_OTHER_TYPE), (query.maximum, _MAX_OF_OTHER_TYPE)):
         if bound is not None and type_name(type_code_of(bound)) != field.bson_type:
-            raise CommandError(_BOUND_OF_OTHER_TYPE, "Range bounds must be of the type of the field")
+            raise CommandError(code, "Range bounds must be of the type of the field")
     if query.minimum is not None and query.maximum is not None and compare_values(query.minimum, query.maximum) >= 0:
         raise CommandError(_MIN_NOT_BELOW_MAX, "Minimum value must be less than maximum value")
-    if trim_factor is not None and trim_factor >= bits:
-        raise CommandError(_TRIM_FACTOR, "The field has a trim factor that is not less than the number of its bits")
+    if field.bson_type in ("double", "decimal"):
+        given = [value is not None for value in (query.minimum, query.maximum, query.precision)]
+        if any(given) != all(given):
+            raise CommandError(_FLOAT_WITHOUT_ALL, "Precision, min and max must all be given, or none of them")
+    trim_factor = _exact("trimFactor", query.trim_factor, 0)
+    if trim_factor is not None and trim_factor >= _bits_between(query, bits):
+        raise CommandError(_TRIM_FACTOR, "The trim factor is not less than the number of bits of the field's values")
+
+
+def _bits_between(query: FieldQuery, bits: int) -> int:
+    """The number of bits that tell the values between the bounds apart: all of the type's without two bounds."""
+    if isinstance(query.minimum, int) and isinstance(query.maximum, int):
+        return (query.maximum - query.minimum).bit_length()
+    return bits
 
 
 def _exact(name: str, value: Value, minimum: int) -> int | None:

@@ -55,7 +55,6 @@ def test_options_that_ask_for_what_is_so_anyhow(running: Running, options: dict[
         ({"size": "1"}, 14),
         ({"pipeline": []}, 72),
         ({"expireAfterSeconds": 1}, 72),
-        ({"encryptedFields": {"fields": []}}, 115),
         ({"collation": {"locale": "xx"}}, 2),
         ({"collation": {"strength": 1}}, 40414),
         ({"idIndex": {"key": {"a": 1}, "name": "_id_"}}, 2),

@@ -202,9 +202,6 @@ def without(document: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("field", "code"),
     [
-        ({}, 115),
-        ({"bsonType": "string", "queries": {"queryType": "equality"}}, 115),
-        ({"bsonType": "string", "queries": [TEXT_QUERY, {**TEXT_QUERY, "queryType": "prefixPreview"}]}, 115),
         ({"keyId": "k"}, 14),
         ({"path": None}, 40414),
         ({"path": ""}, 6316402),
@@ -232,6 +229,21 @@ def without(document: dict[str, Any], name: str) -> dict[str, Any]:
         ({"bsonType": "int", "queries": {"queryType": "range", "sparsity": 0}}, 2),
         ({"bsonType": "int", "queries": {"queryType": "range", "contention": 0.5}}, 9),
         ({"bsonType": "int", "queries": {"queryType": "range", "trimFactor": 32}}, 8574000),
+        ({"bsonType": "int", "queries": {"queryType": "range", "min": 0, "max": 7, "trimFactor": 3}}, 8574000),
+        ({"bsonType": "int", "queries": {"queryType": "range", "max": Int64(1)}}, 7018201),
+        ({"bsonType": "double", "queries": {"queryType": "range", "min": 1.0, "max": 2.0}}, 6967100),
+        ({"bsonType": "double", "queries": {"queryType": "equality"}}, 6338405),
+        ({"bsonType": "int", "queries": {"queryType": "equality", "trimFactor": 1}}, 8574104),
+        ({"queries": {"queryType": "equality"}}, 6412601),
+        ({"bsonType": "string", "queries": {**TEXT_QUERY, "sparsity": 1}}, 10774911),
+        ({"bsonType": "string", "queries": {**TEXT_QUERY, "queryType": "substringPreview"}}, 9783407),
+        (
+            {
+                "bsonType": "string",
+                "queries": [TEXT_QUERY, {**TEXT_QUERY, "queryType": "prefixPreview", "caseSensitive": False}],
+            },
+            9783409,
+        ),
     ],
 )
 def test_encrypted_fields(running: Running, field: dict[str, Any], code: int) -> None:
@@ -239,9 +251,44 @@ def test_encrypted_fields(running: Running, field: dict[str, Any], code: int) ->
     assert running.code({"create": "c", "encryptedFields": {"fields": [described]}}) == code
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        {},
+        {"bsonType": "string", "queries": {"queryType": "equality"}},
+        {"bsonType": "string", "queries": [TEXT_QUERY, {**TEXT_QUERY, "queryType": "prefixPreview"}]},
+        {"bsonType": "int", "queries": {"queryType": "range", "min": 0, "max": 100, "trimFactor": 6}},
+    ],
+)
+def test_encrypted_fields_are_listed_and_hold_binary_values(running: Running, field: dict[str, Any]) -> None:
+    described = {"path": "a", "keyId": KEY_ID, **field}
+    options = {"encryptedFields": {"fields": [described]}, "validator": {"b": 1}}
+    running.run({"create": "c", **options})
+    assert shown(running)["encryptedFields"] == options["encryptedFields"]
+    running.run({"create": "c", **options})
+
+    def written(document: dict[str, Any]) -> int:
+        reply = running.run({"insert": "c", "documents": [document]})
+        return int(reply["writeErrors"][0]["code"]) if "writeErrors" in reply else 0
+
+    assert written({"b": 1}) == 0
+    assert written({"b": 1, "a": Binary(b"\x10", 6)}) == 0
+    assert written({"b": 1, "a": "plain"}) == 121
+    assert written({"b": 2}) == 121
+    encrypted = {"insert": "c", "documents": [{"b": 1}], "encryptionInformation": {"type": 1, "schema": {}}}
+    assert running.code(encrypted) == 115
+
+
 def test_what_does_not_go_with_encrypted_fields(running: Running) -> None:
-    fields = [{"path": path, "keyId": KEY_ID} for path in ("a.b", "a")]
-    assert running.code({"create": "c", "encryptedFields": {"fields": fields}}) == 6338402
+    def code(*fields: tuple[str, int], **names: str) -> int:
+        described = [{"path": path, "keyId": Binary(bytes([key]) * 16, 4)} for path, key in fields]
+        return running.code({"create": "c", "encryptedFields": {"fields": described, **names}})
+
+    assert code(("a", 1), ("a", 2)) == 6338402
+    assert code(("a.b", 1), ("a", 2)) == 6338403
+    assert code(("a", 1), ("b", 1)) == 6338401
+    assert code(("a", 1), escCollection="state") == 7406900
+    assert code(("a", 1), ecocCollection="state") == 7406902
     assert running.code({"create": "c", "encryptedFields": {}}) == 40414
     assert running.code({"create": "c", "encryptedFields": {"fields": []}, "capped": True, "size": 1}) == 6367301
     assert running.code({"create": "c", "encryptedFields": {"fields": []}, "viewOn": "d"}) == 6346401
