@@ -20,10 +20,11 @@ from mongottl.query.pipeline.granularity import Granularity, granularity_of
 from mongottl.query.pipeline.group import GroupSpec, accumulator_limit_exceeded, growth_limit
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sort import SortSpec
+from mongottl.query.pipeline.sorting import SortingSource
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import parse_sort
-from mongottl.query.sorter import SortEntry, Sorter
+from mongottl.query.sorter import SortEntry
 
 
 class BucketKey(Expression):
@@ -230,16 +231,14 @@ class BucketAutoSpec(StageSpec):
         return encode({"$bucketAuto": described})
 
 
-class BucketAutoSource(DocumentSource):
+class BucketAutoSource(SortingSource):
     """Sorts by value, then fills the buckets in order: a bucket ends when it is full and the next value differs."""
 
     def __init__(self, source: DocumentSource, spec: BucketAutoSpec, run: RunContext) -> None:
-        self.source: Final = source
+        super().__init__(source, run, run.limits.bucket_auto_bytes)
         self._spec: Final = spec
         self._ev: Final = run.evaluation()
         self._limits: Final = run.limits
-        self._sorter: Final = Sorter(0, run.limits.bucket_auto_bytes, run.space)
-        self._reading = True
         self._count = 0
         self._output_count = 0  # buckets
         # The current bucket, if `_states` is not None.
@@ -250,20 +249,8 @@ class BucketAutoSource(DocumentSource):
         self._last: Value = MISSING  # the first of the values that compare equal to the latest one
         self._last_document = b""
 
-    def next_batch(self) -> list[bytes] | None:
-        sorter = self._sorter
-        if sorter.pending:
-            sorter.work()
-            return []
-        if self._reading:
-            batch = self.source.next_batch()
-            if batch is not None:
-                self._absorb(batch)
-                return []
-            self._reading = False
-            sorter.finish()
-            return []
-        entries = sorter.take(BATCH_SIZE)
+    def output(self) -> list[bytes] | None:
+        entries = self.sorter.take(BATCH_SIZE)
         if entries:
             return self._fill(entries)
         if self._states is None:
@@ -273,22 +260,17 @@ class BucketAutoSource(DocumentSource):
         return [self._end_bucket(last if granularity is None else granularity.round_up(last))]
 
     def statistics(self) -> dict[str, Value]:
-        return self._sorter.spilled.describe()
+        return self.sorter.spilled.describe()
 
-    def close(self) -> None:
-        self._sorter.close()
-        self.source.close()
-
-    def _absorb(self, batch: list[bytes]) -> None:
+    def add(self, batch: list[bytes]) -> None:
         granularity = self._spec.granularity
-        sorter = self._sorter
+        sorter = self.sorter
         for doc in batch:
             value = self._value_of(doc)
             if granularity is not None:
                 granularity.check(value)
             sorter.add(encode_value(value, False, self._spec.collation), doc)
         self._count += len(batch)
-        sorter.check()
 
     def _value_of(self, doc: bytes) -> Value:
         self._ev.root = doc

@@ -14,9 +14,9 @@ from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.metadata import RANDOM_VALUE
 from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.sorting import SortingSource
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
-from mongottl.query.sorter import Sorter
 
 _MAX_SIZE: Final = 1 << 40  # more than any number of documents
 
@@ -33,38 +33,23 @@ class SampleSpec(StageSpec):
         return encode({"$sample": {"size": Int64(self.size)}})
 
 
-class SampleSource(DocumentSource):
+class SampleSource(SortingSource):
     """Assigns each document a random sort key, and keeps those with the smallest keys."""
 
     def __init__(self, source: DocumentSource, size: int, run: RunContext) -> None:
-        self.source: Final = source
+        super().__init__(source, run, run.limits.sort_bytes, min(size, _MAX_SIZE))
         self._run: Final = run
-        self._sorter: Final = Sorter(min(size, _MAX_SIZE), run.limits.sort_bytes, run.space)
-        self._reading = True
 
-    def next_batch(self) -> list[bytes] | None:
-        sorter = self._sorter
-        if sorter.pending:
-            sorter.work()
-            return []
-        if self._reading:
-            batch = self.source.next_batch()
-            if batch is None:
-                self._reading = False
-                sorter.finish()
-                return []
-            requested = RANDOM_VALUE in self._run.metadata
-            for doc in batch:
-                value = self._run.random()
-                sorter.add(struct.pack(">d", value), annotated(doc, RANDOM_VALUE, value) if requested else doc)
-            sorter.check()
-            return []
-        entries = sorter.take(BATCH_SIZE)
+    def add(self, batch: list[bytes]) -> None:
+        requested = RANDOM_VALUE in self._run.metadata
+        sorter = self.sorter
+        for doc in batch:
+            value = self._run.random()
+            sorter.add(struct.pack(">d", value), annotated(doc, RANDOM_VALUE, value) if requested else doc)
+
+    def output(self) -> list[bytes] | None:
+        entries = self.sorter.take(BATCH_SIZE)
         return [entry[2] for entry in entries] if entries else None
-
-    def close(self) -> None:
-        self._sorter.close()
-        self.source.close()
 
 
 @stage("$sample", StageTraits(selects=True))

@@ -13,10 +13,10 @@ from mongottl.query.context import ParseContext
 from mongottl.query.metadata import SORT_KEY
 from mongottl.query.pipeline.effect import KEEPS_ALL, Effect
 from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.sorting import SortingSource
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import SortPattern, parse_sort
-from mongottl.query.sorter import Sorter
 
 
 class SortSpec(StageSpec):
@@ -50,44 +50,29 @@ class SortSpec(StageSpec):
         return encode({"$sort": key})
 
 
-class SortSource(DocumentSource):
+class SortSource(SortingSource):
     def __init__(self, source: DocumentSource, pattern: SortPattern, limit: int, run: RunContext) -> None:
-        self.source: Final = source
+        super().__init__(source, run, run.limits.sort_bytes, limit)
         self._pattern: Final = pattern
         self._gives_key: Final = SORT_KEY in run.metadata
-        self._sorter: Final = Sorter(limit, run.limits.sort_bytes, run.space)
-        self._reading = True
 
-    def next_batch(self) -> list[bytes] | None:
-        sorter = self._sorter
-        if sorter.pending:
-            sorter.work()
-            return []
-        if self._reading:
-            batch = self.source.next_batch()
-            if batch is not None:
-                pattern = self._pattern
-                for doc in batch:
-                    sorter.add(pattern.sort_key(doc), doc)
-                sorter.check()
-                return []
-            self._reading = False
-            sorter.finish()
-            return []
-        entries = sorter.take(BATCH_SIZE)
+    def add(self, batch: list[bytes]) -> None:
+        pattern = self._pattern
+        sorter = self.sorter
+        for doc in batch:
+            sorter.add(pattern.sort_key(doc), doc)
+
+    def output(self) -> list[bytes] | None:
+        entries = self.sorter.take(BATCH_SIZE)
         if not entries:
             return None
         batch = [entry[2] for entry in entries]
         return with_sort_keys(batch, self._pattern) if self._gives_key else batch
 
     def statistics(self) -> dict[str, Value]:
-        found: dict[str, Value] = {"totalDataSizeSortedBytesEstimate": Int64(int(self._sorter.total_bytes))}
-        found.update(self._sorter.spilled.describe())
+        found: dict[str, Value] = {"totalDataSizeSortedBytesEstimate": Int64(int(self.sorter.total_bytes))}
+        found.update(self.sorter.spilled.describe())
         return found
-
-    def close(self) -> None:
-        self._sorter.close()
-        self.source.close()
 
 
 def with_sort_keys(batch: list[bytes], pattern: SortPattern) -> list[bytes]:

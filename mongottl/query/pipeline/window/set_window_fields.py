@@ -24,12 +24,13 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
+from mongottl.query.pipeline.sorting import SortingSource
 from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.window.frame import Partition
 from mongottl.query.pipeline.window.function import WindowFunction, parse_window_function
 from mongottl.query.sort import SortPattern, parse_sort
-from mongottl.query.sorter import SortEntry, Sorter
+from mongottl.query.sorter import SortEntry
 from mongottl.query.spill import SpillStatistics
 
 STEPS: Final = 4096  # approximate number of values that one call processes
@@ -85,19 +86,17 @@ class WindowSpec(StageSpec):
         return encode({"$setWindowFields": encode_fields(described)})
 
 
-class WindowSource(DocumentSource):
+class WindowSource(SortingSource):
     """Sort keys are the partition's key followed by the sort key; the number of a SortEntry is the length of the
     former."""
 
     def __init__(self, source: DocumentSource, spec: WindowSpec, run: RunContext) -> None:
-        self.source: Final = source
+        super().__init__(source, run, run.limits.sort_bytes)
         self._spec: Final = spec
         self._functions: Final = spec.functions()
         self._outputs: Final = PathValues(spec.paths)
         self._run: Final = run
         self._ev: Final = run.evaluation()
-        self._sorter: Final = Sorter(0, run.limits.sort_bytes, run.space)
-        self._reading = True
         self._sorted: list[SortEntry] = []  # the next entries, from `_position` on
         self._position = 0
         self._spilled: Final = SpillStatistics()  # totals of all partitions
@@ -105,22 +104,10 @@ class WindowSource(DocumentSource):
         self._key = b""
         self._next_output = -1  # position of the next document to output; -1 while the partition is being collected
 
-    def next_batch(self) -> list[bytes] | None:
-        sorter = self._sorter
-        if sorter.pending:
-            sorter.work()
-            return []
-        if self._reading:
-            batch = self.source.next_batch()
-            if batch is not None:
-                self._absorb(batch)
-                return []
-            self._reading = False
-            sorter.finish()
-            return []
+    def output(self) -> list[bytes] | None:
         if self._next_output < 0:
             if self._position >= len(self._sorted):
-                self._sorted = sorter.take(BATCH_SIZE)
+                self._sorted = self.sorter.take(BATCH_SIZE)
                 self._position = 0
                 if not self._sorted and self._partition.count == 0:
                     return None
@@ -130,7 +117,7 @@ class WindowSource(DocumentSource):
 
     def statistics(self) -> dict[str, Value]:
         spilled = SpillStatistics()
-        for one in (self._sorter.spilled, self._spilled):
+        for one in (self.sorter.spilled, self._spilled):
             spilled.spills += one.spills
             spilled.records += one.records
             spilled.bytes += one.bytes
@@ -138,17 +125,16 @@ class WindowSource(DocumentSource):
 
     def close(self) -> None:
         self._partition.close()
-        self._sorter.close()
-        self.source.close()
+        super().close()
 
     def _new_partition(self) -> Partition:
         return Partition(self._spec.pattern, self._run.limits.window_bytes, self._run.space, self._spilled)
 
-    def _absorb(self, batch: list[bytes]) -> None:
+    def add(self, batch: list[bytes]) -> None:
         partition_by = self._spec.partition_by
         pattern = self._spec.pattern
         ev = self._ev
-        sorter = self._sorter
+        sorter = self.sorter
         for doc in batch:
             key = b""
             if partition_by is not None:
@@ -161,7 +147,6 @@ class WindowSource(DocumentSource):
                 key = encode_value(None if isinstance(value, Missing) else value, False, self._spec.ctx.collation)
             sort_key = b"" if pattern is None else pattern.sort_key(doc)
             sorter.add(key + sort_key, doc, len(key))
-        sorter.check()
 
     def _gather(self) -> None:
         """Adds sorted documents to the partition, which ends where another begins or at the end of the input."""
