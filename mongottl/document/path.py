@@ -131,3 +131,15 @@ def _collect_value(
     cursor = ElementCursor(buf, pos)
     while cursor.next():
         found.append(cursor.decoded())
+
+
+def find_outside_arrays(document: bytes, path: FieldPath) -> tuple[i64, i64]:
+    """The type code and offset of the value at a path; type code 0 for none, ARRAY for an array on the path."""
+    depth: i64 = 1
+    type_code, pos = find_field_at(document, 0, path.part_bytes[0])
+    while depth < path.depth and type_code == DOCUMENT:
+        type_code, pos = find_field_at(document, pos, path.part_bytes[depth])
+        depth += 1
+    if depth < path.depth and type_code != ARRAY:
+        type_code = 0
+    return type_code, pos

@@ -66,23 +66,21 @@ def stored_geometry(value: Value) -> Geometry:
 
     GeometryError if it is neither.
     """
-    if isinstance(value, list):
-        return legacy_point(value, exact=False)
-    if not isinstance(value, bytes):
-        raise GeometryError(f"geo element must be an array or object: {render_value(value)}")
-    if _starts_with_number(value):
-        return legacy_point(value, exact=False)
-    return geojson(value)
+    return _geometry(value, False)
 
 
 def query_geometry(value: Value) -> Geometry:
     """The geometry of an operand of `$geometry`: GeoJSON, or a pair, which nothing may follow."""
+    return _geometry(value, True)
+
+
+def _geometry(value: Value, exact: bool) -> Geometry:
     if isinstance(value, list):
-        return legacy_point(value, exact=True)
+        return legacy_point(value, exact=exact)
     if not isinstance(value, bytes):
         raise GeometryError(f"geo element must be an array or object: {render_value(value)}")
     if _starts_with_number(value):
-        return legacy_point(value, exact=True)
+        return legacy_point(value, exact=exact)
     return geojson(value)
 
 

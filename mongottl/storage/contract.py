@@ -444,14 +444,10 @@ class ContractRecordStore(RecordStore):
         max_bytes = self.engine.batch_bytes(max_bytes)
         with _Allowed("due_by_default"):
             records = self.inner.due_by_default(max_ts, limit, max_bytes)
-        assert len(records) <= limit
-        _check_bytes("due_by_default", [record[1] for record in records], max_bytes)
         assert records or self.inner.count_due_by_default(max_ts) == 0, "due_by_default: records are left out"
         for record in records:
-            _check_record(record)
             assert record[3] == 0 and record[2] <= max_ts, "due_by_default: a record is not due"
-        order = [(record[2], record[0]) for record in records]
-        assert order == sorted(set(order)), "due_by_default: out of order"
+        _check_due("due_by_default", records, [(record[2], record[0]) for record in records], limit, max_bytes)
         return records
 
     def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
@@ -460,14 +456,10 @@ class ContractRecordStore(RecordStore):
         max_bytes = self.engine.batch_bytes(max_bytes)
         with _Allowed("due_by_own"):
             records = self.inner.due_by_own(now_s, limit, max_bytes)
-        assert len(records) <= limit
-        _check_bytes("due_by_own", [record[1] for record in records], max_bytes)
         assert records or self.inner.count_due_by_own(now_s) == 0, "due_by_own: records are left out"
         for record in records:
-            _check_record(record)
             assert record[3] > 0 and record[2] + record[3] <= now_s, "due_by_own: a record is not due"
-        order = [(record[2] + record[3], record[0]) for record in records]
-        assert order == sorted(set(order)), "due_by_own: out of order"
+        _check_due("due_by_own", records, [(record[2] + record[3], record[0]) for record in records], limit, max_bytes)
         return records
 
     def count_due_by_default(self, max_ts: int) -> int:
@@ -713,6 +705,15 @@ def _check_bytes(method: str, documents: list[bytes], max_bytes: int) -> bool:
     size = sum([len(document) for document in documents])
     assert not documents or size - len(documents[-1]) < max_bytes, f"{method}: beyond max_bytes"
     return size >= max_bytes
+
+
+def _check_due(method: str, records: list[Record], order: list[tuple[int, int]], limit: int, max_bytes: int) -> None:
+    """Asserts what holds for due records by either index. order: instant and record id of each record."""
+    assert len(records) <= limit
+    _check_bytes(method, [record[1] for record in records], max_bytes)
+    for record in records:
+        _check_record(record)
+    assert order == sorted(set(order)), f"{method}: out of order"
 
 
 def _check_entry(key: bytes, record_id: int) -> None:

@@ -12,9 +12,9 @@ from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.collation import Collation, with_keys
 from mongottl.document.hashing import hashed_raw, hashed_value
 from mongottl.document.keystring import KeyStringBuilder
-from mongottl.document.path import FieldPath
-from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value
-from mongottl.document.walk import decode_value, find_field_at
+from mongottl.document.path import FieldPath, find_outside_arrays
+from mongottl.document.types import ARRAY, NULL, Value
+from mongottl.document.walk import decode_value
 from mongottl.errors import CommandError
 
 HASHED: Final = "hashed"
@@ -100,15 +100,9 @@ class HashedKeyGenerator(KeyGenerator):
 
 def _find(document: bytes, path: FieldPath) -> tuple[i64, i64]:
     """The type code and offset of the value at a path; type code 0 for none. 16766 for an array on the path."""
-    depth: i64 = 1
-    type_code, pos = find_field_at(document, 0, path.part_bytes[0])
-    while depth < path.depth and type_code == DOCUMENT:
-        type_code, pos = find_field_at(document, pos, path.part_bytes[depth])
-        depth += 1
+    type_code, pos = find_outside_arrays(document, path)
     if type_code == ARRAY:
         raise CommandError(
             HASHED_ARRAY, f"hashed indexes do not currently support array values. Found array at path: {path.dotted}"
         )
-    if depth < path.depth:
-        type_code = 0
     return type_code, pos

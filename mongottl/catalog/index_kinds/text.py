@@ -18,10 +18,9 @@ from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import KeyStringBuilder
 from mongottl.document.numbers import truncated
-from mongottl.document.path import FieldPath
+from mongottl.document.path import FieldPath, find_outside_arrays
 from mongottl.document.types import (
     ARRAY,
-    DOCUMENT,
     MISSING,
     NULL,
     Decimal128,
@@ -30,7 +29,7 @@ from mongottl.document.types import (
     type_code_of,
     type_name,
 )
-from mongottl.document.walk import decode_value, fields, find_field_at
+from mongottl.document.walk import decode_value, fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.fulltext.fields import WILDCARD, TextFields
 from mongottl.query.fulltext.languages import ENGLISH, language_named
@@ -247,15 +246,9 @@ def _value_at(document: bytes, path: FieldPath) -> Value:
 def _find(document: bytes, path: FieldPath) -> tuple[i64, i64]:
     """The type code and offset of the value at a path; type code 0 for none. CannotBuildIndexKeys (201) for an array on
     the path."""
-    depth: i64 = 1
-    type_code, pos = find_field_at(document, 0, path.part_bytes[0])
-    while depth < path.depth and type_code == DOCUMENT:
-        type_code, pos = find_field_at(document, pos, path.part_bytes[depth])
-        depth += 1
+    type_code, pos = find_outside_arrays(document, path)
     if type_code == ARRAY:
         raise CommandError(
             ErrorCode.CannotBuildIndexKeys, f"Field '{path.dotted}' of text index contains an array in the document"
         )
-    if depth < path.depth:
-        type_code = 0
     return type_code, pos

@@ -431,28 +431,26 @@ class ConvertExpression(NamedExpression):
             raise CommandError(ErrorCode.ConversionFailure, f"{error} in $convert with no onError value") from None
 
     def _format(self, ev: EvaluationContext) -> str | None:
-        if self.format is None:
-            return None
-        format = self.format.evaluate(ev)
-        if is_nullish(format):
-            return None
-        if not isinstance(format, str):
-            raise CommandError(4341114, f"$convert requires that 'format' be a string, found: {type_of(format)}")
-        if format not in _FORMATS:
+        format = _text_option(self.format, "format", 4341114, ev)
+        if format is not None and format not in _FORMATS:
             raise CommandError(4341125, f"Invalid 'format' argument for $convert: {format}")
         return format
 
     def _big_endian(self, ev: EvaluationContext) -> bool:
-        if self.byte_order is None:
-            return False
-        order = self.byte_order.evaluate(ev)
-        if is_nullish(order):
-            return False
-        if not isinstance(order, str):
-            raise CommandError(9130001, f"$convert requires that 'byteOrder' be a string, found: {type_of(order)}")
-        if order not in ("little", "big"):
+        order = _text_option(self.byte_order, "byteOrder", 9130001, ev)
+        if order is not None and order not in ("little", "big"):
             raise CommandError(9130002, f"Invalid 'byteOrder' argument for $convert: {order}")
         return order == "big"
+
+
+def _text_option(option: Expression | None, name: str, code: int, ev: EvaluationContext) -> str | None:
+    """The value of an option of `$convert`; None if it is absent or null, the error `code` if it is no string."""
+    value = None if option is None else option.evaluate(ev)
+    if is_nullish(value):
+        return None
+    if not isinstance(value, str):
+        raise CommandError(code, f"$convert requires that '{name}' be a string, found: {type_of(value)}")
+    return value
 
 
 def _target_of(to: Value) -> int:

@@ -74,34 +74,27 @@ def set_difference(values: list[Value], collation: Collation | None) -> Value:
     """`[a, b]`: the elements of a that are not in b, in the order of a."""
     if is_nullish(values[0]) or is_nullish(values[1]):
         return None
-    left = values[0]
-    right = values[1]
-    if not isinstance(left, list):
-        raise CommandError(
-            17048, f"both operands of $setDifference must be arrays. First argument is of type: {type_of(left)}"
-        )
-    if not isinstance(right, list):
-        raise CommandError(
-            17049, f"both operands of $setDifference must be arrays. Second argument is of type: {type_of(right)}"
-        )
+    left = _operand(values[0], "$setDifference", "First", 17048)
+    right = _operand(values[1], "$setDifference", "Second", 17049)
     without = _distinct(right, collation)
     return [value for key, value in _distinct(left, collation).items() if key not in without]
 
 
 @collated_expression("$setIsSubset", 2)
 def set_is_subset(values: list[Value], collation: Collation | None) -> Value:
-    left = values[0]
-    right = values[1]
-    if not isinstance(left, list):
-        raise CommandError(
-            17046, f"both operands of $setIsSubset must be arrays. First argument is of type: {type_of(left)}"
-        )
-    if not isinstance(right, list):
-        raise CommandError(
-            17042, f"both operands of $setIsSubset must be arrays. Second argument is of type: {type_of(right)}"
-        )
+    left = _operand(values[0], "$setIsSubset", "First", 17046)
+    right = _operand(values[1], "$setIsSubset", "Second", 17042)
     whole = _distinct(right, collation)
     return all(key in whole for key in _distinct(left, collation))
+
+
+def _operand(value: Value, name: str, which: str, code: int) -> list[Value]:
+    """One of the two arrays of an operator; the error `code` for a value that is no array."""
+    if not isinstance(value, list):
+        raise CommandError(
+            code, f"both operands of {name} must be arrays. {which} argument is of type: {type_of(value)}"
+        )
+    return value
 
 
 @expression_parser("$setEquals")

@@ -132,14 +132,10 @@ def _search_index(name: str, value: Value, which: str) -> int:
 @expression("$indexOfBytes", 2, 4)
 def index_of_bytes(values: list[Value]) -> Value:
     """`[string, substring, start, end]` in UTF-8 bytes, or -1."""
-    text = values[0]
-    if is_nullish(text):
+    if is_nullish(values[0]):
         return None
-    if not isinstance(text, str):
-        raise CommandError(40091, f"$indexOfBytes requires a string as the first argument, found: {type_of(text)}")
-    wanted = values[1]
-    if not isinstance(wanted, str):
-        raise CommandError(40092, f"$indexOfBytes requires a string as the second argument, found: {type_of(wanted)}")
+    text = _searched(values[0], "$indexOfBytes", "first", 40091)
+    wanted = _searched(values[1], "$indexOfBytes", "second", 40092)
     data = text.encode("utf-8")
     start, end = _index_bounds("$indexOfBytes", values, len(data))
     return data.find(wanted.encode("utf-8"), start, end) if start <= end else -1
@@ -148,18 +144,21 @@ def index_of_bytes(values: list[Value]) -> Value:
 @expression("$indexOfCP", 2, 4)
 def index_of_cp(values: list[Value]) -> Value:
     """`[string, substring, start, end]` in code points, or -1; a match starts before `end`, but may end after it."""
-    text = values[0]
-    if is_nullish(text):
+    if is_nullish(values[0]):
         return None
-    if not isinstance(text, str):
-        raise CommandError(40093, f"$indexOfCP requires a string as the first argument, found: {type_of(text)}")
-    wanted = values[1]
-    if not isinstance(wanted, str):
-        raise CommandError(40094, f"$indexOfCP requires a string as the second argument, found: {type_of(wanted)}")
+    text = _searched(values[0], "$indexOfCP", "first", 40093)
+    wanted = _searched(values[1], "$indexOfCP", "second", 40094)
     start, end = _index_bounds("$indexOfCP", values, len(text))
     if text == "" and wanted == "":
         return 0 if start == 0 else -1
     return text.find(wanted, start, end - 1 + len(wanted)) if start < end else -1
+
+
+def _searched(value: Value, name: str, which: str, code: int) -> str:
+    """The text or the substring of a search; the error `code` for a value that is no string."""
+    if not isinstance(value, str):
+        raise CommandError(code, f"{name} requires a string as the {which} argument, found: {type_of(value)}")
+    return value
 
 
 def _substr_number(value: Value, code: int, which: str) -> int:
