@@ -37,6 +37,11 @@ class ServerConfig:
     ttl_monitor_enabled: bool = True
     max_connections: int = 10_000
     cursor_timeout_s: int = 600
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
+    tls_allow_connections_without_certificates: bool = False
+    tls_self_signed: bool = False
     log_format: str = "text"
     quiet: bool = False
 
@@ -151,6 +156,23 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("ttl_monitor_enabled", "switch", "Whether expired documents are deleted.", (), "ttlMonitorEnabled"),
     Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns", maximum=1_000_000),
     Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed.", maximum=2_000_000),
+    Setting("tls_cert", "text", "PEM file with the server's certificate, and perhaps its key; turns TLS on."),
+    Setting("tls_key", "text", "PEM file with the key of the certificate."),
+    Setting(
+        "tls_ca",
+        "text",
+        "PEM file with the certificate authorities of clients, which then have to present a certificate.",
+    ),
+    Setting(
+        "tls_allow_connections_without_certificates",
+        "switch",
+        "With --tls-ca, accept clients that present no certificate.",
+    ),
+    Setting(
+        "tls_self_signed",
+        "switch",
+        "Turn TLS on with a certificate for localhost that is made at the first start; needs the extra `tls`.",
+    ),
     Setting("log_format", "text", "Form of the log on standard error: readable lines, or mongod's JSON.", LOG_FORMATS),
     Setting("quiet", "switch", "Log only warnings and errors."),
 )

@@ -1,8 +1,9 @@
 """One client's connection: reads requests and sends replies, one request after the other.
 
-Plain TCP is read and written without trio's stream classes: `recv` and `send` are tried at once and trio only waits
-where they would block. While a connection is idle it waits in the poller (`server/poller`), which has it answer short
-requests without waking its task; the task does whatever is long or has to wait.
+Bytes are read and written without trio's stream classes: `recv` and `send` of the transport (`server/transport`) are
+tried at once and trio only waits where they would block. While a connection is idle it waits in the poller
+(`server/poller`), which has it answer short requests without waking its task; the task does whatever is long or has to
+wait.
 
 A request has one reply, none (`moreToCome`), or several (`exhaustAllowed`):
 
@@ -23,6 +24,8 @@ from mongottl.errors import ProtocolError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.steps import Flush, Steps, Wait
 from mongottl.server.shell import Shell
+from mongottl.server.transport import Transport
+from mongottl.server.transport.tls import HandshakeError, TlsTransport
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.wire.connection import WireConnection
 from mongottl.wire.encode import encode_reply, encode_reply_to
@@ -42,6 +45,8 @@ SLICE_S: Final = 0.002
 SLICE_WITH_CLIENTS_S: Final = 0.0005
 # A command that ends within this time is answered by the poller, and never gets to the connection's task.
 AT_ONCE_S: Final = 0.0005
+# The client has so long for its TLS handshake.
+HANDSHAKE_S: Final = 10.0
 # Messages answered or chunks received without waiting for the client, before other connections run.
 BURST: Final = 4
 
@@ -61,9 +66,12 @@ class ClientLeftError(ConnectionError):
 class Connection:
     """One connection, and the task that serves it."""
 
-    def __init__(self, server: Shell, sock: socket.socket, client: ClientInfo) -> None:
+    def __init__(self, server: Shell, sock: socket.socket, tls: TlsTransport | None, client: ClientInfo) -> None:
         self._server = server
         self._socket = sock
+        self._tls = tls
+        # What is read from and written to: without TLS the socket itself.
+        self._transport: Transport = sock if tls is None else tls
         self._client = client
         self._wire = WireConnection()
         self._last_reply_id = 0
@@ -79,13 +87,32 @@ class Connection:
         """Serves the connection until the client leaves, breaks the protocol, or the server stops."""
         log = self._server.log
         try:
-            await self._serve()
+            if self._tls is None or await self._shake_hands(self._tls):
+                await self._serve()
         except ProtocolError as error:
             log.warning("network", "Protocol error", self._name, remote=self._client.remote, error=str(error))
         except OSError:
             pass  # the client has disconnected
         except Exception as error:
             log.exception("network", "Connection failed", error, self._name, remote=self._client.remote)
+        finally:
+            if self._tls is not None:
+                self._tls.close()
+
+    async def _shake_hands(self, tls: TlsTransport) -> bool:
+        """Does the TLS handshake; whether it succeeded."""
+        reason = "the client has not ended the handshake in time"
+        with trio.move_on_after(HANDSHAKE_S):
+            try:
+                await tls.handshake()
+                self._client.subject = tls.client_subject()
+                return True
+            except HandshakeError as error:
+                reason = str(error)
+        self._server.log.warning(
+            "network", "TLS handshake failed", self._name, remote=self._client.remote, reason=reason
+        )
+        return False
 
     @property
     def _name(self) -> str:
@@ -100,7 +127,7 @@ class Connection:
     async def _serve(self) -> None:
         wire = self._wire
         metrics = self._server.service.metrics
-        sock = self._socket
+        transport = self._transport
         burst = 0
         while True:
             message = self._message
@@ -115,12 +142,12 @@ class Connection:
                 await self._answer(received)
             else:
                 try:
-                    data = sock.recv(RECEIVE_SIZE)
+                    data = transport.recv(RECEIVE_SIZE)
                 except BlockingIOError:
                     if self._server.stopping.is_set():
                         return
                     burst = 0
-                    await self._server.poller.wait(sock, self.answer_ready)
+                    await self._server.poller.wait(self._socket, self.answer_ready)
                     if self._error is not None:
                         raise self._error from None
                     continue
@@ -149,7 +176,7 @@ class Connection:
         server = self._server
         dispatcher = server.dispatcher
         metrics = server.service.metrics
-        sock = self._socket
+        transport = self._transport
         full = True  # whether the latest chunk was as long as can be, so that more may be there
         for _ in range(BURST):
             if wire.next_is_compressed:
@@ -159,7 +186,7 @@ class Connection:
                 if not full:
                     return True
                 try:
-                    data = sock.recv(RECEIVE_SIZE)
+                    data = transport.recv(RECEIVE_SIZE)
                 except BlockingIOError:
                     return True
                 if not data:
@@ -185,7 +212,7 @@ class Connection:
             self._last_reply_id += 1
             reply = encode_reply_to(message, self._last_reply_id, outcome)
             try:
-                sent = sock.send(reply)
+                sent = transport.send(reply)
             except BlockingIOError:
                 sent = 0
             metrics.bytes_out += sent
@@ -339,8 +366,11 @@ class Connection:
                 signal.wake = scope.cancel
             try:
                 if may_abandon and self._wire.unread_size == 0 and self._peek_client_state() != _TALKING:
-                    await trio.lowlevel.wait_readable(self._socket)
-                    if self._peek_client_state() == _GONE:
+                    state = _SILENT
+                    while state == _SILENT:  # under TLS the socket may have a part of a record
+                        await trio.lowlevel.wait_readable(self._socket)
+                        state = self._peek_client_state()
+                    if state == _GONE:
                         raise ClientLeftError
                 else:
                     await stopping.wait()
@@ -351,7 +381,7 @@ class Connection:
     def _peek_client_state(self) -> int:
         """Whether the client has sent something, nothing, or has disconnected; does not wait, and consumes no bytes."""
         try:
-            return _TALKING if self._socket.recv(1, socket.MSG_PEEK) else self._closed()
+            return _TALKING if self._transport.recv(1, socket.MSG_PEEK) else self._closed()
         except BlockingIOError:
             return _SILENT
         except OSError:
@@ -363,11 +393,16 @@ class Connection:
 
     async def _send(self, data: bytes) -> None:
         self._server.service.metrics.bytes_out += len(data)
-        sock = self._socket
+        transport = self._transport
         sent = 0
         view = memoryview(data)
-        while sent < len(data):
+        while True:
             try:
-                sent += sock.send(view[sent:] if sent else data)
+                sent += transport.send(view[sent:] if sent else data)
             except BlockingIOError:
-                await trio.lowlevel.wait_writable(sock)
+                await trio.lowlevel.wait_writable(self._socket)
+            if sent == len(data):
+                return
+            if self._tls is not None:
+                # A long message is encrypted in parts, and a fast client leaves no time to others.
+                await trio.lowlevel.checkpoint()

@@ -17,6 +17,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
+from urllib.parse import quote
 
 import trio
 
@@ -32,6 +33,8 @@ from mongottl.server.janitor import run_janitor
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
+from mongottl.server.transport.certificates import ServerTls, server_tls
+from mongottl.server.transport.tls import TlsTransport
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 
 GRACE_S: Final = 1.0
@@ -45,13 +48,16 @@ RECURSION_LIMIT: Final = 10_000
 class Server:
     """A running server. uri: what a client connects to. clock: a VirtualClock if test commands are enabled."""
 
-    def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine, log: Log) -> None:
+    def __init__(
+        self, config: ServerConfig, clock: Clock, engine: StorageEngine, log: Log, tls: ServerTls | None = None
+    ) -> None:
         # A pipeline may have a thousand stages, and each pulls from the one before it.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
         self.config = config
         self.clock = clock
         self.engine = engine
         self.log = log
+        self._tls = tls
         self.service = ServiceContext(config, clock, engine)
         self.dispatcher = Dispatcher(self.service, log)
         self.durability = Durability(engine, clock, log)
@@ -78,8 +84,12 @@ class Server:
             host = "::1"
         if ":" in host:
             host = f"[{host}]"
-        options = self.service.dialect.uri_options
-        return f"mongodb://{host}:{self.port}/{'?' if options else ''}{options}"
+        options = [self.service.dialect.uri_options] if self.service.dialect.uri_options else []
+        if self._tls is not None:
+            options.append("tls=true")
+            if self._tls.ca_file is not None:
+                options.append("tlsCAFile=" + quote(os.path.abspath(self._tls.ca_file), safe="/"))
+        return f"mongodb://{host}:{self.port}/{'?' if options else ''}{'&'.join(options)}"
 
     def listen(self) -> None:
         """Binds the address. OSError if it is taken or does not exist."""
@@ -203,7 +213,8 @@ class Server:
             self._accepted -= 1
             return
         client = ClientInfo(self._last_connection_id, _host_port(local), _host_port(address))
-        connection = Connection(self.shell, sock, client)
+        tls = None if self._tls is None else TlsTransport(sock, self._tls.context)
+        connection = Connection(self.shell, sock, tls, client)
         self._connections.add(connection)
         self.service.clients[client.connection_id] = client
         metrics.connections_current += 1
@@ -234,7 +245,8 @@ async def open_server(
     """Starts a server, yields it, and stops it at the end of the block.
 
     clock: by default the machine's, or a VirtualClock where test commands are enabled.
-    Raises OSError if the address is taken, DataDirectoryError if the data directory cannot be used.
+    Raises OSError if the address is taken or the certificate cannot be used, DataDirectoryError if the data directory
+    cannot be used.
     """
     config = ServerConfig() if config is None else config
     if clock is None:
@@ -242,7 +254,7 @@ async def open_server(
     log = Log(config.log_format, config.quiet) if log is None else log
     engine = open_storage_engine(config.chosen_engine(), config.data_dir)
     try:
-        server = Server(config, clock, engine, log)
+        server = Server(config, clock, engine, log, server_tls(config))
         server.listen()
     except BaseException:
         engine.close()

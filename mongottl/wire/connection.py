@@ -22,7 +22,7 @@ from mongottl.wire.decode import (
     decode_op_query,
     decode_op_reply,
     decompress_message,
-    refuse_opcode,
+    refused_opcode,
 )
 from mongottl.wire.messages import (
     HEADER_SIZE,
@@ -40,6 +40,8 @@ from mongottl.wire.messages import (
 )
 
 _NOTHING: Final = 0  # no opcode
+# The first bytes of a TLS record of the handshake: its type and the major version.
+_TLS_HANDSHAKE: Final = b"\x16\x03"
 # A message that declares to be at least this long without compression is decompressed in another thread.
 LONG_COMPRESSED_BYTES: Final = 128 * 1024
 _COMPRESSED_HEADER_SIZE: Final = HEADER_SIZE + 9
@@ -106,7 +108,7 @@ class ReceiveBuffer(Generic[Other]):
             have = len(self._buffer)
         length: int = read_i32_le(self._buffer, self._pos)
         if length < HEADER_SIZE or length > MAX_MESSAGE_SIZE:
-            raise self._bad_length(length)
+            raise self._not_a_message(f"messageLength {length} is not between {HEADER_SIZE} and {MAX_MESSAGE_SIZE}")
         if have < length:
             if have + len(self._more) < length:
                 return -1
@@ -134,10 +136,15 @@ class ReceiveBuffer(Generic[Other]):
         self._pos = 0
         self._more = bytearray()
 
-    def _bad_length(self, length: int) -> ProtocolError:
-        if self._buffer[self._pos : self._pos + 4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
+    def _not_a_message(self, text: str) -> ProtocolError:
+        """The error for a header that is no message's: says in words which other protocol it seems to be, else
+        `text`."""
+        first = self._buffer[self._pos : self._pos + 4]
+        if first in (b"GET ", b"POST", b"HEAD", b"PUT "):
             return ProtocolError("this looks like an HTTP request; the port speaks MongoDB's wire protocol")
-        return ProtocolError(f"messageLength {length} is not between {HEADER_SIZE} and {MAX_MESSAGE_SIZE}")
+        if first[:2] == _TLS_HANDSHAKE:
+            return ProtocolError("this looks like a TLS handshake; the server was started without TLS (see --tls-cert)")
+        return ProtocolError(text)
 
     def _next_whole(self) -> tuple[int, bytes, int, int, int]:
         """The next whole message, consumed: (opcode, buffer, start, end, compressor); NOTHING as opcode without one.
@@ -195,7 +202,8 @@ class WireConnection(ReceiveBuffer[OpQuery]):
 
     def _check_opcode(self, opcode: int) -> None:
         if opcode not in (OP_MSG, OP_QUERY, OP_COMPRESSED):
-            raise refuse_opcode(opcode, "a server takes OP_MSG, OP_COMPRESSED, and OP_QUERY for the first hello")
+            expected = "a server takes OP_MSG, OP_COMPRESSED, and OP_QUERY for the first hello"
+            raise self._not_a_message(refused_opcode(opcode, expected))
 
     def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> OpQuery:
         return decode_op_query(buffer, start, end, compressor)
@@ -206,7 +214,7 @@ class ClientWireConnection(ReceiveBuffer[OpReply]):
 
     def _check_opcode(self, opcode: int) -> None:
         if opcode not in (OP_MSG, OP_REPLY, OP_COMPRESSED):
-            raise refuse_opcode(opcode, "a client takes OP_MSG, OP_REPLY and OP_COMPRESSED")
+            raise self._not_a_message(refused_opcode(opcode, "a client takes OP_MSG, OP_REPLY and OP_COMPRESSED"))
 
     def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> OpReply:
         return decode_op_reply(buffer, start, end, compressor)

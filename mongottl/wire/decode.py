@@ -198,7 +198,9 @@ def decompress_message(buffer: bytes, start: int, end: int) -> bytes:
     return header + contents
 
 
-def refuse_opcode(opcode: int, expected: str) -> ProtocolError:
-    """The error for a message with an opcode that this end does not accept. expected: the text about those it
-    accepts."""
-    return ProtocolError(f"{opcode_name(opcode)} is not supported; {expected}")
+def refused_opcode(opcode: int, expected: str) -> str:
+    """The text of the error for a message with an opcode that this end does not accept.
+
+    expected: the text about those it accepts.
+    """
+    return f"{opcode_name(opcode)} is not supported; {expected}"

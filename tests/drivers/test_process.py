@@ -52,7 +52,7 @@ class Process:
         self.line = self.popen.stdout.readline().rstrip("\n")
         assert self.line, f"it did not start: {log.read_text()}"
         self.uri = self.line.split()[-1]
-        self.port = int(self.uri.rstrip("/").rpartition(":")[2])
+        self.port = int(self.uri.partition("?")[0].rstrip("/").rpartition(":")[2])
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
         """Sends the signal; the seconds until the process ended, with status 0."""

@@ -1,0 +1,223 @@
+"""TLS over real sockets: certificates from files and made by the server, client certificates, and clients that do not
+speak the protocol of the port."""
+
+import asyncio
+import json
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+import trustme
+from pymongo.errors import PyMongoError, ServerSelectionTimeoutError
+
+import mongottl
+from tests.drivers.test_process import Process
+
+Client = pymongo.MongoClient[dict[str, Any]]
+
+
+class Files:
+    """PEM files of an authority, a server's certificate and a client's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        self.ca = str(folder / "ca.pem")
+        self.server = str(folder / "server.pem")
+        self.key = str(folder / "key.pem")
+        self.client = str(folder / "client.pem")
+        self.authority.cert_pem.write_to_path(self.ca)
+        issued = self.authority.issue_cert("localhost", "127.0.0.1")
+        issued.cert_chain_pems[0].write_to_path(self.server)
+        issued.private_key_pem.write_to_path(self.key)
+        client = self.authority.issue_cert("ann@example.org", common_name="ann", organization_name="Shop")
+        client.private_key_and_cert_chain_pem.write_to_path(self.client)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secure(files: Files) -> Iterator[mongottl.RunningServer]:
+    with mongottl.start_server(tls_cert=files.server, tls_key=files.key) as server:
+        yield server
+
+
+def test_documents_of_every_size_go_both_ways(secure: mongottl.RunningServer, files: Files) -> None:
+    with Client(secure.uri, tlsCAFile=files.ca) as client:
+        documents = [{"_id": size, "text": "x" * size} for size in (0, 1000, 16_384, 70_000, 2_000_000)]
+        client.shop.sizes.insert_many(documents)
+        assert list(client.shop.sizes.find().sort("_id")) == documents
+        many = [{"_id": number, "text": "y" * 200} for number in range(5000)]
+        client.shop.many.insert_many(many)
+        assert list(client.shop.many.find(batch_size=700)) == many
+
+
+@pytest.mark.slow
+def test_messages_of_48_megabytes(secure: mongottl.RunningServer, files: Files) -> None:
+    with Client(secure.uri, tlsCAFile=files.ca) as client:
+        documents = [{"_id": number, "text": "x" * 15_900_000} for number in range(3)]
+        client.shop.large.insert_many(documents)
+        assert list(client.shop.large.find()) == documents
+        client.shop.large.drop()
+
+
+def test_others_are_answered_while_a_client_waits(secure: mongottl.RunningServer, files: Files) -> None:
+    """An idle connection waits in the poller; a getMore that waits for documents ends when its client leaves."""
+    with Client(secure.uri, tlsCAFile=files.ca) as client:
+        client.shop.create_collection("tail", capped=True, size=100_000)
+        client.shop.tail.insert_one({"_id": 1})
+        cursor = client.shop.tail.find(cursor_type=pymongo.CursorType.TAILABLE_AWAIT)
+        assert cursor.next() == {"_id": 1}
+        threading.Timer(0.05, client.shop.tail.insert_one, [{"_id": 2}]).start()
+        assert cursor.next() == {"_id": 2}
+        cursor.close()
+
+
+def test_asyncio_over_tls(secure: mongottl.RunningServer, files: Files) -> None:
+    async def run() -> None:
+        async with pymongo.AsyncMongoClient[dict[str, Any]](secure.uri, tlsCAFile=files.ca) as client:
+            await asyncio.gather(*(client.shop.asynchronous.insert_one({"_id": number}) for number in range(50)))
+            assert await client.shop.asynchronous.count_documents({}) == 50
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_tls_versions(secure: mongottl.RunningServer, files: Files, version: ssl.TLSVersion) -> None:
+    context = ssl.create_default_context(cafile=files.ca)
+    context.minimum_version = context.maximum_version = version
+    with (
+        socket.create_connection(("127.0.0.1", secure.port)) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as tls,
+    ):
+        assert tls.version() == version.name.replace("v1_", "v1.")
+
+
+def test_older_versions_are_refused(secure: mongottl.RunningServer) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with pytest.warns(DeprecationWarning):
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with socket.create_connection(("127.0.0.1", secure.port)) as plain, pytest.raises(OSError):
+        context.wrap_socket(plain)
+
+
+def ping(uri: str, **options: Any) -> None:
+    with Client(uri, serverSelectionTimeoutMS=300, **options) as client:
+        client.admin.command("ping")
+
+
+def test_client_certificates(files: Files, tmp_path: Path) -> None:
+    stranger = trustme.CA().issue_cert("eve@example.org")
+    foreign = str(tmp_path / "foreign.pem")
+    stranger.private_key_and_cert_chain_pem.write_to_path(foreign)
+    settings: dict[str, Any] = {"tls_cert": files.server, "tls_key": files.key, "tls_ca": files.ca}
+    with mongottl.start_server(**settings) as server:
+        ping(server.uri, tlsCertificateKeyFile=files.client)
+        with pytest.raises(ServerSelectionTimeoutError):
+            ping(server.uri)
+        with pytest.raises(ServerSelectionTimeoutError):
+            ping(server.uri, tlsCertificateKeyFile=foreign)
+    with mongottl.start_server(tls_allow_connections_without_certificates=True, **settings) as server:
+        ping(server.uri)
+        ping(server.uri, tlsCertificateKeyFile=files.client)
+        with pytest.raises(ServerSelectionTimeoutError):
+            ping(server.uri, tlsCertificateKeyFile=foreign)
+
+
+def test_a_certificate_made_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "ca & che"))
+    uris = []
+    for _ in range(2):
+        with mongottl.start_server(tls_self_signed=True) as server:
+            ping(server.uri)
+            uris.append(server.uri.partition("?")[2])
+    assert uris[0] == uris[1], "the certificate is kept"
+    [key] = (tmp_path / "ca & che").rglob("server.pem")
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    [ca] = (tmp_path / "ca & che").rglob("ca.pem")
+    assert "PRIVATE" not in ca.read_text()
+
+
+def test_a_certificate_beside_the_data(tmp_path: Path) -> None:
+    for host in ("127.0.0.1", "localhost"):
+        with mongottl.start_server(tls_self_signed=True, data_dir=str(tmp_path), host=host) as server:
+            assert f"tlsCAFile={tmp_path}/tls/ca.pem" in server.uri
+            ping(server.uri)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"tls_key": "key.pem"}, "--tls-key needs --tls-cert"),
+        ({"tls_ca": "ca.pem"}, "--tls-ca needs --tls-cert"),
+        ({"tls_cert": "nothing.pem"}, "No such file"),
+        ({"tls_cert": "a.pem", "tls_self_signed": True}, "not both"),
+    ],
+)
+def test_settings_that_cannot_be_used(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(OSError, match=text), mongottl.start_server(**settings):
+        pass
+
+
+def test_a_key_that_does_not_belong_to_the_certificate(files: Files) -> None:
+    with pytest.raises(OSError, match="key"), mongottl.start_server(tls_cert=files.server, tls_key=files.client):
+        pass
+
+
+def test_the_first_line_and_the_log(tmp_path: Path) -> None:
+    """The URI on the first line works; clients that do not trust it, or speak no TLS, find a line in the log."""
+    log = tmp_path / "log"
+    process = Process(
+        log, "--port", "0", "--tls-self-signed", "--log-format", "json", "--data-dir", str(tmp_path / "d")
+    )
+    try:
+        ping(process.uri)
+        with pytest.raises(PyMongoError):
+            ping(process.uri.partition("?")[0])
+        with pytest.raises(PyMongoError):
+            ping(f"mongodb://127.0.0.1:{process.port}/?tls=true")
+        process.stop()
+    finally:
+        process.kill()
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    reasons = {entry["attr"]["reason"] for entry in entries if entry["msg"] == "TLS handshake failed"}
+    assert "the client does not speak TLS; this port takes only TLS (tls=true in the URI)" in reasons
+    assert "the client does not trust the certificate authority of the server's certificate" in reasons
+
+
+def test_a_tls_client_at_a_plain_port(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = Process(log, "--port", "0")
+    try:
+        with pytest.raises(PyMongoError):
+            ping(f"mongodb://127.0.0.1:{process.port}/?tls=true")
+        process.stop()
+    finally:
+        process.kill()
+    assert "this looks like a TLS handshake; the server was started without TLS" in log.read_text()
+
+
+def test_a_handshake_has_a_time_limit(secure: mongottl.RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own, where the limit is short."""
+    program = (
+        "import socket, mongottl, mongottl.server.connection as connection\n"
+        "connection.HANDSHAKE_S = 0.05\n"
+        "with mongottl.start_server(tls_self_signed=True) as server:\n"
+        "    with socket.create_connection(('127.0.0.1', server.port), timeout=20) as client:\n"
+        "        assert client.recv(1) == b''\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True)
