@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from bson import Int64
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
@@ -65,8 +66,36 @@ def test_weights_and_details(stored: Database[Documents]) -> None:
         {"inputPipelineName": "p", "rank": 3, "weight": 1.0, "details": []},
         {"inputPipelineName": "q", "rank": 1, "weight": 5.0, "details": []},
     ]
+    assert isinstance(details["details"][0]["rank"], int) and not isinstance(details["details"][0]["rank"], Int64)
     last = aggregate(stored, stage, {"$match": {"_id": 3}}, {"$set": {"d": {"$meta": "scoreDetails"}}})[0]
-    assert last["d"]["details"][1]["rank"] == "NA"
+    assert last["d"]["details"][1] == {"inputPipelineName": "q", "rank": "NA"}
+
+
+def test_equal_sort_keys_have_one_rank(database: Database[Documents]) -> None:
+    database.c.insert_many([{"_id": 3, "a": 1}, {"_id": 1, "a": None}, {"_id": 2}, {"_id": 4, "a": 1.0}])
+    score = {"$project": {"_id": 1, "s": {"$meta": "score"}}}
+    for pipeline, ranks in (
+        (UP, {1: 1, 2: 1, 3: 3, 4: 3}),
+        ([*DOWN, {"$limit": 3}], {3: 1, 4: 1, 1: 3}),
+        ([{"$sort": {"_id": 1}}, *UP, {"$skip": 1}], {2: 1, 3: 2, 4: 2}),
+    ):
+        found = aggregate(database, fused({"p": pipeline}), score)
+        assert [(d["_id"], d["s"]) for d in found] == [(i, pytest.approx(1 / (60 + n))) for i, n in ranks.items()]
+
+
+def test_a_view_is_ranked_as_it_is_seen(stored: Database[Documents]) -> None:
+    stored.command({"create": "v", "viewOn": "c", "pipeline": [{"$match": {"a": {"$lt": 9}}}]})
+    stored.command({"create": "w", "viewOn": "v", "pipeline": [{"$set": {"a": {"$subtract": [0, "$a"]}}}]})
+    only = {"$project": {"_id": 1}}
+    assert list(stored.v.aggregate([fused({"p": UP}), only])) == [{"_id": 3}, {"_id": 2}]
+    assert list(stored.w.aggregate([fused({"p": UP}), only])) == [{"_id": 2}, {"_id": 3}]
+    explained = stored.command({"explain": {"aggregate": "w", "pipeline": [fused({"p": UP})], "cursor": {}}})
+    assert explained["ok"] == 1
+
+
+def test_metadata_alone_makes_an_inclusion_of_a_projection(stored: Database[Documents]) -> None:
+    found = aggregate(stored, fused({"p": [*UP, {"$limit": 1}]}), {"$project": {"_id": 0, "s": {"$meta": "score"}}})
+    assert found == [{"s": pytest.approx(1 / 61)}]
 
 
 def test_it_may_be_the_first_stage_of_inner_pipelines(stored: Database[Documents]) -> None:

@@ -11,7 +11,7 @@ from mongottl.commands.registry import Reply
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.collation import same_collation
 from mongottl.document.types import MISSING, Int64, Value
-from mongottl.document.walk import fields, find_field_at, is_empty
+from mongottl.document.walk import fields, find_field_at, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
@@ -21,7 +21,7 @@ from mongottl.exec.results.reading import Pull, first_reply
 from mongottl.exec.results.views import ResolvedView, collection_below, resolve_view, view_collation
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
-from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline
+from mongottl.query.pipeline import DocumentSource, StageSpec, optimise, parse_pipeline, traits_of
 
 
 class ViewQuery:
@@ -54,6 +54,10 @@ def query_view(
             ErrorCode.OptionNotSupportedOnView, f"Cannot override a view's default collation: {view.namespace}"
         )
     resolved = resolve_view(op.catalog, view)
+    if stages and isinstance(stages[0], bytes) and traits_of(first_field_name(stages[0])).hybrid:
+        # Its inputs read the view, each for itself.
+        context = ParseContext(op.now_ms, let, view.namespace, collation=rules)
+        return ViewQuery(view, resolved, None, optimise(parse_pipeline(stages, context), context))
     context = ParseContext(op.now_ms, let, resolved.namespace, collation=rules)
     specs = parse_pipeline(resolved.pipeline + stages, context)
     collection = collection_below(op.catalog, resolved)

@@ -302,8 +302,9 @@ class OperationRun(RunContext):
         return self._op.catalog.lookup(database, name, time_series=True)
 
     def is_time_series(self, namespace: str) -> bool:
-        collection = self._find(namespace)
-        return collection is not None and collection.time_series is not None
+        database, _, name = namespace.partition(".")
+        found = self._op.catalog.find(database, name)
+        return isinstance(found, Collection) and found.time_series is not None
 
     def random(self) -> float:
         return random.random()

@@ -2,9 +2,10 @@
 
     {$rankFusion: {input: {pipelines: {a: [{$sort: …}], b: [{$match: …}, {$sort: …}]}}, combination: {weights: {b: 2}}}}
 
-Each input pipeline selects and orders documents without changing them. A document's score is the sum of weight / (60 +
-rank) over the inputs that return it; documents are returned by descending score, then by `_id`. The score is metadata
-(`score`), and so are its details, if they are requested (`scoreDetails`).
+Each input pipeline selects and orders documents without changing them. A document's rank is its place, counted from 1;
+documents with equal sort keys have the same rank, and the next one that of its place. Its score is the sum of weight /
+(60 + rank) over the inputs that return it; documents are returned by descending score, then by `_id`. The score
+is metadata (`score`), and so are its details, if they are requested (`scoreDetails`).
 
 The documents are collected in memory. Source: MongoDB's "$rankFusion" page; the ranked stages of Atlas Search that it
 mentions are not supported.
@@ -12,16 +13,18 @@ mentions are not supported.
 
 from typing import Final
 
-from mongottl.document.annotated import annotated, plain
+from mongottl.document.annotated import annotated, metadata_of, plain
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode
+from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import to_double
-from mongottl.document.types import Int64, Value, is_number
+from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show, type_of
+from mongottl.query.metadata import GEO_NEAR_DISTANCE, SORT_KEY
 from mongottl.query.pipeline.facet import FeedSource
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, OutputQueue
@@ -100,7 +103,9 @@ class RankFusionSource(DocumentSource):
         self._found: Final[dict[bytes, Ranked]] = {}
         self._size = 0
         self._input_index = 0
+        self._place = 0
         self._rank = 0
+        self._last_key: Value = MISSING
         self._input: DocumentSource | None = None
         self._output: OutputQueue | None = None
 
@@ -116,7 +121,8 @@ class RankFusionSource(DocumentSource):
                 return []
             current = self._open()
             self._input = current
-            self._rank = 0
+            self._place = 0
+            self._last_key = MISSING
         batch = current.next_batch()
         if batch is None:
             self._input = None
@@ -124,7 +130,11 @@ class RankFusionSource(DocumentSource):
             return []
         inputs = len(self._spec.pipelines)
         for document in batch:
-            self._rank += 1
+            self._place += 1
+            sort_key = _sort_key(document)
+            if sort_key is MISSING or self._last_key is MISSING or compare_values(sort_key, self._last_key) != 0:
+                self._rank = self._place
+            self._last_key = sort_key
             key = encode_value(get_value(document, "_id"))
             ranked = self._found.get(key)
             if ranked is None:
@@ -169,13 +179,11 @@ class RankFusionSource(DocumentSource):
         none: list[Value] = []
         details: list[Value] = []
         for i in range(len(ranked.ranks)):
-            rank: Value = Int64(ranked.ranks[i]) if ranked.ranks[i] else "NA"
-            known: dict[str, Value] = {
-                "inputPipelineName": self._spec.names[i],
-                "rank": rank,
-                "weight": self._spec.weights[i],
-                "details": none,
-            }
+            known: dict[str, Value] = {"inputPipelineName": self._spec.names[i], "rank": "NA"}
+            if ranked.ranks[i]:
+                known["rank"] = ranked.ranks[i]
+                known["weight"] = self._spec.weights[i]
+                known["details"] = none
             details.append(encode(known))
         return encode({"value": score, "description": _DESCRIPTION, "details": details})
 
@@ -183,6 +191,12 @@ class RankFusionSource(DocumentSource):
         self._source.close()
         if self._input is not None:
             self._input.close()
+
+
+def _sort_key(document: bytes) -> Value:
+    """The values by which an input ordered a document; MISSING if its stages give none."""
+    metadata = metadata_of(document)
+    return metadata.get(SORT_KEY, metadata.get(GEO_NEAR_DISTANCE, MISSING))
 
 
 def _order(entry: tuple[float, bytes, Ranked]) -> tuple[float, bytes]:
@@ -276,6 +290,11 @@ def _parse_input(name: str, stages: Value, ctx: ParseContext) -> list[StageSpec]
     if any(traits_of(kind).hybrid for kind in kinds):
         raise CommandError(10473002, f"{NAME} input pipeline '{name}' may not have a hybrid search stage in it")
     specs = parse_pipeline(stages, ctx)
+    for spec in specs:
+        if spec.name == "$sort":
+            spec.requested |= {SORT_KEY}
+        elif spec.name == "$geoNear":
+            spec.requested |= {GEO_NEAR_DISTANCE}
     for index, kind in enumerate(kinds):
         if not traits_of(kind).selects or (kind == "$geoNear" and _adds_fields(stages[index])):
             raise CommandError(

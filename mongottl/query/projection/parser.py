@@ -65,6 +65,7 @@ class ProjectionParser:
         self.has_elem_match: bool = False
         self.has_positional: bool = False
         self.has_computed: bool = False
+        self.has_meta: bool = False
 
     def add(self, path: str, value: Value) -> None:
         """Adds an entry; for a nested document of entries, adds each under the longer path."""
@@ -101,20 +102,20 @@ class ProjectionParser:
             self._add_computed(path, value)
 
     def _add_inclusion(self, path: str) -> None:
+        self._put(path, INCLUDE)
         if path == "_id":
             self.id_included = True
         else:
             if self.inclusive is False:
                 raise CommandError(31253, f"Cannot do inclusion on field {path} in exclusion projection")
             self.inclusive = True
-        self._put(path, INCLUDE)
 
     def _add_exclusion(self, path: str) -> None:
+        self._put(path, EXCLUDE)
         if path != "_id":
             if self.inclusive is True:
                 raise CommandError(31254, f"Cannot do exclusion on field {path} in inclusion projection")
             self.inclusive = False
-        self._put(path, EXCLUDE)
 
     def _add_computed(self, path: str, value: Value) -> None:
         entry = self._put(path, COMPUTED)
@@ -136,6 +137,7 @@ class ProjectionParser:
             entry = self._put(path, COMPUTED)
             entry.expression = parse_expression(value, self.ctx)
             self.has_computed = True
+            self.has_meta = True
             return True
         if EXPRESSIONS.get(operator) is None and EXPRESSIONS.unsupported_reason(operator) is None:
             try:
@@ -245,11 +247,19 @@ class ProjectionParser:
         node.add(entry)
         return entry
 
+    def _is_inclusion_by_default(self) -> bool:
+        """Whether a projection is an inclusion whose entries are only `_id` and operators that decide nothing."""
+        if any(isinstance(step, SliceStep) for step in self.steps):
+            return self.id_included
+        if self.has_elem_match or (self.has_meta and not self.for_find):
+            return True
+        return self.id_included
+
     def finish(self, spec: bytes) -> Projection:
         """The projection of all entries."""
         inclusive = self.inclusive
         if inclusive is None:
-            inclusive = self.has_elem_match or self.id_included
+            inclusive = self._is_inclusion_by_default()
         if is_empty(spec):
             return Projection(spec, "exclusion")
         root = self.root

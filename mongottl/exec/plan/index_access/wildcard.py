@@ -26,7 +26,7 @@ from mongottl.exec.plan.index_access.access import IndexAccess
 from mongottl.exec.plan.predicates import Filter, Predicate, conjuncts_of, parts_beside
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
-from mongottl.query.match.elements import ExistsExpression
+from mongottl.query.match.elements import ExistsExpression, TypeExpression
 from mongottl.query.match.interval import Interval, bracket_interval, intersection, point
 from mongottl.query.match.text_order import all_orders_equal
 from mongottl.query.match.tree import AlwaysTrue, AndExpression, NotExpression, OrExpression
@@ -190,11 +190,17 @@ def _index_path(
 
 
 def _existing_paths(filter: Filter, index: IndexEntry) -> dict[str, None]:
-    """The paths that must exist: those with {$exists: true}, and with {$ne: null} if the path has no arrays."""
+    """The paths that must exist, and whose every value has a key at the path or below it.
+
+    Those with {$exists: true}, with `$type`, equal to an empty array, and with {$ne: null} if the path has no arrays.
+    """
     found: dict[str, None] = {}
     for conjunct in filter.conjuncts:
-        if isinstance(conjunct, ExistsExpression):
+        if isinstance(conjunct, (ExistsExpression, TypeExpression)):
             found[conjunct.path.dotted] = None
+        elif isinstance(conjunct, ComparisonExpression):
+            if conjunct.operator == EQ and conjunct.value == []:
+                found[conjunct.path.dotted] = None
         elif isinstance(conjunct, NotExpression):
             child = conjunct.child
             if isinstance(child, ComparisonExpression) and child.operator == EQ and child.value is None:

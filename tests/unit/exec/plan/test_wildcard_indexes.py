@@ -7,6 +7,7 @@ import pytest
 
 from mongottl.errors import CommandError
 from tests.planning import Bench, Pattern, bounds_of_plan, filter_of, index_of, nodes_of, stages_of
+from tests.running import Running
 
 
 def bench_with(pattern: Pattern, **options: Any) -> Bench:
@@ -25,6 +26,9 @@ def bench_with(pattern: Pattern, **options: Any) -> Bench:
         ({"a": {"$exists": True}}, {"$_path": ['["a", "a"]', '["a.", "a/")'], "a": ["[MinKey, MaxKey]"]}),
         ({"a": {"$ne": None}}, {"$_path": ['["a", "a"]', '["a.", "a/")'], "a": ["[MinKey, MaxKey]"]}),
         ({"a": {"$type": "string"}}, {"$_path": ['["a", "a"]'], "a": ['["", {})']}),
+        ({"a": {"$type": "object"}}, {"$_path": ['["a", "a"]', '["a.", "a/")'], "a": ["[MinKey, MaxKey]"]}),
+        ({"a": {"$type": "array"}}, {"$_path": ['["a", "a"]', '["a.", "a/")'], "a": ["[MinKey, MaxKey]"]}),
+        ({"a": []}, {"$_path": ['["a", "a"]', '["a.", "a/")'], "a": ["[MinKey, MaxKey]"]}),
         ({"a": {}}, {"$_path": ['["a", "a"]'], "a": ["[{}, {}]"]}),
         ({"a": {"$elemMatch": {"b": 1}}}, {"$_path": ['["a.b", "a.b"]'], "a.b": ["[1, 1]"]}),
         # Documents without the path have no key, nor have whole documents and arrays.
@@ -36,8 +40,6 @@ def bench_with(pattern: Pattern, **options: Any) -> Bench:
         ({"a": {"b": 1}}, None),
         ({"a": {"$gt": {}}}, None),
         ({"a": [1, 2]}, None),
-        ({"a": {"$type": "object"}}, None),
-        ({"a": {"$type": "array"}}, None),
         ({"_id": {"$gt": 5}}, None),
     ],
 )
@@ -52,6 +54,18 @@ def test_filters_served(filter: dict[str, Any], bounds: dict[str, list[str]] | N
     else:
         assert index_of(plan) == "$**_1"
         assert bounds_of_plan(plan) == bounds
+
+
+@pytest.mark.parametrize("filter", [{"a": []}, {"a": {"$type": "array"}}, {"a": {"$type": ["object", "int"]}}])
+def test_whole_arrays_and_documents_are_found(filter: dict[str, Any]) -> None:
+    running = Running()
+    running.run({"createIndexes": "c", "indexes": [{"key": {"$**": 1}, "name": "wc"}]})
+    values: list[Any] = [[], [1], [[]], [[1, 2]], {"b": []}, {}, [{"x": 1}], None, {"c": {"d": 5}}, 1, "x"]
+    running.run({"insert": "c", "documents": [{"_id": i, "a": value} for i, value in enumerate(values)]})
+    hinted = running.listed({"find": "c", "filter": filter, "hint": "wc"})
+    scanned = running.listed({"find": "c", "filter": filter, "hint": {"$natural": 1}})
+    assert sorted(document["_id"] for document in hinted) == [document["_id"] for document in scanned]
+    assert hinted
 
 
 def test_explain_names_the_path() -> None:

@@ -148,7 +148,14 @@ def test_slice_reaches_into_documents_and_arrays() -> None:
         ({"a": {"$elemMatch": {"$gt": 0}}, "z": {"$elemMatch": {}}}, {"_id": 1}),
         ({"n": {"$elemMatch": {"$gt": 2}}, "b": 0, "l": 0}, {"_id": 1, "a": 1, "n": [3]}),
         ({"_id": {"$elemMatch": {"$gt": 0}}}, {}),
-        ({"n": {"$elemMatch": {"$gt": 2}}, "l": {"$slice": 1}}, {"_id": 1, "l": [{"x": 1, "y": 2}], "n": [3]}),
+        (
+            {"n": {"$elemMatch": {"$gt": 2}}, "l": {"$slice": 1}},  # with $slice the other fields stay
+            {"_id": 1, "a": 1, "b": {"c": 1, "d": {"e": 2, "f": 3}}, "l": [{"x": 1, "y": 2}], "n": [3]},
+        ),
+        (
+            {"_id": 1, "n": {"$elemMatch": {"$gt": 2}}, "l": {"$slice": 1}},
+            {"_id": 1, "l": [{"x": 1, "y": 2}], "n": [3]},
+        ),
     ],
 )
 def test_elem_match(spec: Any, expected: Any) -> None:
@@ -186,6 +193,8 @@ ERRORS: list[tuple[Any, int]] = [
     ({"a": 0, "s": "x"}, 31310),
     ({"s": "x", "a": 0}, 31254),
     ({"a": 1, "a.b": 1}, 31249),
+    ({"a": 1, "a.b": 0}, 31249),
+    ({"a": 0, "a.b": 1}, 31249),
     ({"a.b": 1, "a": 1}, 31250),
     ({"a.b": 1, "a": {"b": 1}}, 31250),
     ({"a": {"b": 1}, "a.b.c": 1}, 31249),
