@@ -287,47 +287,36 @@ def patient(process: Process) -> Client:
     return Client(process.uri, retryReads=False, serverMonitoringMode="poll", serverSelectionTimeoutMS=1000)
 
 
-@pytest.mark.slow
-def test_finishes_what_is_under_way(spawn: Callable[..., Process]) -> None:
-    """A scan of some tenths of a second is answered, then the server ends."""
-    process = spawn()
-    outcome: list[object] = []
+def outcome_of_scan(process: Process, documents: int, patterns: int) -> int | PyMongoError:
+    """The number of documents that a slow scan finds during which the server is stopped, or its error."""
+    outcome: list[int | PyMongoError] = []
 
     def scan(client: Client) -> None:
         try:
-            outcome.append(len(list(client.test.many.find(slow_filter(150)))))
+            outcome.append(len(list(client.test.many.find(slow_filter(patterns)))))
         except PyMongoError as error:
             outcome.append(error)
 
     with patient(process) as client:
-        client.test.many.insert_many({"_id": n, "text": f"text {n}"} for n in range(2000))
+        client.test.many.insert_many({"_id": n, "text": f"text {n}"} for n in range(documents))
         thread = threading.Thread(target=scan, args=(client,))
         thread.start()
         until_busy(client, "find")
         assert process.stop() < 2.0
         thread.join()
-    assert outcome == [0]
+    [result] = outcome
+    return result
+
+
+@pytest.mark.slow
+def test_finishes_what_is_under_way(spawn: Callable[..., Process]) -> None:
+    """A scan of some tenths of a second is answered, then the server ends."""
+    assert outcome_of_scan(spawn(), documents=2000, patterns=150) == 0
 
 
 @pytest.mark.slow
 def test_long_scan_is_interrupted(spawn: Callable[..., Process]) -> None:
-    process = spawn()
-    outcome: list[object] = []
-
-    def scan(client: Client) -> None:
-        try:
-            outcome.append(len(list(client.test.many.find(slow_filter(200)))))
-        except PyMongoError as error:
-            outcome.append(error)
-
-    with patient(process) as client:
-        client.test.many.insert_many({"_id": n, "text": f"text {n}"} for n in range(60_000))
-        thread = threading.Thread(target=scan, args=(client,))
-        thread.start()
-        until_busy(client, "find")
-        assert process.stop() < 2.0
-        thread.join()
-    [error] = outcome
+    error = outcome_of_scan(spawn(), documents=60_000, patterns=200)
     assert isinstance(error, NotPrimaryError)  # as PyMongo calls all errors of a server that stops
     assert "'code': 11600" in str(error)
 

@@ -33,6 +33,17 @@ filters = st.one_of(
 )
 
 
+def filled(documents: list[Document], array: bool) -> Running:
+    """A server with a collection `c` of these documents. array: whether there is one with an array, too."""
+    server = Running()
+    server.run({"create": "c"})
+    if array:
+        documents = [*documents, {"a": [1, 2, "z"]}]
+    if documents:
+        server.run({"insert": "c", "documents": documents})
+    return server
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     rows,
@@ -42,12 +53,7 @@ filters = st.one_of(
     st.booleans(),
 )
 def test_distinct_by_an_index(found: list[Document], filter: Document, key: Document, path: str, array: bool) -> None:
-    server = Running()
-    server.run({"create": "c"})
-    if array:
-        found = [*found, {"a": [1, 2, "z"]}]
-    if found:
-        server.run({"insert": "c", "documents": found})
+    server = filled(found, array)
     command = {"distinct": "c", "key": path, "query": filter}
     expected = server.run({**command, "hint": {"$natural": 1}})["values"]
     server.run({"createIndexes": "c", "indexes": [{"key": key, "name": "x"}]})
@@ -67,12 +73,7 @@ def test_distinct_by_an_index(found: list[Document], filter: Document, key: Docu
 def test_groups_by_an_index(
     found: list[Document], filter: Document, key: Document, field: str, sort: Document | None, array: bool
 ) -> None:
-    server = Running()
-    server.run({"create": "c"})
-    if array:
-        found = [*found, {"a": [1, 2, "z"]}]
-    if found:
-        server.run({"insert": "c", "documents": found})
+    server = filled(found, array)
     group: Document = {"_id": f"${field}"}
     stages: list[Document] = [{"$match": filter}]
     if sort is not None:

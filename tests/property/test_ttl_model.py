@@ -19,6 +19,7 @@ from pymongo import MongoClient
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 import mongottl
+from tests.ttl_model import OFF, lives_s
 
 MOST_IDS = 8
 IDS = st.integers(0, MOST_IDS - 1)
@@ -28,7 +29,6 @@ TTLS = st.one_of(
     st.sampled_from([-1, 0, 1, 2, 3, 5, 8, 2.0, 2.5, -2, "3", True, 2147483647]),
 )
 DEFAULTS = st.sampled_from([-1, 1, 2, 3, 5, 10, 2147483647])
-OFF = 0
 
 # Ways to read the collection so that each document is given once. Documents have their `_id` as `k`, which is indexed,
 # and as `u`, which is not.
@@ -76,16 +76,6 @@ class Reading:
     lasting: set[int]
     given: list[int] = field(default_factory=list)
     judged: bool = True
-
-
-def lives_s(ttl: Any, default: int) -> int | None:
-    """Seconds from the last write, or None for ever: the rules as the articles tell them."""
-    if default == OFF:
-        return None
-    meaningful = isinstance(ttl, (int, float)) and not isinstance(ttl, bool) and ttl == int(ttl)
-    if meaningful and (ttl == -1 or 1 <= ttl <= 2147483647):
-        return None if ttl == -1 else int(ttl)
-    return None if default == -1 else default
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,8 +12,9 @@ from typing import Any
 import bson
 from bson import Int64
 
-from tests.simulation.model import OFF, OPEN, Model, Version
+from tests.simulation.model import OPEN, Model, Version
 from tests.simulation.world import Client, Document, Request, World
+from tests.ttl_model import OFF
 
 COLLECTION = "main"
 # Of documents that several clients increment.
@@ -131,21 +132,25 @@ class Writer:
             command["writeConcern"] = {"j": True}
         return Exchange(self.stage, command, written)
 
+    def _is_refused(self, exchange: "Exchange", reply: Document, document: Document, by_id: bool) -> bool:
+        """Whether a write of one document was refused, which is then recorded, and its code checked."""
+        if not (self.stage.check_error(reply) or write_errors(reply)):
+            return False
+        exchange.refuse()
+        for code in write_errors(reply):
+            exchange.check_refusal(code, document, by_id=by_id)
+        return True
+
     def insert(self) -> Client:
         key = self.key()
         document = self.content(key)
         exchange = self._send({"insert": COLLECTION, "documents": [document]}, {key: document})
         reply = yield exchange
-        if reply is None:
+        if reply is None or self._is_refused(exchange, reply, document, by_id=True):
             return
-        if self.stage.check_error(reply) or write_errors(reply):
-            exchange.refuse()
-            for code in write_errors(reply):
-                exchange.check_refusal(code, document, by_id=True)
-        else:
-            assert reply["n"] == 1
-            exchange.acknowledge()
-            exchange.check_not_there_before(key)
+        assert reply["n"] == 1
+        exchange.acknowledge()
+        exchange.check_not_there_before(key)
 
     def insert_many(self) -> Client:
         keys = sorted({self.key() for _ in range(3)})
@@ -177,14 +182,10 @@ class Writer:
             statement["upsert"] = upsert = False
         exchange = self._send({"update": COLLECTION, "updates": [statement]}, {key: document})
         reply = yield exchange
-        if reply is None:
+        # An upsert that finds nothing inserts: by then the clock may be set back, and the document live.
+        if reply is None or self._is_refused(exchange, reply, document, by_id=upsert):
             return
-        if self.stage.check_error(reply) or write_errors(reply):
-            exchange.refuse()
-            for code in write_errors(reply):
-                # An upsert that finds nothing inserts: by then the clock may be set back, and the document live.
-                exchange.check_refusal(code, document, by_id=upsert)
-        elif reply["n"] == 0:
+        if reply["n"] == 0:
             assert not upsert
             exchange.refuse()
             exchange.check_not_certain(key)
@@ -259,13 +260,9 @@ class Writer:
         statement = {"q": {"_id": key}, "limit": self.random.choice([0, 1])}
         exchange = self._send({"delete": COLLECTION, "deletes": [statement]}, {key: None})
         reply = yield exchange
-        if reply is None:
+        if reply is None or self._is_refused(exchange, reply, {"_id": key}, by_id=False):
             return
-        if self.stage.check_error(reply) or write_errors(reply):
-            exchange.refuse()
-            for code in write_errors(reply):
-                exchange.check_refusal(code, {"_id": key}, by_id=False)
-        elif reply["n"] == 0:
+        if reply["n"] == 0:
             exchange.refuse()
             exchange.check_not_certain(key)
         else:

@@ -17,19 +17,10 @@ it was acknowledged with `j: true`.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tests.ttl_model import OFF, lives_s
+
 Document = dict[str, Any]
-OFF = 0
 OPEN = 1 << 62
-
-
-def lives_s(ttl: Any, default: int) -> int | None:
-    """Seconds from the last write, or None for ever."""
-    if default == OFF:
-        return None
-    meaningful = isinstance(ttl, (int, float)) and not isinstance(ttl, bool) and ttl == int(ttl)
-    if meaningful and (ttl == -1 or 1 <= ttl <= 2147483647):
-        return None if ttl == -1 else int(ttl)
-    return None if default == -1 else default
 
 
 class Version:

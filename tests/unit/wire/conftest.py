@@ -15,43 +15,30 @@ AnyConnection = WireConnection | ClientWireConnection
 OTHER = encode_request(99, bytes.fromhex("0500000000"))
 
 
+# The attributes of messages that are compared, by class.
+ATTRIBUTES: dict[type[Message], tuple[str, ...]] = {
+    OpMsg: ("request_id", "response_to", "flags", "body", "sequences", "compressor"),
+    OpQuery: (
+        "request_id",
+        "response_to",
+        "flags",
+        "namespace",
+        "skip",
+        "limit",
+        "query",
+        "fields",
+        "compressor",
+    ),
+    OpReply: ("request_id", "response_to", "flags", "cursor_id", "starting_from", "documents", "compressor"),
+}
+
+
 def contents(message: Message | NeedData) -> tuple[object, ...]:
-    """All attributes of a message, for comparison."""
-    if isinstance(message, OpMsg):
-        return (
-            OpMsg,
-            message.request_id,
-            message.response_to,
-            message.flags,
-            message.body,
-            message.sequences,
-            message.compressor,
-        )
-    if isinstance(message, OpQuery):
-        return (
-            OpQuery,
-            message.request_id,
-            message.response_to,
-            message.flags,
-            message.namespace,
-            message.skip,
-            message.limit,
-            message.query,
-            message.fields,
-            message.compressor,
-        )
-    if isinstance(message, OpReply):
-        return (
-            OpReply,
-            message.request_id,
-            message.response_to,
-            message.flags,
-            message.cursor_id,
-            message.starting_from,
-            message.documents,
-            message.compressor,
-        )
-    return (NeedData,)
+    """The class of a message and its attributes, for comparison."""
+    if isinstance(message, NeedData):
+        return (NeedData,)
+    kind = type(message)
+    return (kind, *(getattr(message, name) for name in ATTRIBUTES[kind]))
 
 
 def receive_every_way(make: Callable[[], AnyConnection], data: bytes) -> Message:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.errors import CommandError
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.write.index_build import BUILD_BATCH, build_indexes
 from tests.running import Document, Running
 
@@ -238,11 +238,16 @@ def test_emptying_the_collection_meanwhile_is_no_error(running: Running) -> None
     assert entries_of(running.collection(), "a_1") == []
 
 
-def test_a_second_build_of_the_same_index_waits_for_the_first(running: Running) -> None:
+def two_builds(running: Running, command: Document) -> tuple[Steps[Document], Steps[Document]]:
+    """A build of `a_1` after its first step, and the steps of a second command that builds it, too."""
     running.insert(*({"_id": i, "a": i} for i in range(2 * BUILD_BATCH)))
     first = running.steps(create(A_1))
     next(first)
-    second = running.steps(create(A_1, {"key": {"b": 1}, "name": "b_1"}))
+    return first, running.steps(command)
+
+
+def test_a_second_build_of_the_same_index_waits_for_the_first(running: Running) -> None:
+    first, second = two_builds(running, create(A_1, {"key": {"b": 1}, "name": "b_1"}))
     assert isinstance(next(second), Wait)
     assert isinstance(next(second), Wait)
     list(first)
@@ -252,10 +257,7 @@ def test_a_second_build_of_the_same_index_waits_for_the_first(running: Running) 
 
 
 def test_it_takes_over_when_the_first_comes_to_nothing(running: Running) -> None:
-    running.insert(*({"_id": i, "a": i} for i in range(2 * BUILD_BATCH)))
-    first = running.steps(create(A_1))
-    next(first)
-    second = running.steps(create(A_1))
+    first, second = two_builds(running, create(A_1))
     next(second)
     first.close()
     list(second)
@@ -263,10 +265,7 @@ def test_it_takes_over_when_the_first_comes_to_nothing(running: Running) -> None
 
 
 def test_it_does_not_outlive_the_collection(running: Running) -> None:
-    running.insert(*({"_id": i, "a": i} for i in range(2 * BUILD_BATCH)))
-    first = running.steps(create(A_1))
-    next(first)
-    second = running.steps(create(A_1))
+    first, second = two_builds(running, create(A_1))
     next(second)
     running.run({"drop": "c"})
     for steps in (first, second):
