@@ -51,8 +51,11 @@ def _stored_arrays(index: dict[str, Value]) -> ArrayPaths:
 
 
 def _stored_type_bits(index: dict[str, Value]) -> int:
-    """The type bits of an index in its catalog entry; -1 in entries of older versions, which do not have them."""
-    type_bits = index.get("kinds")
+    """The type bits of an index in its catalog entry; -1 in entries of the oldest versions, which do not have them.
+
+    Older versions called the field `kinds`; it is renamed when the entry is next written.
+    """
+    type_bits = index.get("typeBits", index.get("kinds"))
     return type_bits if isinstance(type_bits, int) else -1
 
 

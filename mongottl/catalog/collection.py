@@ -131,7 +131,7 @@ class IndexEntry:
             "ident": self.ident,
             "multikey": self.multikey,
             "multikeyPaths": sorted(self.arrays.paths),
-            "kinds": Int64(self.type_bits),
+            "typeBits": Int64(self.type_bits),
         }
         if self.descriptor.collation is not None:
             entry["icu"] = icu_version()  # of its keys

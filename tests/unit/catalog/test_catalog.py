@@ -114,6 +114,24 @@ def test_a_new_catalogue_over_the_same_engine_is_the_same(catalog: Catalog) -> N
     assert len(partial.keys_of(bson.encode({"b": 2}))) == 1
 
 
+def test_type_bits_of_older_entries(catalog: Catalog) -> None:
+    """Entries of older versions have them as `kinds`, or not at all: then they are not known."""
+    collection = catalog.create_collection("db", "a")
+    index = build(catalog, collection)
+    index.type_bits = 5
+    entry: dict[str, Any] = bson.decode(collection.entry_document())
+    old = entry["indexes"][1]
+    assert old.pop("typeBits") == 5
+    for fields, expected in [({"typeBits": 5}, 5), ({"kinds": 5}, 5), ({}, -1)]:
+        stored = bson.encode({**entry, "indexes": [entry["indexes"][0], {**old, **fields}]})
+        with catalog.engine.unit_of_work() as work:
+            catalog.engine.put_catalog_entry(str(collection.number), stored)
+            work.commit()
+        loaded = Catalog(catalog.engine).lookup("db", "a")
+        assert loaded is not None
+        assert [index.type_bits for index in loaded.indexes] == [0, expected]
+
+
 def test_numbers_are_not_given_twice(catalog: Catalog) -> None:
     first = catalog.create_collection("db", "a")
     setting = build(catalog, first, key={"_ts": 1}, name="ttl", expireAfterSeconds=10)
