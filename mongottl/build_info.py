@@ -19,4 +19,4 @@ def describe_version() -> str:
     """`mongottl 0.1.0 (compiled)`, or a line that says that it is interpreted, and why that is slow."""
     if is_compiled():
         return f"mongottl {VERSION} (compiled)"
-    return f"mongottl {VERSION} (interpreted: about ten times slower; install it where a C compiler is)"
+    return f"mongottl {VERSION} (interpreted: about ten times slower than compiled; needs a C compiler at installation)"

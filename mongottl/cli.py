@@ -85,7 +85,7 @@ def help_text() -> str:
     for setting in SETTINGS:
         lines.append(f"  {_option_form(setting, getattr(defaults, setting.field))}")
         lines.append(f"        {setting.help}{_default_note(getattr(defaults, setting.field))}")
-    lines += ["  --version", "        Say which version this is and whether it is compiled.", "  --help", ""]
+    lines += ["  --version", "        Show the version, and whether it is compiled.", "  --help", ""]
     lines.append("Each option can also be given in the environment: MONGOTTL_PORT=27018, MONGOTTL_DATA_DIR=…")
     return "\n".join(lines)
 
@@ -152,7 +152,7 @@ async def _serve(config: ServerConfig, log: "Log") -> None:
         async with open_server(config, log=log) as server:
             where = f"data in {config.data_dir}" if config.data_dir else "data in memory"
             clock = ", clock can be moved" if config.enable_test_commands else ""
-            speed = "" if is_compiled() else ", interpreted (slow: no C compiler at installation)"
+            speed = "" if is_compiled() else ", interpreted: about ten times slower than compiled"
             print(f"mongottl accepts connections ({where}{clock}{speed}): {server.uri}", flush=True)
             log.info("network", "Waiting for connections", address=server.config.host, port=server.port)
             async for number in signals:

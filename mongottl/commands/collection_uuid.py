@@ -1,6 +1,6 @@
 """`collectionUUID`: the argument by which a command requires that its collection has a certain UUID.
 
-Source: mongod's answers as its drivers' and tools' documentation tells them; error CollectionUUIDMismatch.
+Source: MongoDB's list of error codes (CollectionUUIDMismatch), and the documentation of its drivers and tools.
 """
 
 from mongottl.catalog.collection import Collection

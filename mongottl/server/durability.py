@@ -87,10 +87,12 @@ class Durability:
                 await self._flush_and_maintain()
             except EngineUnavailable as error:
                 if self._engine.failed:
-                    self._log.error("storage", "Nothing is written any more; restart the server", error=str(error))
+                    self._log.error(
+                        "storage", "A flush failed, writes are refused; restart the server", error=str(error)
+                    )
                     return
                 # A full disk, for example; commands that write answer with the error, too.
-                self._log.error("storage", "Cannot write to disk; it will be tried again", error=str(error))
+                self._log.error("storage", "Cannot write to disk; the server will try again", error=str(error))
                 self._written.set()
                 await trio.sleep(FLUSH_RETRY_S)
 

@@ -57,13 +57,17 @@ class Reaper:
                 await self.drive(reap_due(self._service))
             except (EngineUnavailable, WriteConflict) as error:
                 if self._service.engine.failed:
-                    self._log.error("ttl", "Nothing is purged any more", error=str(error))
+                    self._log.error(
+                        "ttl",
+                        "TTL deletion has stopped: the storage engine failed",
+                        error=str(error),
+                    )
                     await trio.sleep_forever()
-                self._log.error("ttl", "A purge failed; it will be tried again", error=str(error))
+                self._log.error("ttl", "TTL deletion failed; the server will try again", error=str(error))
                 await self._rest()
                 continue
             except Exception as error:
-                self._log.exception("ttl", "A purge failed; it will be tried again", error)
+                self._log.exception("ttl", "TTL deletion failed; the server will try again", error)
                 await self._rest()
                 continue
             with trio.move_on_after(self._sleep_s()):

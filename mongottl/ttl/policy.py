@@ -42,8 +42,8 @@ _TTL_FIELD: Final = b"ttl"
 def effective_ttl_s(document_ttl_s: i64, default_ttl_s: i64) -> i64:
     """The seconds after its last write at which a document expires, or NEVER (-1).
 
-    document_ttl_s: NO_TTL (0), NEVER (-1) or 1..MAX_TTL_S. default_ttl_s: the same; NO_TTL means TTL is off for the
-    collection, and then the document's own `ttl` is ordinary data.
+    Both arguments are NO_TTL (0), NEVER (-1) or 1..MAX_TTL_S. A default of NO_TTL means that TTL is off for the
+    collection; then the document's own `ttl` is ordinary data.
     """
     if default_ttl_s == NO_TTL:
         return NEVER

@@ -52,7 +52,7 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
         if kind == 0:
             if body is not None:
                 raise ProtocolError("OP_MSG: more than one body section")
-            # The same as `_take_document`, inlined, because this runs for every message.
+            # `_take_document`, inlined because this runs for every message.
             if end - pos < 5:
                 raise ProtocolError("OP_MSG: the body section is truncated")
             size: int = read_i32_le(buffer, pos)

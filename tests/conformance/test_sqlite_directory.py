@@ -151,7 +151,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"short", b"garbage " * 4096])
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / DATABASE).write_bytes(content)
-    refused(tmp_path, "damaged or no database")
+    refused(tmp_path, "damaged or not a database")
 
 
 def test_a_truncated_database_is_refused(filled: Path) -> None:

@@ -49,4 +49,4 @@ def profile(op: OperationContext, request: ProfileRequest) -> Reply:
 
 
 def _unsupported(what: str) -> CommandError:
-    return CommandError(ErrorCode.CommandNotSupported, f"profile: {what} is not supported, nothing is profiled")
+    return CommandError(ErrorCode.CommandNotSupported, f"profile: {what} is not supported: there is no profiler")

@@ -118,7 +118,7 @@ class DataDirectory:
             length = file.seek(0, os.SEEK_END)
         path = self.database_path
         if len(header) < _HEADER_LENGTH or not header.startswith(_MAGIC):
-            raise DataDirectoryError(f"{path} is damaged or no database: its header cannot be read")
+            raise DataDirectoryError(f"{path} is damaged or not a database: its header cannot be read")
         if _number(header, _APPLICATION_ID_AT) != APPLICATION_ID:
             raise DataDirectoryError(f"{path} is a database, but not mongottl's")
         version = _number(header, _USER_VERSION_AT)
@@ -162,7 +162,7 @@ def sync_file(descriptor: int) -> None:
         import fcntl
 
         try:
-            # There, fsync leaves it in the disk's own memory.
+            # On macOS, fsync leaves the data in the disk's own cache.
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):

@@ -144,7 +144,7 @@ def test_after_a_failed_wait_for_the_disk_nothing_is_acknowledged(setup: Setup) 
             setup.commit()
         with trio.fail_after(30):
             await setup.durability.run()  # ends
-        assert "Nothing is written any more" in setup.lines.getvalue()
+        assert "A flush failed, writes are refused" in setup.lines.getvalue()
 
     run(main)
 
