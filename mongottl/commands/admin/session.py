@@ -78,12 +78,18 @@ def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> R
     return {}
 
 
-@command("killSessions", KillSessionsRequest, help="Ends logical sessions at once, or all sessions if none is named.")
+@command(
+    "killSessions",
+    KillSessionsRequest,
+    help="Ends logical sessions and their operations, or all sessions if none is named.",
+)
 def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
+    """Ends sessions, closes their cursors and makes their running operations fail with Interrupted (11601)."""
     keys = [session_key(lsid) for lsid in _lsids(request.sessions)]
     if not keys:
         keys = [session.key for session in op.service.sessions.all()]
     for key in keys:
+        op.service.operations.kill_of_session(key)
         op.service.sessions.end(key)
         op.service.cursors.close_where_session(key)
     return {}

@@ -148,7 +148,7 @@ class CursorRegistry:
         """Closes cursors whose session has ended, also those with noCursorTimeout."""
         orphaned: list[OpenCursor] = []
         for cursor in self._cursors.values():
-            if cursor.session_key is not None and not cursor.in_use and sessions.find(cursor.session_key) is None:
+            if cursor.session_key is not None and not cursor.in_use and not sessions.is_active(cursor.session_key):
                 orphaned.append(cursor)
         for cursor in orphaned:
             self.close(cursor)

@@ -47,3 +47,9 @@ class OperationRegistry:
         running = self._running.get(opid)
         if running is not None:
             running.op.kill()
+
+    def kill_of_session(self, session_key: bytes) -> None:
+        """Kills the operations of a session."""
+        for running in self._running.values():
+            if running.op.session_key == session_key:
+                running.op.kill()

@@ -5,8 +5,10 @@ write of each session is kept and returned again. Replies do not survive a resta
 They are bounded by MAX_REPLY_BYTES: most are small, but one of findAndModify may have a document of 16 MiB. If a reply
 was dropped because of the bound, the retry is refused (217), since it might execute the write twice.
 
-Sessions end after 30 minutes of monotonic time without a command, independent of changes of the wall clock, and never
-while one of their operations runs. Their cursors are closed with them (`ServiceContext.close_idle`).
+Sessions expire after 30 minutes of monotonic time without a command, independent of changes of the wall clock, and
+never while one of their operations runs. Their cursors are closed with them (`ServiceContext.close_idle`). endSessions
+and killSessions end a session at once, but what is known of its latest retryable write is kept until the session would
+have expired: a retry can still come, also while the first attempt runs. mongod keeps its transaction records likewise.
 """
 
 from typing import Final
@@ -29,6 +31,7 @@ class Session:
     busy_with: the transaction number of a retryable write that is running, or -1.
     last_used_ms: wall time, as `$listSessions` shows it; last_used_s: monotonic time, for the session's timeout.
     running: how many of its operations are running.
+    ended: whether a client has ended it; kept only for retries of its latest write, until it is used again.
     """
 
     def __init__(self, key: bytes, lsid: bytes) -> None:
@@ -37,6 +40,7 @@ class Session:
         self.last_used_ms = 0
         self.last_used_s = 0.0
         self.running = 0
+        self.ended = False
         self.txn_number = -1
         self.command = ""
         self.busy_with = -1
@@ -73,19 +77,36 @@ class SessionRegistry:
                 self._drop_oldest()
         session.last_used_ms = now_ms
         session.last_used_s = now_s
+        session.ended = False
         self._sessions[key] = session  # last in order: most recently used
         return session
 
     def find(self, key: bytes) -> Session | None:
+        """The session of this id, also one that was ended and is kept for retries."""
         return self._sessions.get(key)
 
+    def is_active(self, key: bytes) -> bool:
+        """Whether there is a session of this id that has neither expired nor been ended."""
+        session = self._sessions.get(key)
+        return session is not None and not session.ended
+
     def end(self, key: bytes) -> None:
-        session = self._sessions.pop(key, None)
-        if session is not None:
-            self._drop_reply(session)
+        """Ends a session because a client asks for it. What retries of its latest write need is kept."""
+        session = self._sessions.get(key)
+        if session is None:
+            return
+        if session.running or session.txn_number >= 0:
+            session.ended = True
+        else:
+            self._forget(session)
+
+    def _forget(self, session: Session) -> None:
+        del self._sessions[session.key]
+        self._drop_reply(session)
 
     def all(self) -> list[Session]:
-        return list(self._sessions.values())
+        """All sessions that have not been ended."""
+        return [session for session in self._sessions.values() if not session.ended]
 
     def begin_operation(self, key: bytes) -> Session | None:
         """Keeps the session from ending until `end_operation`; None if there is none of this id."""
@@ -100,14 +121,14 @@ class SessionRegistry:
         session.last_used_s = now_s
 
     def expire(self, before_s: float) -> None:
-        """Ends sessions that have been unused since before this monotonic time."""
-        for key in [k for k, s in self._sessions.items() if s.last_used_s < before_s and s.running == 0]:
-            self.end(key)
+        """Forgets sessions that have been unused since before this monotonic time."""
+        for session in [s for s in self._sessions.values() if s.last_used_s < before_s and s.running == 0]:
+            self._forget(session)
 
     def _drop_oldest(self) -> None:
-        for key, session in self._sessions.items():
+        for session in self._sessions.values():
             if session.running == 0:
-                self.end(key)
+                self._forget(session)
                 return
 
     def remember(self, session: Session, reply: bytes) -> None:

@@ -111,6 +111,31 @@ def test_cursor_of_a_session_that_had_to_give_way(setup: Setup) -> None:
     assert not is_open(setup, cursor_id)
 
 
+@pytest.mark.parametrize("command", ["endSessions", "killSessions"])
+def test_a_cursor_that_opens_after_its_session_was_ended(setup: Setup, command: str) -> None:
+    steps = setup.start({"find": "c", "filter": {"text": {"$gt": ""}}, "batchSize": 990, "lsid": LSID})
+    assert not isinstance(steps, bytes)
+    next(steps)
+    setup.run({command: [LSID]})
+    reply = bson.decode(run_to_end(steps))
+    setup.pass_time(1)
+    assert (reply.get("code"), len(setup.service.cursors.all())) == (11601 if command == "killSessions" else None, 0)
+
+
+@pytest.mark.parametrize("sessions", [[LSID], []])
+def test_operations_of_killed_sessions(setup: Setup, sessions: list[Any]) -> None:
+    update = {"update": "c", "updates": [{"q": {"text": {"$gt": ""}}, "u": {"$set": {"n": 1}}, "multi": True}]}
+    killed = setup.start({**update, "lsid": LSID})
+    of_nobody = setup.start(update)
+    assert not isinstance(killed, bytes)
+    assert not isinstance(of_nobody, bytes)
+    next(killed)
+    next(of_nobody)
+    assert setup.run({"killSessions": sessions, "lsid": OTHER})["ok"] == 1
+    assert bson.decode(run_to_end(killed))["code"] == 11601
+    assert bson.decode(run_to_end(of_nobody))["n"] == 1000
+
+
 RETRIED = {
     "update": "c",
     "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}],
@@ -151,3 +176,28 @@ def test_an_operation_under_way_keeps_its_session(setup: Setup) -> None:
     assert counted(setup) == [1]
     setup.pass_time(HALF_AN_HOUR_S + 1)
     assert len(setup.service.sessions) == 0
+
+
+@pytest.mark.parametrize("command", [{"endSessions": [LSID]}, {"killSessions": []}])
+def test_a_retry_after_its_session_was_ended(setup: Setup, command: dict[str, Any]) -> None:
+    setup.run(RETRIED)
+    setup.run(command)
+    assert setup.service.sessions.all() == []
+    assert setup.run(RETRIED)["nModified"] == 1
+    assert counted(setup) == [1]
+    setup.pass_time(HALF_AN_HOUR_S + 1)
+    assert len(setup.service.sessions) == 0
+
+
+def test_a_retry_while_the_first_attempt_outlives_its_session(setup: Setup) -> None:
+    long = {**RETRIED, "updates": [{"q": {"text": "999"}, "u": {"$inc": {"n": 1}}}]}
+    first = setup.start(long)
+    assert not isinstance(first, bytes)
+    next(first)
+    setup.run({"endSessions": [LSID]})
+    again = setup.start(long)
+    assert not isinstance(again, bytes)
+    next(again)
+    reply = run_to_end(first)
+    assert run_to_end(again) == reply
+    assert counted(setup) == [1]

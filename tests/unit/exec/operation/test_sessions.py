@@ -60,9 +60,23 @@ def test_what_ends_gives_back_what_it_took() -> None:
     assert session is not None
     assert registry.retried_reply(session, 2, "insert") is None
     assert registry.reply_bytes == 2 * 228
-    registry.end(b"3")
     registry.end(b"never")
-    assert registry.reply_bytes == 228
+    registry.touch(b"unwritten", b"", 0, 0.0)
+    assert registry.reply_bytes == 228  # the least recently used session made room
+    registry.end(b"unwritten")
+    assert registry.find(b"unwritten") is None
+    registry.expire(1.0)
+    assert (len(registry), registry.reply_bytes) == (0, 0)
+
+
+def test_an_ended_session_keeps_its_reply_until_it_expires() -> None:
+    registry = SessionRegistry()
+    written(registry, b"a", bytes(100))
+    registry.end(b"a")
+    assert (registry.all(), registry.is_active(b"a"), registry.reply_bytes) == ([], False, 228)
+    assert registry.retried_reply(registry.touch(b"a", b"", 0, 0.0), 1, "findAndModify") == bytes(100)
+    assert registry.is_active(b"a")
+    registry.end(b"a")
     registry.expire(1.0)
     assert (len(registry), registry.reply_bytes) == (0, 0)
 
