@@ -30,7 +30,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("cli", "pytest_plugin", "__init__"),
     ("__main__",),
 )
-# Stages are made by plans, and some are told which part of an index to read in the words of plans.
+# Plans create stages, and stages use the planner's index bounds.
 SIDEWAYS = {("exec.stages", "exec.plan"), ("exec.plan", "exec.stages")}
 # The package's face names what it offers, wherever that lives; it imports it on first use.
 FACE = "__init__"

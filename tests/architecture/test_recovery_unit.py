@@ -1,4 +1,4 @@
-"""Operations reach what is stored through their recovery unit: nobody else takes stores out of catalog objects."""
+"""Operations access stored data through their recovery unit: no other module takes stores out of catalog objects."""
 
 import ast
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mongottl"
-# What hands them out.
-HANDED_OUT_BY = {"exec/operation/recovery_unit.py", "exec/operation/write_unit.py"}
+# The modules that return them.
+RETURNED_BY = {"exec/operation/recovery_unit.py", "exec/operation/write_unit.py"}
 MODULES = sorted(
     str(path.relative_to(PACKAGE))
     for package in ("exec", "commands", "server")
@@ -21,7 +21,7 @@ def is_index(value: ast.expr) -> bool:
     return name.strip("_") in ("index", "entry", "id_index", "clustering")
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module not in HANDED_OUT_BY])
+@pytest.mark.parametrize("module", [module for module in MODULES if module not in RETURNED_BY])
 def test_stores_are_reached_through_the_recovery_unit(module: str) -> None:
     tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
     wrong = []

@@ -1,4 +1,4 @@
-"""`max_bytes`: how long the documents of one batch may be together, and how a reader sees whether there is more."""
+"""`max_bytes`: the limit of the total length of a batch, and how a reader learns whether there is more."""
 
 import random
 from collections.abc import Callable

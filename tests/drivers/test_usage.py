@@ -94,7 +94,7 @@ def test_sections_that_are_null_are_left_out(database: Database[Documents]) -> N
 
 
 def test_views_over_views_that_begin_with_coll_stats(database: Database[Documents]) -> None:
-    """Such a view is not resolved any further: it tells of the view that it stands on."""
+    """Such a view is not resolved any further: the statistics are those of the view below it."""
     database.c.insert_one({"_id": 1})
     database.create_collection("below", viewOn="c", pipeline=[{"$match": {"a": 1}}])
     database.create_collection("use", viewOn="below", pipeline=[{"$collStats": {"latencyStats": {}}}])

@@ -37,14 +37,14 @@ from tests.fuzz.values import (
 from tests.fuzz.vocabulary import words_of
 
 COLLECTIONS: Final = ["c", "c", "c", "geo", "words", "v", "ts", "capped", "clustered", "nobody"]
-# Stop the clock of the machine's time, end other clients' commands: what makes a run depend on more than its seed.
+# Not sent: with these a run would depend on more than its seed.
 _LEFT_OUT: Final = frozenset({"freezeClock", "configureFailPoint"})
-# What the other commands work on is to stay for a while.
+# Seldom sent, since they remove what the other commands use.
 _DESTRUCTIVE: Final = ("drop", "dropDatabase", "renameCollection", "emptycapped", "convertToCapped", "dropIndexes")
 # Optional by its declaration, but little happens without it.
 _MEANT_TO_BE_GIVEN: Final = ("cursor", "pipeline", "update", "filter", "query")
 _COMMANDS: Final = sorted({spec.name for spec in COMMANDS.values()} - _LEFT_OUT)
-# Half of all commands are of these: most of the language stands in them.
+# Half of all commands are of these: they contain most of the query language.
 _FREQUENT: Final = ["find", "aggregate", "aggregate", "update", "findAndModify", "insert", "createIndexes", "explain"]
 _GENERIC: Final = [
     "maxTimeMS",
@@ -625,7 +625,7 @@ def command(rng: Random) -> Node:
 
 
 def focused_command(rng: Random) -> Node:
-    """A command without fault but for what one operator, stage or option is given: it gets as far as that."""
+    """A valid command except for the argument of one operator, stage or option, so that it is not refused before."""
     rng.oddness = rng.choice([0.0, 0.02, 0.1, 0.3])
     name = rng.choice(["c", "c", "c", "geo", "words", "ts", "v"])
     draw = rng.choice(_FOCUSES)

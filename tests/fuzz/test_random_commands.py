@@ -1,6 +1,7 @@
-"""Random commands, a little of what `scripts/fuzz` does at length: no internal error, a living server, sound indexes.
+"""Random commands, a little of what `scripts/fuzz` does at length: no InternalError, and the
+server and its indexes are intact afterwards.
 
-The seed is fixed, so that a failure here is of the change at hand; `MONGOTTL_FUZZ_SEED` takes another one.
+The seed is fixed, so that a failure comes from the change that is tested; `MONGOTTL_FUZZ_SEED` takes another one.
 """
 
 import os
@@ -22,7 +23,7 @@ SEED = int(os.environ.get("MONGOTTL_FUZZ_SEED", "7"))
 _ROUNDS = 25
 _SECONDS = 40.0
 _MESSAGES = 300
-# Wait for what does not come, in the machine's time.
+# Left out, since they may wait in real time for something that never happens.
 _WAITING = ("hello", "isMaster", "getMore")
 
 

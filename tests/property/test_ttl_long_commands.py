@@ -1,7 +1,7 @@
-"""Commands that last: between their steps the clock moves, documents expire and are purged, and others write.
+"""Long commands: between their steps the clock moves, documents expire and are purged, and other clients write.
 
-The law: what a step writes counts from the second of that step, no step takes a document that lives, and documents that
-are dead stand in the way of no index build and no copy.
+What must hold: the lifetime of a document that a step writes begins in the second of that step, no step makes a
+document disappear that is not expired, and expired documents make no index build and no copy fail.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ DEFAULT_S = 5
 # Documents by the remainder of their number.
 TTLS = [None, None, 1, 3, -1, 8, 100]
 NUMBERS = st.integers(0, COUNT - 1)
-BY_BIRTH = {"createIndexes": "c", "indexes": [{"key": {"number": 1}, "name": "number_1", "unique": True}]}
+BY_NUMBER = {"createIndexes": "c", "indexes": [{"key": {"number": 1}, "name": "number_1", "unique": True}]}
 BY_PLACE = {"createIndexes": "c", "indexes": [{"key": {"loc": "2dsphere"}, "name": "loc_2dsphere"}]}
 COPY = {"cloneCollectionAsCapped": "c", "toCollection": "copy", "size": 1 << 20}
 MERGE = {"$merge": {"into": "c", "whenNotMatched": "discard"}}
@@ -31,30 +31,30 @@ LONG: list[Document] = [
     {"update": "c", "updates": [{"q": {}, "u": {"$inc": {"writes": 1}}, "multi": True}]},
     {"update": "c", "updates": [{"q": {"number": {"$gte": 0}}, "u": {"$set": {"ttl": 2}}, "multi": True}]},
     {"update": "c", "updates": [{"q": {}, "u": [{"$set": {"n": {"$add": ["$number", 1]}}}], "multi": True}]},
-    # What has died since it was read is not to come back beside the document that has its number by now.
+    # A document that expires after it was read must not be stored again: another one may have its number by then.
     {"aggregate": "c", "pipeline": [{"$set": {"writes": -1}}, MERGE], "cursor": {}},
     {"aggregate": "c", "pipeline": [{"$sort": {"n": 1}}, {"$merge": "other"}], "cursor": {}},
     {"delete": "c", "deletes": [{"q": {"writes": {"$gt": 1}}, "limit": 0}]},
-    BY_BIRTH,
+    BY_NUMBER,
     BY_PLACE,
     COPY,
 ]
 
 
 class LongCommands(RuleBasedStateMachine):
-    """At most one long command is under way, and short ones come between its steps.
+    """At most one long command runs at a time, and short ones run between its steps.
 
-    Of each number there is at most one living document; the dead ones of it, which have another `_id`, may be stored.
-    A document whose `loc` is no place dies within a second.
+    For each number there is at most one document that is not expired; expired ones with other `_id`s may be stored.
+    A document whose `loc` is not a geometry expires within a second.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.server = Running(open_storage_engine("memory", None))
-        self.births = 0
+        self.inserted = 0
         self.command: Document = {}
         self.steps: Steps[Document] | None = None
-        # Ids of the records that have lived since the long command began, and whether it may fail.
+        # Ids of the records that have not expired since the long command began, and whether it may fail.
         self.lasting: set[int] = set()
         self.may_fail = False
 
@@ -63,7 +63,7 @@ class LongCommands(RuleBasedStateMachine):
         for name in ("c", "other"):
             index = {"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": DEFAULT_S}
             self.server.run({"createIndexes": name, "indexes": [index]})
-        self.give_birth(list(range(COUNT)))
+        self.insert_new(list(range(COUNT)))
 
     @property
     def now_s(self) -> int:
@@ -81,14 +81,14 @@ class LongCommands(RuleBasedStateMachine):
             if not is_expired(record[2], record[3], DEFAULT_S, now_s)
         }
 
-    def give_birth(self, numbers: list[int]) -> None:
+    def insert_new(self, numbers: list[int]) -> None:
         documents: list[Document] = []
-        # An index on places refuses what is none, also while it is being built.
+        # A geospatial index refuses a `loc` that is not a geometry, also while it is being built.
         placed = self.server.collection().index_named("loc_2dsphere") is not None
         for number in numbers:
-            self.births += 1
+            self.inserted += 1
             ttl = TTLS[number % len(TTLS)]
-            made: Document = {"_id": self.births, "number": number, "loc": [1, 2]}
+            made: Document = {"_id": self.inserted, "number": number, "loc": [1, 2]}
             if ttl == 1 and not placed:
                 made["loc"] = "nowhere"
             documents.append(made if ttl is None else {**made, "ttl": ttl})
@@ -112,10 +112,10 @@ class LongCommands(RuleBasedStateMachine):
         self.server.run({"update": "c", "updates": [update]})
 
     @rule(start=NUMBERS, most=st.sampled_from([1, 5, 300]))
-    def replace_the_dead(self, start: int, most: int) -> None:
-        """A number is given to a new document when the old one is dead, purged or not."""
+    def replace_expired(self, start: int, most: int) -> None:
+        """Inserts documents for numbers whose documents are expired, purged or not."""
         taken = {self.decoded(record)["number"] for record in self.living().values()}
-        self.give_birth([number for number in range(start, COUNT) if number not in taken][:most])
+        self.insert_new([number for number in range(start, COUNT) if number not in taken][:most])
 
     @precondition(lambda self: self.steps is None)
     @rule(command=st.sampled_from(LONG))

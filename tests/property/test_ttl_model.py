@@ -1,7 +1,7 @@
 """Random writes, changes of the default, clock steps, purges and restarts against a slow model of the TTL rules.
 
-The law: no document is visible at or after its instant, and none vanishes before. Cursors stay open meanwhile, and each
-of their pages holds to it as well, whatever was read ahead.
+What must hold: a document is visible until the second at which it expires, and not from then on. The same holds for
+each page of cursors that are open meanwhile, whatever they have read ahead.
 """
 
 import shutil
@@ -231,7 +231,7 @@ class TTLMachine(RuleBasedStateMachine):
 
     @rule()
     def build_index(self) -> None:
-        """An index that no document with an odd `_id` can be in. Expired ones do not count, and go."""
+        """Builds an index that refuses documents with an odd `_id`, but deletes expired ones instead of failing."""
         try:
             self.collection.create_index([("p", 1), ("q", 1)])
         except OperationFailure as error:
@@ -245,7 +245,7 @@ class TTLMachine(RuleBasedStateMachine):
 
     @rule()
     def copy(self) -> None:
-        """A copy with just enough room for what lives."""
+        """Copies into a capped collection with just enough room for the documents that are not expired."""
         living = list(self.collection.find())
         size = sum(len(bson.encode(document)) for document in living)
         self.client["db"].command({"cloneCollectionAsCapped": "documents", "toCollection": "copy", "size": size or 1})

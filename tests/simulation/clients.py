@@ -1,4 +1,4 @@
-"""The clients of a simulation, each with its own expectations of what it is answered.
+"""The clients of a simulation; each checks the replies that it gets.
 
 A writer owns its documents, `w<n>-<k>`: no other client writes them, so it knows their contents apart from commands
 that have not been answered; `Model` records this for all clients. Readers read all documents by every kind of plan.
@@ -337,7 +337,7 @@ class Exchange(Request):
                     )
 
     def refuse(self, key: str | None = None) -> None:
-        """Nothing was written; or nothing is known, if the command has failed that was to wait for the disk."""
+        """Records that nothing was written, or that it is unknown, if a command with `j: true` has failed."""
         self.stage.refused += 1
         if self.durable and self.reply is not None and not self.reply["ok"]:
             return

@@ -1,4 +1,4 @@
-"""A disk that takes as long as the simulation wants, and loses in a power cut what nobody has waited for.
+"""A disk whose flushes take as long as the simulation chooses; a power cut loses what was not flushed.
 
     flush begins                       flush ends                          power cut
         │ what the files hold is copied    │ the copy is what is on disk       │ the copy is what is left

@@ -1,4 +1,4 @@
-"""What a collection may hold, as slowly and obviously as can be told from requests and replies alone.
+"""What a collection may contain, derived from requests and replies alone by slow and simple code.
 
 A document has versions. Each may have been the stored one from the turn in which its write was sent until the turn in
 which the next one's was answered; a write whose answer never came leaves both open. A reader, whose command takes some
@@ -10,8 +10,8 @@ turns as well, must see what was there all the time, and may see what was there 
     reader 1        └12─16┘  must see A     ╎
     reader 2                           └18──┴──22┘  may see A, B or (if it moved in an index) neither
 
-A power cut opens again what was replaced since the last commit that is certainly left, unless the write that replaced
-it was acknowledged with `j: true`.
+After a power cut, a version that was replaced since the last commit that certainly survived may be the stored one
+again, unless the write that replaced it was acknowledged with `j: true`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,8 @@
 """A server without sockets in which several clients' commands run interleaved, step by step, under a seeded scheduler.
 
 Each turn one thing happens: a client sends its next command, a command under way or the reaper makes one step, the
-clock jumps, the disk answers, the server crashes, or the power is cut, and it is opened again on the files as they lie
-there. Clients are generators that yield requests and are sent the replies; what they expect is their own business
-(`clients.py`).
+clock jumps, the disk answers, the server crashes, or the power is cut, and it is started again with the files that are
+left. Clients are generators that yield requests and are sent the replies; they check these themselves (`clients.py`).
 
 The flusher (`Durability`) and the janitor are the server's own tasks. They run in trio under a MockClock, to the point
 where they wait, at the end of each turn; elapsed time passes between turns only.
@@ -44,7 +43,7 @@ START_MS = 4_102_444_800_000
 # So that the log is copied and ended now and then in a short simulation.
 CHECKPOINT_BYTES = 60_000
 LONG_LOG_BYTES = 120_000
-# Turns for which a server runs on whose disk has failed.
+# Turns for which a server continues after its disk has failed.
 TURNS_WITHOUT_DISK = 30
 # Elapsed time of one turn, in seconds.
 USUAL_PAUSES_S = (0.0, 0.001, 0.01, 0.03)
@@ -97,7 +96,7 @@ Client: TypeAlias = Generator[Request, Document | None, None]
 
 
 class Seat:
-    """A client's place: itself, what it wants to send next, and whether that has been sent.
+    """A client with its next request. busy: whether that has been sent.
 
     flushing: its command waits for the disk. error: what that wait ended with, for the command to answer.
     """
@@ -244,7 +243,7 @@ class World:
         self.disk.turn = self.turn
 
     async def _end_turn(self, pause_s: float) -> None:
-        """Lets elapsed time pass, and the server's tasks do what they have to."""
+        """Lets elapsed time pass, and runs the server's tasks until they wait again."""
         self.elapsed.jump(pause_s)
         await trio.testing.wait_all_tasks_blocked()
         assert self.log.internal_errors == 0, self.log_text.getvalue()
@@ -333,8 +332,8 @@ class World:
         seat.request = seat.client.send(seat.request.reply)
 
     async def _crash(self) -> None:
-        """Stops in an orderly way, goes on with the files as they are now, as after kill -9, or as a power cut leaves
-        them. After a failure of the disk only that last is left."""
+        """Ends the server and starts another one: by a regular stop, with the files as they are now, as after kill -9,
+        or with what a power cut leaves of them. After a failure of the disk always the last."""
         assert self.folder is not None
         clean = self.random.random() < 0.3
         power_cut = not clean and self.random.random() < 0.5

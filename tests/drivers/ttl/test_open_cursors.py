@@ -1,4 +1,4 @@
-"""What waits in an open cursor lives or dies by what is stored when it is handed out, not when it was read."""
+"""Documents that an open cursor has read ahead: whether they are expired is checked again when they are returned."""
 
 from collections.abc import Callable
 from typing import Any
@@ -129,7 +129,7 @@ def test_what_waits_is_judged_by_what_is_stored(filled: Bench, way: str) -> None
     filled.collection.update_many({"part": 1}, {"$set": {"ttl": 1}})
     filled.collection.update_many({"part": 2}, {"$set": {"ttl": 20}})
     filled.advance(6)
-    # What was refreshed or given a longer `ttl` lives, the others are dead.
+    # Documents that were refreshed or given a longer `ttl` are not expired, the others are.
     assert [next(cursor)["_id"] for _ in range(PAGE)] == [n for n in range(PAGE, 3 * PAGE) if n % 4 in (0, 2)]
     filled.database.command({"collMod": "documents", "index": {"name": "_ts_1", "expireAfterSeconds": 6}})
     assert [document["_id"] for document in cursor] == list(range(3 * PAGE, COUNT, 4))
@@ -146,8 +146,8 @@ def test_ttl_switched_on_meanwhile(filled: Bench, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["scan", "index", "sort", "merged scans", "or", "text by score"])
-def test_what_waits_was_read_before_its_batch(filled: Bench, way: str) -> None:
-    """A sort gives a batch whose records were written after it had read them; the rest of the batch waits."""
+def test_buffered_documents_are_checked_again(filled: Bench, way: str) -> None:
+    """Others write the documents between the pages, so the `_ts` with which they were read is no longer theirs."""
     cursors = [WAYS[way](filled) for _ in range(PAGE, COUNT - PAGE, PAGE)]
     given = [[next(cursor)["_id"] for _ in range(PAGE * (n + 1))] for n, cursor in enumerate(cursors)]
     filled.advance(5)
@@ -190,7 +190,7 @@ def test_tailable_cursor_with_a_filter(bench: Bench) -> None:
 
 @pytest.mark.parametrize("sorted_", [False, True])
 def test_a_deleted_document_is_not_given_where_it_could_have_expired(filled: Bench, sorted_: bool) -> None:
-    """A document that is gone may have expired first; that it may not be given any more weighs more."""
+    """A deleted document cannot be told from one that expired and was purged, which must not be returned."""
     cursor = filled.collection.find(batch_size=PAGE)
     if sorted_:
         cursor = cursor.sort("n")
@@ -215,7 +215,7 @@ def test_elements_of_an_unwound_document_are_not_given_when_it_is_dead(bench: Be
     assert list(cursor) == []
 
 
-def test_documents_that_outgrow_a_page_are_not_given_when_they_are_dead(bench: Bench) -> None:
+def test_documents_that_outgrow_a_page_are_not_given_when_they_are_expired(bench: Bench) -> None:
     """Fields that a pipeline adds can fill a page before the documents that were read for it are given."""
     bench.set_default(10)
     bench.collection.insert_many([{"_id": n, "body": "x" * 100_000} for n in range(60)])
@@ -245,7 +245,7 @@ def test_what_a_group_has_computed_stands(filled: Bench) -> None:
 
 @pytest.mark.parametrize("indexed", [False, True], ids=["hashed", "indexed"])
 def test_a_join_sees_a_shortened_ttl(bench: Bench, indexed: bool) -> None:
-    """What is kept of the other collection for all documents is read again when some of it may have died."""
+    """Documents of the other collection that a join has cached are read again when some of them may have expired."""
     bench.set_default(10)
     if indexed:
         bench.collection.create_index("n")
@@ -261,7 +261,7 @@ def test_a_join_sees_a_shortened_ttl(bench: Bench, indexed: bool) -> None:
 
 
 def test_tailable_cursor_over_expired_documents_alone(bench: Bench) -> None:
-    """As over an empty collection: there is nothing to go on from, purged or not."""
+    """As over an empty collection, the cursor has no position, whether or not the documents are purged."""
     capped = bench.database.create_collection("capped", capped=True, size=1_000_000)
     bench.set_default(10, capped)
     capped.insert_many([{"_id": n} for n in range(600)])

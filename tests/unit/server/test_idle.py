@@ -1,4 +1,4 @@
-"""What a server lets go of after a while: idle cursors, and sessions with what belongs to them."""
+"""Idle cursors are closed and idle sessions end after a while, with everything that belongs to them."""
 
 import io
 from typing import Any
@@ -53,7 +53,7 @@ class Setup:
         return bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome))
 
     def pass_time(self, seconds: float) -> None:
-        """Elapsed time passes, and the server looks around as it does every minute."""
+        """Lets elapsed time pass, and then does what the server's janitor does every minute."""
         self.elapsed.elapsed_s += seconds
         self.service.close_idle()
 

@@ -342,7 +342,7 @@ class TestRefusedDocuments:
         assert {rid for _, rid in entries_of(running.collection(), "i")} <= set(range(BUILD_BATCH + 2, 1000))
 
 
-def test_what_expires_during_a_build_gives_way(running: Running) -> None:
+def test_documents_that_expire_during_a_build_do_not_make_it_fail(running: Running) -> None:
     """Two documents with one unique key, the later of which expires before the build reads it."""
     running.index({"_ts": 1}, expireAfterSeconds=-1)
     running.insert({"_id": "kept", "a": 5000}, *({"_id": i, "a": i} for i in range(BUILD_BATCH)))

@@ -1,4 +1,4 @@
-"""What stages hold and hand out: batches of bounded bytes, and limits that apply before the memory is taken."""
+"""The memory of stages: batches of bounded bytes, and limits that are checked before the memory is taken."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -206,7 +206,7 @@ def test_values_that_become_larger(accumulator: str) -> None:
 
 @pytest.mark.parametrize("accumulator", [{"$lastN": {"n": 2, "input": "$x"}}, {"$maxN": {"n": 2, "input": "$x"}}])
 def test_accumulators_of_a_few_large_values_hold_no_more(accumulator: Document) -> None:
-    """They let go of what does not stay before that reaches the limit."""
+    """They drop values that cannot be in the result before these reach the limit."""
     documents = [{"_id": i, "x": f"{i:03}" + "x" * MB} for i in range(20)]
     source, _ = opened(documents, [{"$group": {"_id": 1, "x": accumulator}}], limits=MemoryLimits(push_bytes=18 * MB))
     (found,) = [bson.decode(document) for batch in batches(source) for document in batch]
