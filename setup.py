@@ -44,6 +44,7 @@ HOT = (
     "mongottl/query/expr/accumulators.py",
     "mongottl/query/expr/arithmetic.py",
     "mongottl/query/expr/base.py",
+    "mongottl/query/expr/exponential.py",
     "mongottl/query/expr/path.py",
     "mongottl/query/match/comparison.py",
     "mongottl/query/match/elements.py",
