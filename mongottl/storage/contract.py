@@ -574,14 +574,26 @@ class ContractSortedData(SortedDataInterface):
         assert self.inner.find_exact([key]) == [entry for entry in before if entry != (key, record_id)]
 
     def scan(
-        self, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
-    ) -> list[IndexEntry]:
+        self,
+        low: bytes,
+        high: bytes,
+        after: IndexEntry | None,
+        limit: int,
+        forward: bool = True,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[IndexEntry], bool]:
         self._require("scan", False)
         _check_range("scan", low, high, after, limit)
+        assert max_bytes > 0
+        max_bytes = self.engine.batch_bytes(max_bytes)
         with _Allowed("scan"):
-            entries = self.inner.scan(low, high, after, limit, forward)
+            entries, more = self.inner.scan(low, high, after, limit, forward, max_bytes)
         self._check_scan("scan", entries, low, high, after, limit, forward)
-        return entries
+        reached = _check_bytes("scan", [key for key, _ in entries], max_bytes)
+        assert not more or (entries and (reached or len(entries) == limit)), "scan: no limit was reached"
+        last = entries[-1] if entries else after
+        assert more or not self.inner.scan(low, high, last, 1, forward)[0], "scan: not the end"
+        return entries, more
 
     def _check_scan(
         self,
@@ -625,7 +637,7 @@ class ContractSortedData(SortedDataInterface):
         reached = _check_bytes("scan_fetch", [row[2] for row in fetched], max_bytes)
         assert fetched or not more, "scan_fetch: no record, but more to come"
         assert not more or reached or len(fetched) == limit, "scan_fetch: no limit was reached"
-        expected = self.inner.scan(low, high, after, len(entries) + (0 if more else 1), forward)
+        expected, _ = self.inner.scan(low, high, after, len(entries) + (0 if more else 1), forward)
         assert entries == expected, "scan_fetch: an entry has no record, or the end was not reached"
         for _, record_id, document, ts, ttl in fetched:
             assert store.find_record(record_id) == (record_id, document, ts, ttl)
@@ -668,7 +680,7 @@ class ContractSortedData(SortedDataInterface):
         _check_range("count_range", low, high, None, 1)
         with _Allowed("count_range"):
             found = self.inner.count_range(low, high)
-        assert (found > 0) == bool(self.inner.scan(low, high, None, 1))
+        assert (found > 0) == bool(self.inner.scan(low, high, None, 1)[0])
         return found
 
     def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
@@ -676,7 +688,7 @@ class ContractSortedData(SortedDataInterface):
         _check_range("entry_behind", low, high, after, max(entries, 1))
         with _Allowed("entry_behind"):
             found = self.inner.entry_behind(low, high, after, entries)
-        assert ([] if found is None else [found]) == self.inner.scan(low, high, after, entries + 1)[entries:]
+        assert ([] if found is None else [found]) == self.inner.scan(low, high, after, entries + 1)[0][entries:]
         return found
 
 

@@ -283,12 +283,19 @@ class SortedDataInterface(ABC):
 
     @abstractmethod
     def scan(
-        self, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
-    ) -> list[IndexEntry]:
+        self,
+        low: bytes,
+        high: bytes,
+        after: IndexEntry | None,
+        limit: int,
+        forward: bool = True,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[IndexEntry], bool]:
         """Up to `limit` entries with low <= key < high, ascending, or descending with `forward=False`.
 
         after: None for the first batch, then the last entry of the batch before, which is within the range; the scan
-        continues behind it (below it when backward). Fewer than `limit` entries mean that the end was reached.
+        continues behind it (below it when backward). max_bytes: of keys; the last one may exceed it. The second value:
+        whether there may be more entries behind these.
         """
         raise NotImplementedError
 

@@ -1,13 +1,13 @@
-"""No read of records outside the storage engines is limited by their number alone: documents may have 16 MB each."""
+"""No read of records or keys outside the storage engines is limited by their number alone: each may have 16 MB."""
 
 import ast
 
 from tests.architecture.test_imports import PACKAGE
 
 # Method and the place of its `max_bytes` among the arguments. `scan` is that of record stores.
-LIMITED = {"scan": 3, "scan_fetch": 6, "due_by_default": 2, "due_by_own": 2, "find_records": 1}
+LIMITED = {"scan": 3, "scan of keys": 5, "scan_fetch": 6, "due_by_default": 2, "due_by_own": 2, "find_records": 1}
 # The place of `limit`: a read of one record needs no other limit.
-LIMIT_AT = {"scan": 1, "scan_fetch": 4, "due_by_default": 1, "due_by_own": 1}
+LIMIT_AT = {"scan": 1, "scan of keys": 3, "scan_fetch": 4, "due_by_default": 1, "due_by_own": 1}
 
 
 def are_records(receiver: str) -> bool:
@@ -22,8 +22,12 @@ def unlimited_reads(source: str) -> list[int]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name = node.func.attr
-        if name not in LIMITED or (name == "scan" and not are_records(ast.unparse(node.func.value))):
+        if name not in LIMITED:
             continue
+        if name == "scan" and not are_records(ast.unparse(node.func.value)):
+            name = "scan of keys"
+            if len(node.args) <= LIMIT_AT[name]:
+                continue
         limit = node.args[LIMIT_AT[name]] if name in LIMIT_AT else None
         is_single = isinstance(limit, ast.Constant) and limit.value == 1
         if not is_single and len(node.args) <= LIMITED[name] and not any(k.arg == "max_bytes" for k in node.keywords):
@@ -36,6 +40,8 @@ def test_reads_without_a_byte_limit_are_found() -> None:
     assert unlimited_reads("op.recovery_unit.records(collection).scan(position, 256, True)") == [1]
     assert unlimited_reads("store.scan(MAX_RECORD_ID, 1, False)") == []
     assert unlimited_reads("store.scan(position, 256, True, BATCH_BYTES)") == []
+    assert unlimited_reads("entries, more = data.scan(low, high, after, 256)") == [1]
+    assert unlimited_reads("data.scan(low, high, None, 1)\ndata.scan(low, high, after, size, True, BATCH_BYTES)") == []
     assert unlimited_reads("store.due_by_own(now_s, 256, max_bytes=1)\nstore.find_records(ids)") == [2]
 
 

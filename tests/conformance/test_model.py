@@ -221,11 +221,11 @@ class EngineMachine(RuleBasedStateMachine):
         assert found.count_range(low, high) == len(inside)
         ascending = inside if forward else inside[::-1]
         assert found.entry_behind(low, high, None, limit) == (ascending[limit] if limit < len(inside) else None)
-        assert found.scan(low, high, None, limit, forward) == inside[:limit]
+        assert found.scan(low, high, None, limit, forward)[0] == inside[:limit]
         if low < high:
             after = data.draw(st.tuples(keys.filter(lambda key: low <= key < high) | st.just(low), record_ids))
             rest = [entry for entry in inside if (entry > after if forward else entry < after)]
-            assert found.scan(low, high, after, limit, forward) == rest[:limit]
+            assert found.scan(low, high, after, limit, forward)[0] == rest[:limit]
 
     @rule(wanted=st.lists(keys, unique=True))
     def find_entries(self, wanted: list[bytes]) -> None:

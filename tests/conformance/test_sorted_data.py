@@ -17,7 +17,7 @@ def new_data(engine: StorageEngine, unique: bool, entries: list[IndexEntry]) -> 
 
 
 def everything(data: SortedDataInterface) -> list[IndexEntry]:
-    return data.scan(LOW, HIGH, None, 100000)
+    return data.scan(LOW, HIGH, None, 100000)[0]
 
 
 @KINDS
@@ -25,7 +25,7 @@ def test_entries_are_ordered_by_unsigned_bytes(engine: StorageEngine, unique: bo
     keys = [b"b", b"\x80", b"", b"a\x00", b"a", b"\x7f", b"ab", b"a\xff", b"\x00", b"\xfe"]
     data = new_data(engine, unique, [(key, number + 1) for number, key in enumerate(keys)])
     assert [key for key, _ in everything(data)] == sorted(keys)
-    assert [key for key, _ in data.scan(LOW, HIGH, None, 100, False)] == sorted(keys, reverse=True)
+    assert [key for key, _ in data.scan(LOW, HIGH, None, 100, False)[0]] == sorted(keys, reverse=True)
 
 
 @KINDS
@@ -34,7 +34,7 @@ def test_ranges_are_half_open(engine: StorageEngine, unique: bool, forward: bool
     data = new_data(engine, unique, [(b"a", 1), (b"b", 2), (b"bb", 3), (b"c", 4), (b"d", 5)])
 
     def keys(low: bytes, high: bytes) -> list[bytes]:
-        found = [key for key, _ in data.scan(low, high, None, 100, forward)]
+        found = [key for key, _ in data.scan(low, high, None, 100, forward)[0]]
         assert data.count_range(low, high) == len(found)
         return found if forward else found[::-1]
 
@@ -55,19 +55,33 @@ def test_batches_put_together_are_the_range(engine: StorageEngine, unique: bool,
     data = new_data(engine, unique, [(b"%c" % n, n) for n in range(1, 30)])
     batches: list[IndexEntry] = []
     after: IndexEntry | None = None
-    while batch := data.scan(b"\x05", b"\x15", after, limit, forward):
+    while batch := data.scan(b"\x05", b"\x15", after, limit, forward)[0]:
         batches.extend(batch)
         after = batch[-1]
     numbers = list(range(5, 21))
     assert [record_id for _, record_id in batches] == (numbers if forward else numbers[::-1])
 
 
+@KINDS
+@pytest.mark.parametrize("forward", [True, False])
+def test_scans_end_where_their_keys_reach_a_number_of_bytes(engine: StorageEngine, unique: bool, forward: bool) -> None:
+    entries = [(bytes([n]) * 10, n) for n in range(1, 8)]
+    data = new_data(engine, unique, entries)
+    ordered = entries if forward else entries[::-1]
+    assert data.scan(LOW, HIGH, None, 100, forward, 25) == (ordered[:3], True)
+    assert data.scan(LOW, HIGH, ordered[2], 100, forward, 30) == (ordered[3:6], True)
+    assert data.scan(LOW, HIGH, ordered[5], 100, forward, 30) == (ordered[6:], False)
+    assert data.scan(LOW, HIGH, None, 2, forward, 1) == (ordered[:1], True)
+    assert data.scan(LOW, HIGH, None, 2, forward, 1000) == (ordered[:2], True)
+    assert data.scan(LOW, HIGH, ordered[6], 2, forward, 1000) == ([], False)
+
+
 def test_equal_keys_are_ordered_by_record_id_and_a_position_splits_them(engine: StorageEngine) -> None:
     data = new_data(engine, False, [(b"k", 300), (b"k", 2), (b"k", 10), (b"j", 9), (b"l", 1)])
     assert everything(data) == [(b"j", 9), (b"k", 2), (b"k", 10), (b"k", 300), (b"l", 1)]
-    assert data.scan(b"k", b"l", (b"k", 2), 10) == [(b"k", 10), (b"k", 300)]
-    assert data.scan(b"k", b"l", (b"k", 10), 10, False) == [(b"k", 2)]
-    assert data.scan(b"k", b"l", (b"k", 300), 10) == []
+    assert data.scan(b"k", b"l", (b"k", 2), 10)[0] == [(b"k", 10), (b"k", 300)]
+    assert data.scan(b"k", b"l", (b"k", 10), 10, False)[0] == [(b"k", 2)]
+    assert data.scan(b"k", b"l", (b"k", 300), 10)[0] == []
     assert data.count_range(b"k", b"l") == 3
 
 
@@ -97,8 +111,8 @@ def test_a_position_may_have_been_removed(engine: StorageEngine, unique: bool) -
         data.remove([(b"b", 2)])
         data.remove_one(b"c", 3)
         unit.commit()
-    assert data.scan(LOW, HIGH, (b"b", 2), 10) == [(b"d", 4)]
-    assert data.scan(LOW, HIGH, (b"c", 3), 10, False) == [(b"a", 1)]
+    assert data.scan(LOW, HIGH, (b"b", 2), 10)[0] == [(b"d", 4)]
+    assert data.scan(LOW, HIGH, (b"c", 3), 10, False)[0] == [(b"a", 1)]
 
 
 @KINDS
@@ -199,7 +213,7 @@ def test_scan_fetch_is_scan_with_records(engine: StorageEngine, unique: bool, fo
     store, data = with_records(engine, unique)
     after: IndexEntry | None = None
     count = 0
-    while entries := data.scan(b"03", b"15", after, 5, forward):
+    while entries := data.scan(b"03", b"15", after, 5, forward)[0]:
         fetched = data.scan_fetch(store, b"03", b"15", after, 5, forward)[0]
         assert [(key, record_id) for key, record_id, _, _, _ in fetched] == entries
         assert [row[1:] for row in fetched] == store.find_records([record_id for _, record_id in entries])[0]
@@ -235,7 +249,7 @@ def test_reads_within_a_unit_see_its_writes(engine: StorageEngine) -> None:
         record_id = store.insert_record(b"new", 1, 0)
         data.insert_one(b"new", record_id)
         assert data.fetch_exact(store, b"new") == (record_id, b"new", 1, 0)
-        assert data.scan(b"n", b"o", None, 3) == [(b"new", record_id)]
+        assert data.scan(b"n", b"o", None, 3)[0] == [(b"new", record_id)]
         # left without commit
     assert data.fetch_exact(store, b"new") is None
-    assert data.scan(b"n", b"o", None, 3) == []
+    assert data.scan(b"n", b"o", None, 3)[0] == []

@@ -190,7 +190,8 @@ def test_distinct_leaps_over_what_repeats(database: Database[Documents]) -> None
     assert database.c.distinct("a", {"a": {"$gt": 1}}) == [2, 3]
     assert scanned(query={"a": {"$gt": 1}})[0] == "DISTINCT_SCAN"
     assert database.c.distinct("a", {"a": {"$gt": 1}, "b": {"$gt": 997}}) == [2, 3]
-    assert scanned(query={"a": {"$gt": 1}, "b": {"$gt": 997}})[0] == "IXSCAN"
+    assert scanned(query={"a": {"$gt": 1}, "b": {"$gt": 997}})[0] == "DISTINCT_SCAN"
+    assert scanned(query={"a": {"$gt": 1}, "b": {"$mod": [2, 1]}})[0] == "IXSCAN"
     assert scanned(hint={"$natural": 1}) == ("COLLSCAN", 0)
     database.c.insert_one({"_id": "array", "a": [7, 8]})
     assert database.c.distinct("a") == [None, 0, 1, 2, 3, 7, 8]
@@ -210,8 +211,10 @@ def hundred(database: Database[Documents]) -> Database[Documents]:
         ({"a": 1}, "b", [0, 1, 2], "DISTINCT_SCAN", 20),
         ({"a": {"$in": [1, 3]}}, "b", [0, 1, 2], "DISTINCT_SCAN", 40),
         ({"a": 1, "b": {"$gt": 0}}, "b", [1, 2], "DISTINCT_SCAN", 20),
-        ({"a": 1, "b": 2}, "a", [1], "IXSCAN", 100),
-        ({"a": 1, "c": {"$lt": 100}}, "b", [0, 1, 2], "IXSCAN", 200),
+        ({"a": 1, "b": 2}, "a", [1], "DISTINCT_SCAN", 4),
+        ({"a": 1, "c": {"$lt": 100}}, "b", [0, 1, 2], "DISTINCT_SCAN", 20),
+        ({"a": {"$gt": 1}, "c": {"$gt": 1190}}, "a", [2, 3], "DISTINCT_SCAN", 20),
+        ({"a": {"$gt": 1}, "c": {"$mod": [7, 1]}}, "a", [2, 3], "IXSCAN", 600),
     ],
     ids=str,
 )
@@ -244,6 +247,29 @@ def test_distinct_behind_components_that_the_filter_binds(
             False,
         ),
         ([{"$limit": 3}, {"$group": {"_id": "$a"}}], [{"_id": i} for i in range(3)], False),
+        (
+            [{"$sort": {"a": 1, "b": -1, "c": 1}}, {"$group": {"_id": "$a", "c": {"$last": "$c"}}}],
+            [{"_id": 0, "c": 1188}, {"_id": 1, "c": 1197}, {"_id": 2, "c": 1194}, {"_id": 3, "c": 1191}],
+            True,
+        ),
+        (
+            [{"$sort": {"a": -1, "b": 1, "c": -1}}, {"$group": {"_id": "$a", "c": {"$first": "$c"}}}],
+            [{"_id": 0, "c": 1188}, {"_id": 1, "c": 1197}, {"_id": 2, "c": 1194}, {"_id": 3, "c": 1191}],
+            True,
+        ),
+        (
+            [{"$sort": {"a": -1, "b": 1, "c": -1}}, {"$group": {"_id": "$a", "c": {"$last": "$c"}}}],
+            [{"_id": 0, "c": 8}, {"_id": 1, "c": 5}, {"_id": 2, "c": 2}, {"_id": 3, "c": 11}],
+            True,
+        ),
+        (
+            [
+                {"$sort": {"a": 1, "b": -1, "c": 1}},
+                {"$group": {"_id": "$a", "b": {"$first": "$b"}, "c": {"$last": "$c"}}},
+            ],
+            [{"_id": i, "b": 2, "c": c} for i, c in enumerate([1188, 1197, 1194, 1191])],
+            False,
+        ),
     ],
     ids=str,
 )
@@ -258,3 +284,63 @@ def test_groups_leap_over_what_repeats(
 def test_groups_keep_documents_without_the_field(hundred: Database[Documents]) -> None:
     hundred.c.insert_one({"_id": "none"})
     assert {group["_id"] for group in hundred.c.aggregate([{"$group": {"_id": "$a"}}])} == {None, 0, 1, 2, 3}
+
+
+def planned(database: Database[Documents], command: Documents) -> tuple[list[Documents], list[Documents]]:
+    """The stages of the plan from the top, and those of the pipeline."""
+    reply = database.command("explain", command, verbosity="executionStats")
+    rest = reply["stages"][1:] if "stages" in reply else []
+    reply = reply["stages"][0]["$cursor"] if rest else reply
+    stage = reply["executionStats"]["executionStages"]
+    assert reply["queryPlanner"]["winningPlan"]["stage"] == stage["stage"]
+    stages = [stage]
+    while "inputStage" in stage:
+        stage = stage["inputStage"]
+        stages.append(stage)
+    return stages, rest
+
+
+def test_covered_distinct(hundred: Database[Documents]) -> None:
+    [projection, scan], _ = planned(hundred, {"distinct": "c", "key": "b", "query": {"a": 1}})
+    assert (projection["stage"], projection["transformBy"]) == ("PROJECTION_COVERED", {"_id": 0, "b": 1})
+    assert (scan["stage"], scan["isFetching"], scan["keysExamined"] < 20) == ("DISTINCT_SCAN", False, True)
+    # The keys of numbers of two types do not tell which of them a document has.
+    hundred.c.insert_one({"a": 1, "b": 1.5, "c": 0})
+    stages, _ = planned(hundred, {"distinct": "c", "key": "b", "query": {"a": 1}})
+    assert [stage["stage"] for stage in stages] == ["FETCH", "DISTINCT_SCAN"]
+    assert hundred.c.distinct("b", {"a": 1}) == [0, 1, 1.5, 2]
+
+
+def test_covered_groups_scan_backward_for_the_last(hundred: Database[Documents]) -> None:
+    pipeline: list[Documents] = [
+        {"$sort": {"a": 1, "b": -1, "c": 1}},
+        {"$group": {"_id": "$a", "last": {"$last": "$c"}}},
+    ]
+    [projection, scan], rest = planned(hundred, {"aggregate": "c", "pipeline": pipeline, "cursor": {}})
+    assert (projection["stage"], projection["transformBy"]) == ("PROJECTION_COVERED", {"_id": 0, "a": 1, "c": 1})
+    assert (scan["stage"], scan["direction"]) == ("DISTINCT_SCAN", "backward")
+    assert scan["keysExamined"] < 20
+    assert scan["indexBounds"] == {"a": ["[MaxKey, MinKey]"], "b": ["[MinKey, MaxKey]"], "c": ["[MaxKey, MinKey]"]}
+    assert [stage["$groupByDistinctScan"] for stage in rest] == [{"newRoot": {"_id": "$a", "last": "$c"}}]
+    # Not covered: the documents tell more than the keys.
+    pipeline[1] = {"$group": {"_id": "$a", "last": {"$last": "$_id"}}}
+    [fetch, scan], _ = planned(hundred, {"aggregate": "c", "pipeline": pipeline, "cursor": {}})
+    assert (fetch["stage"], scan["stage"], scan["direction"]) == ("FETCH", "DISTINCT_SCAN", "backward")
+    assert {group["last"] for group in hundred.c.aggregate(pipeline)} == {1188, 1197, 1194, 1191}
+
+
+def test_groups_by_dotted_paths(database: Database[Documents]) -> None:
+    database.c.insert_many([{"x": {"a": i % 4, "b": i}} for i in range(400)] + [{"x": 5}, {}])
+    database.c.create_index([("x.a", 1), ("x.b", 1)])
+    pipeline: list[Documents] = [
+        {"$sort": {"x.a": 1, "x.b": 1}},
+        {"$group": {"_id": "$x.a", "least": {"$first": "$x.b"}, "sum": {"$first": {"$add": ["$x.a", "$x.b"]}}}},
+    ]
+    command = {"aggregate": "c", "pipeline": pipeline, "cursor": {}}
+    [projection, scan], _ = planned(database, command)
+    assert (projection["stage"], projection["transformBy"]) == ("PROJECTION_DEFAULT", {"_id": 0, "x.a": 1, "x.b": 1})
+    assert (scan["stage"], scan["keysExamined"] < 20) == ("DISTINCT_SCAN", True)
+    expected = [{"_id": None, "least": None, "sum": None}, *({"_id": i, "least": i, "sum": 2 * i} for i in range(4))]
+    assert list(database.c.aggregate(pipeline)) == expected
+    database.c.insert_one({"x": [{"a": 9}]})
+    assert planned(database, command)[0][-1]["stage"] != "DISTINCT_SCAN"

@@ -89,6 +89,57 @@ def test_plans_of_dotted_paths(
     assert stats(nested, **find) == (stages, keys, documents)
 
 
+@pytest.mark.parametrize(
+    ("projection", "covered"),
+    [
+        ({"_id": 0, "s": {"$add": ["$a", 1]}}, True),
+        ({"_id": 0, "b": 1, "s": {"$concat": ["$b", "!"]}}, True),
+        ({"_id": 0, "s": {"$let": {"vars": {"v": "$a"}, "in": {"$multiply": ["$$v", 2]}}}}, True),
+        ({"_id": 0, "s": "$a", "t": {"$literal": 1}}, True),
+        ({"_id": 0, "s": "$a.q"}, True),
+        ({"_id": 0, "s": "$c"}, False),
+        ({"s": "$a"}, False),
+        ({"_id": 0, "s": "$$ROOT"}, False),
+        ({"_id": 0, "s": {"$getField": "a"}}, False),
+        ({"_id": 0, "a.s": "$b"}, False),
+        ({"_id": 0, "a": 1, "b": {"$slice": 1}}, False),
+    ],
+    ids=str,
+)
+def test_computed_projections(stock: Database[Documents], projection: Documents, covered: bool) -> None:
+    stages = ["PROJECTION_DEFAULT", "IXSCAN"] if covered else ["PROJECTION_DEFAULT", "FETCH", "IXSCAN"]
+    assert stats(stock, filter={"a": 3}, projection=projection) == (stages, 4, 0 if covered else 4)
+    natural = list(stock.c.find({"a": 3}, projection, hint=[("$natural", 1)]))
+    assert sorted(map(repr, stock.c.find({"a": 3}, projection))) == sorted(map(repr, natural))
+    if "$slice" not in repr(projection):
+        pipeline = [{"$match": {"a": 3}}, {"$project": projection}]
+        assert sorted(map(repr, stock.c.aggregate(pipeline))) == sorted(map(repr, natural))
+
+
+def test_expressions_in_filters(stock: Database[Documents]) -> None:
+    filter = {"a": 3, "$expr": {"$gt": [{"$strLenBytes": "$b"}, 2]}}
+    assert stats(stock, filter=filter, projection=AB) == (["PROJECTION_COVERED", "IXSCAN"], 4, 0)
+    assert list(stock.c.find(filter, AB)) == [{"a": 3, "b": "b18"}, {"a": 3, "b": "b13"}]
+    assert stats(stock, filter={"a": 3, "$expr": {"$gt": ["$c", 2]}}, projection=AB)[2] == 4
+
+
+def test_covered_scans_skip_keys(database: Database[Documents]) -> None:
+    database.c.create_index([("a", 1), ("b", 1)])
+    database.c.insert_many([{"a": i // 100, "b": i % 100} for i in range(1000)])
+    filter = {"a": {"$gte": 2, "$lte": 5}, "b": {"$in": [7, 70]}}
+    names, keys, documents = stats(database, filter=filter, projection=AB)
+    assert (names, documents) == (["PROJECTION_COVERED", "IXSCAN"], 0)
+    assert keys < 20
+    expected = [{"a": a, "b": b} for a in range(2, 6) for b in (7, 70)]
+    assert list(database.c.find(filter, AB)) == expected
+    assert list(database.c.find(filter, AB, sort=[("a", -1), ("b", -1)])) == expected[::-1]
+    assert list(database.c.find(filter, AB, batch_size=3)) == expected
+    cursor = database.c.find(filter, AB, batch_size=3)
+    first = [next(cursor) for _ in range(3)]
+    database.c.insert_one({"a": [4, 4.5], "b": 70})
+    assert first + list(cursor) == [*expected[:6], {"a": [4, 4.5], "b": 70}, *expected[6:]]
+
+
 def test_results_of_dotted_paths(nested: Database[Documents]) -> None:
     found = list(nested.c.find({"x.a": 3}, XABC, sort=[("b", -1)]))
     assert found == [{"x": {"a": 3, "y": {"c": f"c{i}"}}, "b": i} for i in (18, 13, 8, 3)]
@@ -102,7 +153,8 @@ def test_results_of_dotted_paths(nested: Database[Documents]) -> None:
     # Where it is only looked at, and nothing of it given, keys suffice.
     filter = {"x.a": None, "x.y.c": {"$exists": False}}
     looked_at = stats(nested, filter=filter, projection={"_id": 0, "b": 1}, hint=INDEX)
-    assert looked_at == (["PROJECTION_COVERED", "IXSCAN"], 3, 0)
+    # The fourth key is the first one behind the range: the scan skips keys with another x.y.c.
+    assert looked_at == (["PROJECTION_COVERED", "IXSCAN"], 4, 0)
     assert list(nested.c.find(filter, {"_id": 0, "b": 1}, hint=INDEX)) == [{}, {}, {}]
 
 

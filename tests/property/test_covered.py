@@ -121,7 +121,14 @@ conditions = st.one_of(
     st.builds(lambda op, value: {op: value}, st.sampled_from(["$gt", "$lte", "$ne"]), plain),
     st.sampled_from([{"$exists": True}, {"$exists": False}, {"$type": "int"}, {"$in": [1, "x"]}, None]),
 )
-filters = st.dictionaries(st.sampled_from(["a", "b", "c", "a.c", "a.d"]), conditions, max_size=2)
+filters = st.builds(
+    lambda parts, expression: {**parts, **expression},
+    st.dictionaries(st.sampled_from(["a", "b", "c", "a.c", "a.d"]), conditions, max_size=2),
+    st.sampled_from([{}, {}, {}, {"$expr": {"$lte": ["$a", "$b"]}}, {"$expr": {"$gt": ["$a.c", 1]}}]),
+)
+
+
+HINTS: list[Document] = [{"hint": "x"}, {"hint": {"$natural": 1}}]
 
 
 def canonical(documents: list[Document]) -> list[bytes]:
@@ -150,6 +157,9 @@ def canonical(documents: list[Document]) -> list[bytes]:
             {"_id": 0, "b": 1},
             {"_id": 0, "a.c": 1},
             {"_id": 0, "a": {"c": 1, "d": 1}, "b": 1},
+            {"_id": 0, "s": {"$ifNull": ["$a", "none"]}},
+            {"_id": 0, "b": 1, "s": {"$type": "$a.c"}, "t": ["$b", "$a.d"]},
+            {"_id": 0, "s": "$a", "t": {"$eq": ["$b", "$c"]}},
         ]
     ),
     st.sampled_from([{}, {"a": 1}, {"b": -1, "a": 1}, {"c": 1}, {"a.d": 1, "b": 1}]),
@@ -172,3 +182,8 @@ def test_covered_queries_give_what_others_give(
     query = {"find": "c", "filter": filter, "projection": projection, "sort": sort}
     expected = server.run({**query, "hint": {"$natural": 1}})["cursor"]["firstBatch"]
     assert canonical(server.run({**query, "hint": name})["cursor"]["firstBatch"]) == canonical(expected)
+    assert server.run({"count": "c", "query": filter, "hint": name})["n"] == len(expected)
+    for part in ([], [{"$skip": 1}], [{"$limit": 2}], [{"$skip": 1}, {"$limit": 2}], [{"$limit": 3}, {"$skip": 1}]):
+        pipeline = [{"$match": filter}, *part, {"$count": "n"}]
+        counts = [server.listed({"aggregate": "c", "pipeline": pipeline, "cursor": {}, **hint}) for hint in HINTS]
+        assert counts[0] == counts[1]

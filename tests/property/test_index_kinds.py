@@ -18,7 +18,7 @@ from tests.query_samples import Samples
 
 def assert_exact(bench: Bench, index: IndexEntry) -> None:
     assert index.data is not None
-    stored = index.data.scan(LOWEST_KEY, HIGHEST_KEY, None, 100_000)
+    stored, _ = index.data.scan(LOWEST_KEY, HIGHEST_KEY, None, 100_000)
     expected: list[tuple[bytes, int]] = []
     for record in bench.collection.store.scan(0, 100_000)[0]:
         expected.extend((key, record[0]) for key in index.keys_of(record[1]))

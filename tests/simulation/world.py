@@ -436,7 +436,7 @@ class World:
                     if index.covers_record(record[0])
                     for key in index.keys_of(record[1])
                 )
-                found = index.data.scan(b"", b"\xff" * 9, None, 1_000_000)
+                found = index.data.scan(b"", b"\xff" * 9, None, 1_000_000)[0]
                 assert found == expected, f"{collection.namespace}.{index.name} does not agree with the records"
                 if index.data.unique:
                     assert len({key for key, _ in found}) == len(found), f"{index.name} holds a key twice"

@@ -223,7 +223,7 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
 def _is_held(data: SortedDataInterface, key: bytes, rid: int) -> bool:
     """Whether an index has an entry; the cost does not grow with the number of entries of the same key."""
     after = (key, rid - 1) if rid > 1 else None
-    return data.scan(key, successor(key), after, 1) == [(key, rid)]
+    return data.scan(key, successor(key), after, 1)[0] == [(key, rid)]
 
 
 def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> Steps[None]:
@@ -234,10 +234,10 @@ def _check_entries(op: OperationContext, collection: Collection, index: IndexEnt
     sums = found.sums.setdefault(index.name, _EntrySums())
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
-        entries = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH)
+        entries, more = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
         for key, rid in entries:
             sums.subtract(key, rid)
-        if len(entries) < _BATCH:
+        if not more:
             break
         after = entries[-1]
         yield None
@@ -258,7 +258,7 @@ def _find_extra(
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
         size = 0
-        entries = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH)
+        entries, more = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
         wanted: dict[int, set[bytes]] = {}
         for entry in entries:
             key, rid = after = entry
@@ -274,7 +274,7 @@ def _find_extra(
             if size >= _STEP_BYTES:
                 break
         else:
-            if len(entries) < _BATCH:
+            if not more:
                 return
         yield None
         _check_alive(op, collection)

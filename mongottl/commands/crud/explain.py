@@ -41,12 +41,14 @@ from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.exec.results.explain import (
     Wrapper,
     count_wrapper,
+    covered_wrapper,
     delete_wrapper,
     explain_plan,
     projection_wrapper,
     return_key_wrapper,
     update_wrapper,
 )
+from mongottl.exec.stages.distinct_scan import DistinctQuery
 from mongottl.query.match import parse_match
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.projection.plan import RootProjection
@@ -158,9 +160,13 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     else:
         plan.show_id_plan(find_id_plan(projection, query.batch_size, query.return_key, query.show_record_id))
     if query.distinct is not None:
-        plan.skip_repeated(query.distinct, context.collation, query.hint is not MISSING)
+        plan.skip_repeated(
+            DistinctQuery(query.distinct, [query.distinct], context.collation), query.hint is not MISSING
+        )
     wrappers = query.wrappers
-    if query.return_key:
+    if query.distinct is not None and plan.covered:
+        wrappers = (covered_wrapper([query.distinct]),)
+    elif query.return_key:
         wrappers = (return_key_wrapper(), *wrappers)
     elif projection is not None:
         if not query.wrappers:

@@ -21,9 +21,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.plan.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
-from mongottl.exec.results.explain import (
-    explain_plan,
-)
+from mongottl.exec.results.explain import covered_wrapper, explain_plan
 from mongottl.exec.results.measured import MeasuredPipeline
 from mongottl.exec.results.views import begins_with_coll_stats
 from mongottl.query.pipeline import StageSpec, optimise, parse_pipeline
@@ -168,8 +166,9 @@ def _explain_pipeline(
     parts = shape.parts(described)
     if stages and is_planned_stage(stages[0]) and plan.rest[0].client_stage != "$fill":
         parts.append(expression_shape(stages[0]))
+    wrappers = (covered_wrapper(plan.covered_paths),) if plan.covered_paths else ()
     reply = yield from explain_plan(
-        op, plan.plan, namespace, described, verbosity, explained, drain=pipeline.drain if stages else None
+        op, plan.plan, namespace, described, verbosity, explained, wrappers, pipeline.drain if stages else None
     )
     add_plan_hashes(reply, collection, parts, plan.collation)
     if stages:

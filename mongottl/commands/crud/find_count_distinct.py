@@ -35,6 +35,7 @@ from mongottl.exec.results.cursors import ClientCursor, Tail
 from mongottl.exec.results.distinct_values import DistinctValues
 from mongottl.exec.results.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
+from mongottl.exec.stages.distinct_scan import DistinctQuery
 from mongottl.exec.stages.stage import SkipStage
 from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.query.match import parse_match
@@ -248,7 +249,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
         shape = QueryShape(collation=request.collation)
         shape.allowed = check_settings(op, "distinct", request, request.collection)
         plan = plan_query(op, collection, match, hint=request.hint, shape=shape)
-        plan.skip_repeated(request.key, context.collation, request.hint is not MISSING)
+        plan.skip_repeated(DistinctQuery(request.key, [request.key], context.collation), request.hint is not MISSING)
         source = PlanDocuments(plan.open(), collection, Pull(op, False, False), False)
     return (yield from _collect_distinct(op, source, request.key, context.collation))
 

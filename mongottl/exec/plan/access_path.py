@@ -7,8 +7,15 @@ from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.express import NO_ID_PLAN
 from mongottl.exec.stages.clustered_scan import ClusteredScan
-from mongottl.exec.stages.index_scan import IndexScan, IndexStage, OrStage, PointLookup, SkippingScan
-from mongottl.exec.stages.stage import CollectionScan, PlanStage
+from mongottl.exec.stages.index_scan import (
+    IndexScan,
+    IndexScanParams,
+    IndexStage,
+    OrStage,
+    PointLookup,
+    SkippingScan,
+)
+from mongottl.exec.stages.stage import BATCH_BYTES, CollectionScan, PlanStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AndExpression
 from mongottl.query.spill import SpillSpace
@@ -73,8 +80,8 @@ class CollectionPath(AccessPath):
 class IndexPath(AccessPath):
     """A scan of ranges of one index. match: the whole filter; conjuncts: its parts.
 
-    residual: the part of the filter that the ranges do not decide, or None. id_plan: EXPRESS or ID_HACK if the filter
-    is {_id: value} (`express`), else NO_ID_PLAN.
+    skips: whether the scan seeks past keys outside trailing bounds. residual: the part of the filter that the bounds
+    do not decide, or None. id_plan: EXPRESS or ID_HACK if the filter is {_id: value} (`express`), else NO_ID_PLAN.
     """
 
     def __init__(
@@ -84,11 +91,14 @@ class IndexPath(AccessPath):
         match: MatchExpression,
         conjuncts: list[MatchExpression],
         direction: int,
+        skips: bool = True,
     ) -> None:
         super().__init__(collection, direction)
         self.bounds = bounds
         self.match: MatchExpression | None = match if conjuncts else None
         covered = set(bounds.covered)
+        if skips:
+            covered.update(bounds.covered_by_trailing)
         self.residual: MatchExpression | None = self.match
         if covered:
             left = [conjunct for conjunct in conjuncts if conjunct not in covered]
@@ -110,12 +120,14 @@ class IndexPath(AccessPath):
 
     def _stage(self, wanted: int, trial: bool) -> IndexStage:
         bounds = self.bounds
-        forward = self.sorted >= 0
+        params = self.scan_params(bounds, wanted, trial)
         if bounds.index.has_unique_keys and bounds.points == len(bounds.components):
-            return PointLookup(self.collection, bounds, self.residual, self.match, forward, wanted, trial, self.id_plan)
-        if bounds.trailing:
-            return SkippingScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)
-        return IndexScan(self.collection, bounds, self.residual, self.match, forward, wanted, trial)
+            return PointLookup(params, self.id_plan)
+        return SkippingScan(params) if bounds.trailing else IndexScan(params)
+
+    def scan_params(self, bounds: IndexBounds, wanted: int, trial: bool) -> IndexScanParams:
+        """What a scan of these bounds, all of the path's or a part of them, reads."""
+        return IndexScanParams(self.collection, bounds, self.residual, self.match, self.sorted >= 0, wanted, trial)
 
     def bound_paths(self) -> set[str]:
         """The paths that the ranges bound."""
@@ -126,7 +138,13 @@ class IndexPath(AccessPath):
         data = unit.index(self.bounds.index)
         counted = 0
         for low, high in self.bounds.ranges:
-            counted += len(data.scan(low, high, None, limit - counted))
+            after: tuple[bytes, int] | None = None
+            more = True
+            while more and counted < limit:
+                entries, more = data.scan(low, high, after, limit - counted, True, BATCH_BYTES)
+                counted += len(entries)
+                if entries:
+                    after = entries[-1]
             if counted >= limit:
                 break
         return counted

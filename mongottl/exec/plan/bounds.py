@@ -92,8 +92,8 @@ class IndexBounds:
     trailing: for the following components, the intervals in which a key must be to match; a scan may seek past other
     keys (`key_skipper`). Later components are unbounded.
     ranges: ascending by key. single_points: number of leading components with one point; points: of leading ones with
-    points only. covered: conjuncts that are true for every document with a key in the ranges. void: whether nothing can
-    match.
+    points only. covered: conjuncts that are true for every document with a key in the ranges; covered_by_trailing: if
+    the key is within the trailing bounds too. void: whether nothing can match.
     """
 
     def __init__(self, index: IndexEntry, components: list[BoundComponent]) -> None:
@@ -105,6 +105,7 @@ class IndexBounds:
         self.single_points = 0
         self.points = 0
         self.covered: list[MatchExpression] = []
+        self.covered_by_trailing: list[MatchExpression] = []
         self.void = False
         # The first and the last key as documents, for bounds by find's `min` and `max`; else None.
         self.limits: tuple[bytes, bytes] | None = None
@@ -147,7 +148,7 @@ def bounds_of(
         taken = _usable(components[i], filter, descriptor.collation, chosen, arrays)
         if not taken:
             break
-        through_array = arrays.along(components[i].path.dotted)
+        through_array = bool(arrays.along(components[i].path.dotted))
         intervals = intersection_of_all([each.intervals for each in taken])
         if i == 0 and descriptor.sparse and complete and not any(predicate.exists for predicate in taken):
             return None
@@ -159,9 +160,7 @@ def bounds_of(
             break
         chosen.extend(taken)
         bounds.intervals.append(intervals)
-        for predicate in taken:
-            if predicate.exact_multikey or (predicate.exact and not through_array):
-                bounds.covered.append(predicate.source)
+        bounds.covered.extend(_proven(taken, through_array))
         if not intervals:
             bounds.void = True
             bounds.ranges = []
@@ -208,6 +207,11 @@ def _usable(
     return [] if best is None else [best]
 
 
+def _proven(predicates: list[Predicate], through_array: bool) -> list[MatchExpression]:
+    """The conjuncts that are true for every document with a key in the intervals of these predicates on one path."""
+    return [each.source for each in predicates if each.exact_multikey or (each.exact and not through_array)]
+
+
 def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) -> None:
     """Sets `bounds.trailing` from the predicates on the components after those that the ranges express."""
     descriptor = bounds.index.descriptor
@@ -215,6 +219,7 @@ def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) 
     for component in bounds.components[len(bounds.intervals) :]:
         taken = _usable(component, filter, descriptor.collation, chosen, bounds.arrays)
         chosen.extend(taken)
+        bounds.covered_by_trailing.extend(_proven(taken, bool(bounds.arrays.along(component.path.dotted))))
         intervals = intersection_of_all([each.intervals for each in taken]) if taken else [everything()]
         if not intervals:
             bounds.void = True

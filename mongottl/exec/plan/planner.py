@@ -57,7 +57,7 @@ from mongottl.exec.plan.plan_ranker import (
 from mongottl.exec.plan.predicates import Filter, conjuncts_of, parts_beside
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
 from mongottl.exec.stages.covered_scan import covered_path
-from mongottl.exec.stages.distinct_scan import distinct_path, whole_distinct_path
+from mongottl.exec.stages.distinct_scan import DistinctPath, DistinctQuery, distinct_path, whole_distinct_path
 from mongottl.exec.stages.stage import BackupStage, EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysFalse, AndExpression, OrExpression
@@ -127,19 +127,19 @@ class QueryPlan:
         if isinstance(path, IndexPath) and path.id_plan:
             path.id_plan = id_plan
 
-    def skip_repeated(self, key: str, collation: Collation | None, hinted: bool, with_missing: bool = False) -> None:
-        """Makes it a DISTINCT_SCAN, which skips documents with equal values at a path, if an index allows it.
-
-        with_missing: whether documents without the path are returned too, as those with null are.
-        """
+    def skip_repeated(self, query: DistinctQuery, hinted: bool) -> bool:
+        """Makes it a DISTINCT_SCAN, which skips documents with equal values at a path, if an index allows it."""
         path = self.path
-        found: AccessPath | None = None
+        found: DistinctPath | None = None
         if path is not None and type(path) is IndexPath:
-            found = distinct_path(path, key, collation, with_missing)
+            found = distinct_path(path, query)
         elif isinstance(path, CollectionPath) and path.match is None and not hinted and not self.index_filter_set:
-            found = whole_distinct_path(path.collection, key, collation, with_missing)
-        if found is not None:
-            self.path = found
+            found = whole_distinct_path(path.collection, query)
+        if found is None:
+            return False
+        self.path = found
+        self.covered = found.type_bits >= 0
+        return True
 
     def open(self) -> PlanStage:
         """A new execution of the plan."""

@@ -25,13 +25,14 @@ from mongottl.exec.results.counting import CountedDocuments
 from mongottl.exec.results.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.results.sizes import collection_size, describe_size, parse_scale
 from mongottl.exec.results.views import collection_below, resolve_view, view_collation
+from mongottl.exec.stages.distinct_scan import DistinctPath, DistinctQuery
 from mongottl.exec.stages.stage import BATCH_BYTES
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.path import FieldExpression
+from mongottl.query.expr.path import FieldExpression, FieldPathExpression
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
 from mongottl.query.pipeline.basic import CountSpec, LimitSpec, MatchSpec, SkipSpec
-from mongottl.query.pipeline.group import GroupSpec
+from mongottl.query.pipeline.group import DistinctGroupSpec, GroupSpec
 from mongottl.query.pipeline.near import GeoNearFieldsSpec, GeoNearSpec
 from mongottl.query.pipeline.project import ProjectSpec
 from mongottl.query.pipeline.run_context import EqualityProbe, MergeRequest, NearRequest
@@ -59,17 +60,21 @@ def _may_buffer(specs: list[StageSpec]) -> bool:
     return not all(spec.shrinks for spec in specs)
 
 
-def _group_key(spec: StageSpec, in_order: bool) -> str | None:
-    """The field by which a `$group` groups documents of which it needs the first of each group alone; else None.
+def _distinct_query(spec: StageSpec, in_order: bool, collation: Collation | None) -> DistinctQuery | None:
+    """The documents that a `$group` by a path needs, if it needs one of each group; else None.
 
-    in_order: whether an index gives the documents in the order of a `$sort` before it, so that it tells the first.
+    in_order: whether an index gives the documents in the order of a `$sort` before it, so that it tells the first and
+    the last.
     """
-    if not isinstance(spec, GroupSpec) or not isinstance(spec.key, FieldExpression):
+    if not isinstance(spec, GroupSpec) or not isinstance(spec.key, (FieldExpression, FieldPathExpression)):
         return None
-    for accumulator in spec.accumulators:
-        if not in_order or accumulator.name != "$first":
-            return None
-    return spec.key.name
+    names = {accumulator.name for accumulator in spec.accumulators}
+    if len(names) > 1 or not names <= {"$first", "$last"} or (names and not in_order):
+        return None
+    key = spec.key.name if isinstance(spec.key, FieldExpression) else spec.key.path.dotted
+    read = {key}
+    known = all(accumulator.argument.collect_paths(read) for accumulator in spec.accumulators)
+    return DistinctQuery(key, sorted(read) if known else None, collation, True, "$last" in names)
 
 
 def _pass_documents_through(specs: list[StageSpec]) -> bool:
@@ -360,7 +365,8 @@ class ViewDocuments(DocumentSource):
 class AggregationPlan:
     """A pipeline ready to run: a plan for its leading stages, and the remaining stages.
 
-    metadata: keywords that stages read by `{$meta: …}`. collation: the operation's.
+    metadata: keywords that stages read by `{$meta: …}`. collation: the operation's. covered_paths: those that the plan
+    reads from index keys for a `$group`; empty if it reads documents.
     """
 
     def __init__(
@@ -371,9 +377,11 @@ class AggregationPlan:
         rest: list[StageSpec],
         metadata: set[str],
         collation: Collation | None,
+        covered_paths: list[str],
     ) -> None:
         self.collation = collation
         self.collection = collection
+        self.covered_paths = covered_paths
         self.plan = plan
         self.match = match
         self.rest = rest
@@ -460,13 +468,21 @@ def plan_aggregation(
     )
     if taken < len(specs) and isinstance(spec := specs[taken], ProjectSpec):
         plan.cover(spec.projection)
+    covered_paths: list[str] = []
     if not metadata and not skip and not limit and taken < len(specs):
-        in_order = plan.path is not None and plan.path.sorted > 0
-        key = _group_key(specs[taken], in_order)
-        if key is not None and (sort is None or in_order):
-            plan.skip_repeated(key, collation, hint is not MISSING, with_missing=True)
-    plan.counted = not metadata and taken < len(specs) and _only_counts(specs[taken])
-    return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation)
+        in_order = sort is not None and plan.path is not None and plan.path.sorted != 0
+        group = specs[taken]
+        query = _distinct_query(group, in_order, collation)
+        if query is not None and (sort is None or in_order) and plan.skip_repeated(query, hint is not MISSING):
+            assert isinstance(group, GroupSpec) and isinstance(plan.path, DistinctPath)
+            specs = [*specs[:taken], DistinctGroupSpec(group, plan.path.returns_once), *specs[taken + 1 :]]
+            if plan.covered and query.read_paths is not None:
+                covered_paths = query.read_paths
+    counting = taken
+    while counting < len(specs) and isinstance(specs[counting], (SkipSpec, LimitSpec)):
+        counting += 1
+    plan.counted = not metadata and counting < len(specs) and _only_counts(specs[counting])
+    return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation, covered_paths)
 
 
 def _described_latency(latency: Latency, histograms: bool) -> Value:

@@ -15,12 +15,12 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.access_path import CollectionPath, IndexPath
-from mongottl.exec.plan.bounds import KeyRange
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import QueryPlan, plan_query
 from mongottl.exec.results.reading import Pull
+from mongottl.exec.stages.key_ranges import KeyRangeReader, RangePosition
 from mongottl.exec.stages.record_ids import RecordIdSet
-from mongottl.exec.stages.stage import BATCH, MAX_RANGES_PER_CALL, check_alive
+from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, check_alive
 from mongottl.exec.write.expiry import count_expired
 from mongottl.query.match import MatchExpression
 from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
@@ -29,6 +29,7 @@ from mongottl.ttl.policy import NO_TTL
 
 # Entries that are counted in one step.
 COUNTED_PER_STEP: Final = 5000
+NEVER_ENOUGH: Final = 1 << 62
 
 
 def within(count: int, skip: int, limit: int) -> int:
@@ -53,20 +54,24 @@ def _living(op: OperationContext, collection: Collection) -> int:
 class EntryCount:
     """Counts the documents of a plan by the record store or by index entries (`scan`), a bounded part per step.
 
-    In a multikey index several entries may belong to one document: each record id is counted once.
+    In a multikey index several entries may belong to one document: each record id is counted once. With a limit it ends
+    when enough are counted.
     """
 
     def __init__(self, plan: QueryPlan, scan: IndexPath | None) -> None:
         self._plan = plan
         self._scan = scan
-        self._left: list[KeyRange] = [] if scan is None else list(reversed(scan.bounds.ranges))
         self._count = 0
-        self._after: tuple[bytes, int] | None = None
+        self._enough = plan.skip + plan.limit if plan.limit else NEVER_ENOUGH
+        self._at = RangePosition([] if scan is None else scan.bounds.ranges, True)
+        self._reader: KeyRangeReader | None = None
         self._seen: RecordIdSet | None = None
         if scan is not None:
             scan.bounds.index.accesses += 1
             if scan.bounds.multikey:
                 self._seen = RecordIdSet()
+            if scan.bounds.multikey or scan.bounds.trailing:
+                self._reader = KeyRangeReader(scan.bounds, self._at)
 
     def is_outdated(self) -> bool:
         """Whether the index became multikey, or the collection got a TTL, since planning: then count documents."""
@@ -87,37 +92,47 @@ class EntryCount:
         check_alive(scan.collection)
         if scan.bounds.index not in scan.collection.indexes:
             raise CommandError(ErrorCode.QueryPlanKilled, f"index '{scan.bounds.index.name}' dropped")
+        reader = self._reader
+        read = 0
         for _ in range(MAX_RANGES_PER_CALL):
-            if not self._left:
+            if self._at.is_at_end() or self._count >= self._enough:
                 return within(self._count, plan.skip, plan.limit)
-            low, high = self._left[-1]
-            if self._seen is not None:
-                if not self._count_distinct(data, low, high, self._seen):
+            if reader is not None:
+                read += self._count_read(reader, data)
+                if read >= BATCH:
                     return None
-            else:
-                behind = data.entry_behind(low, high, self._after, COUNTED_PER_STEP)
-                if behind is not None:
-                    self._count += COUNTED_PER_STEP + 1
-                    self._after = behind
-                    return None
-                if self._after is None:
-                    self._count += data.count_range(low, high)
-                else:
-                    self._count += len(data.scan(low, high, self._after, COUNTED_PER_STEP))
-            self._after = None
-            self._left.pop()
+            elif not self._count_range(data):
+                return None
         return None
 
-    def _count_distinct(self, data: SortedDataInterface, low: bytes, high: bytes, seen: RecordIdSet) -> bool:
-        """Counts the records of the next entries that are not in `seen`; whether the range has ended."""
-        entries = data.scan(low, high, self._after, BATCH)
-        for _, record_id in entries:
-            if seen.add(record_id):
+    def _count_range(self, data: SortedDataInterface) -> bool:
+        """Counts the next entries of the current range, without reading them if possible; whether it has ended."""
+        at = self._at
+        low, high = at.rest()
+        behind = data.entry_behind(low, high, at.after, COUNTED_PER_STEP)
+        if behind is not None:
+            self._count += COUNTED_PER_STEP + 1
+            at.after = behind
+            return False
+        if at.after is None:
+            self._count += data.count_range(low, high)
+        else:
+            entries, more = data.scan(low, high, at.after, COUNTED_PER_STEP, True, BATCH_BYTES)
+            self._count += len(entries)
+            if more:
+                at.after = entries[-1]
+                return False
+        at.to_next_range()
+        return True
+
+    def _count_read(self, reader: KeyRangeReader, data: SortedDataInterface) -> int:
+        """Counts the records of the next entries, each once if the index is multikey; how many entries were read."""
+        before = reader.examined
+        seen = self._seen
+        for _, record_id in reader.read(data, BATCH, BATCH_BYTES):
+            if seen is None or seen.add(record_id):
                 self._count += 1
-        if len(entries) < BATCH:
-            return True
-        self._after = entries[-1]
-        return False
+        return reader.examined - before
 
 
 def entry_count(plan: QueryPlan) -> EntryCount | None:

@@ -10,6 +10,7 @@ Stages above a plan (a projection, a count, an update, a delete) belong to the c
 from collections.abc import Callable
 from typing import Final
 
+from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -73,6 +74,14 @@ def projection_wrapper(simple: bool, covered: bool, description: Value) -> Wrapp
     """
     stage = "PROJECTION_DEFAULT" if not simple else "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE"
     return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True)
+
+
+def covered_wrapper(paths: list[str]) -> Wrapper:
+    """The projection of the paths that are read from the keys of an index."""
+    included: dict[str, Value] = {} if "_id" in paths else {"_id": 0}
+    for path in sorted(paths):
+        included[path] = 1
+    return projection_wrapper(not any("." in path for path in paths), True, encode(included))
 
 
 def return_key_wrapper() -> Wrapper:

@@ -17,6 +17,7 @@ from mongottl.exec.write.expiry import count_expired
 _MAX_INT32: Final = 2**31 - 1
 # Entries of an index that its size is estimated from.
 _SAMPLE: Final = 32
+_SAMPLE_BYTES: Final = 1 << 20
 # Bytes of an entry besides its key: the record id.
 _RECORD_ID_BYTES: Final = 8
 # All keys are between these two (`document.keystring`: a key begins with a type byte).
@@ -94,11 +95,11 @@ def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int,
 def _index_size(unit: RecoveryUnit, index: IndexEntry, records: int) -> int:
     if not index.has_keys or records == 0:
         return 0
-    sample = unit.index(index).scan(_LOWEST_KEY, _ABOVE_ALL_KEYS, None, _SAMPLE)
+    sample, more = unit.index(index).scan(_LOWEST_KEY, _ABOVE_ALL_KEYS, None, _SAMPLE, True, _SAMPLE_BYTES)
     if not sample:
         return 0
     used = sum(len(key) + _RECORD_ID_BYTES for key, _ in sample)
-    if len(sample) < _SAMPLE:
+    if not more:
         return used
     return used * records // len(sample)
 

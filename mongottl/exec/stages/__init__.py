@@ -2,6 +2,7 @@
 
 stage          the base class of all stages; COLLSCAN, SORT, SKIP, LIMIT, EOF
 index_scan     IXSCAN with FETCH, lookups of single keys, OR
+key_ranges     the position of a scan in ranges of keys, and reading keys within the bounds
 key_skipper    the key to seek to in a compound index after a key outside the bounds
 covered_scan   IXSCAN without FETCH, for covered queries
 distinct_scan  DISTINCT_SCAN

@@ -1,23 +1,25 @@
 """Covered queries: answered from index keys alone, without reading documents.
 
     index {a: 1, "b.c": 1}     find({a: {$gt: 5}, "b.c": {$ne: 2}}, {_id: 0, a: 1, "b.c": 1})
+                               find({a: {$gt: 5}}, {_id: 0, total: {$add: ["$a", "$b.c"]}})
 
-A query can be covered if the projection includes only paths of the index, the filter and the sort need no others, the
-index is not multikey, and the type bits of these components determine their values (`document.key_reader`). A dotted
-path must also exist in every document: keys do not tell `{b: {}}` from `{}` where b.c is missing. Keys do not tell
+A query can be covered if the projection includes only paths of the index, its expressions, the filter and the sort read
+no others, the index is not multikey, and the type bits of these components determine their values
+(`document.key_reader`). A dotted path that is included must also exist in every document: keys do not tell `{b: {}}`
+from `{}` where b.c is missing. Keys do not tell
 which documents are expired, so no query is covered while the collection's TTL is on. If one of these conditions ceases
 to hold during a scan, the scan continues by reading documents.
 """
 
-from mongottl.catalog.collection import Collection
 from mongottl.document.key_reader import KeyReader, determines_value, may_be_missing
-from mongottl.document.path import FieldPath
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import IndexPath
 from mongottl.exec.plan.bounds import IndexBounds
-from mongottl.exec.stages.index_scan import IndexStage, position_in
-from mongottl.exec.stages.stage import BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
+from mongottl.exec.stages.index_scan import IndexScanParams, IndexStage
+from mongottl.exec.stages.key_ranges import KeyRangeReader, RangePosition
+from mongottl.exec.stages.stage import MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression
+from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.tree import (
     AlwaysFalse,
     AlwaysTrue,
@@ -42,91 +44,64 @@ class CoveredPath(IndexPath):
         self._type_bits = path.bounds.index.type_bits
 
     def open(self, wanted: int, trial: bool = False) -> "CoveredScan":
-        return CoveredScan(
-            self.collection,
-            self.bounds,
-            self.residual,
-            self.match,
-            self.sorted >= 0,
-            wanted,
-            trial,
-            self._type_bits,
-        )
+        return CoveredScan(self.scan_params(self.bounds, wanted, trial), self._type_bits)
 
 
 class CoveredScan(IndexStage):
-    """Records of the keys within ranges; their documents have the indexed paths only.
+    """Records of the keys within the bounds; their documents have the indexed paths only.
 
     type_bits: those of the index when the plan was made. If they have changed since, documents are read.
     """
 
-    def __init__(
-        self,
-        collection: Collection,
-        bounds: IndexBounds,
-        residual: MatchExpression | None,
-        match: MatchExpression | None,
-        forward: bool,
-        wanted: int,
-        trial: bool,
-        type_bits: int,
-    ) -> None:
-        super().__init__(collection, bounds, residual, match, forward, wanted, trial)
+    def __init__(self, params: IndexScanParams, type_bits: int) -> None:
+        super().__init__(params)
         self._type_bits = type_bits
-        descending = [part.descending for part in bounds.components]
-        self._reader = KeyReader(_readable_paths(bounds, type_bits), descending, type_bits)
-        self._ranges = bounds.ranges if forward else bounds.ranges[::-1]
-        self._range_index = 0
-        self._after: tuple[bytes, int] | None = None
+        self._decoder = key_reader(params.bounds, type_bits)
+        self._at = RangePosition(params.bounds.ranges, params.forward)
+        self._reader = KeyRangeReader(params.bounds, self._at)
         self._fetched = 0
 
     def _position(self) -> tuple[bytes, int]:
-        return position_in(self._ranges, self._range_index, self._after, self._forward)
+        return self._at.key()
 
     def read(self, op: OperationContext) -> list[Record] | None:
-        if self._range_index >= len(self._ranges):
+        at = self._at
+        if at.is_at_end():
             return None
         index = self._index
         unit = op.recovery_unit
         data = unit.index(index)
+        reader = self._reader
         from_keys = (
             index.type_bits == self._type_bits and not index.arrays.found and self._collection.default_ttl_s == NO_TTL
         )
         found: list[Record] = []
         count = 0
-        visits = 0
-        room_bytes = BATCH_BYTES
-        while (
-            self._range_index < len(self._ranges)
-            and count < self._size
-            and visits < MAX_RANGES_PER_CALL
-            and room_bytes > 0
-        ):
-            visits += 1
-            low, high = self._ranges[self._range_index]
-            room = self._size - count
-            entries = data.scan(low, high, self._after, room, self._forward)
-            more = len(entries) >= room
+        room_bytes = self._batch_bytes
+        for _ in range(MAX_RANGES_PER_CALL):
+            if at.is_at_end() or count >= self._size or room_bytes <= 0:
+                break
+            before = at.copy()
+            entries = reader.read(data, self._size - count, room_bytes)
             if from_keys:
-                document = self._reader.document
+                document = self._decoder.document
                 found.extend([(rid, document(key), op.now_s, NO_TTL) for key, rid in entries])
+                for entry in entries:
+                    room_bytes -= len(entry[0])
             else:
                 records, taken = unit.records(self._collection).find_records([rid for _, rid in entries], room_bytes)
                 if taken < len(entries):
                     entries = entries[:taken]
-                    more = True
+                    at.move_to(before)
+                    at.after = entries[-1]
                 self._fetched += taken
                 found.extend(records)
                 for record in records:
                     room_bytes -= len(record[1])
             count += len(entries)
-            if more:
-                self._after = entries[-1]
-                break
-            self._range_index += 1
-            self._after = None
-        self._seeks += visits
-        self.examined += count
+        self.examined = reader.examined
+        self._out_of_bounds = reader.out_of_bounds
+        self._seeks = reader.seeks
         match = self._residual if from_keys else self._match
         if match is not None:
             found = [record for record in found if match.matches(record[1])]
@@ -143,10 +118,28 @@ class CoveredScan(IndexStage):
         return scan
 
 
-def _readable_paths(bounds: IndexBounds, type_bits: int) -> list[list[bytes] | None]:
-    """The path of each index component whose values the keys determine; None for the others."""
+def key_reader(bounds: IndexBounds, type_bits: int) -> KeyReader:
+    """Decodes the components of an index's keys whose values the keys determine."""
+    paths: list[list[bytes] | None] = []
+    for i, component in enumerate(bounds.components):
+        paths.append(component.path.part_bytes if determines_value(type_bits, i) else None)
+    return KeyReader(paths, [component.descending for component in bounds.components], type_bits)
+
+
+def known_paths(bounds: IndexBounds, type_bits: int) -> set[str]:
+    """The paths of an index whose values its keys determine."""
     components = bounds.components
-    return [components[i].path.part_bytes if determines_value(type_bits, i) else None for i in range(len(components))]
+    return {components[i].path.dotted for i in range(len(components)) if determines_value(type_bits, i)}
+
+
+def always_present_paths(bounds: IndexBounds, type_bits: int) -> set[str]:
+    """Those of `known_paths` which can be copied into a document: root fields, and paths that every document has."""
+    components = bounds.components
+    found: set[str] = set()
+    for i in range(len(components)):
+        if determines_value(type_bits, i) and (components[i].path.depth == 1 or not may_be_missing(type_bits, i)):
+            found.add(components[i].path.dotted)
+    return found
 
 
 def covered_path(
@@ -155,34 +148,33 @@ def covered_path(
     """The covered scan with the bounds of `path`, or None if the query is not covered (see the module's text)."""
     index = path.bounds.index
     descriptor = index.descriptor
-    wanted = projection.included_paths()
-    if wanted is None or metadata or path.id_plan:
+    included: list[str] = []
+    read: set[str] = set()
+    if metadata or path.id_plan or not projection.collect_paths(included, read):
         return None
     if descriptor.kind.name != "btree" or descriptor.collation is not None:
         return None
     if index.arrays.found or path.collection.default_ttl_s != NO_TTL:
         return None
-    known_paths: set[str] = set()
-    always_present: set[str] = set()
-    components = path.bounds.components
-    for i in range(len(components)):
-        if determines_value(index.type_bits, i):
-            known_paths.add(components[i].path.dotted)
-            if components[i].path.depth == 1 or not may_be_missing(index.type_bits, i):
-                always_present.add(components[i].path.dotted)
-    if not always_present.issuperset(wanted):
+    known = known_paths(path.bounds, index.type_bits)
+    if not always_present_paths(path.bounds, index.type_bits).issuperset(included):
         return None
-    if path.residual is not None and not _reads_only(path.residual, known_paths):
+    if not all(_is_known(dotted, known) for dotted in read):
         return None
-    if path.sorted == 0 and sort is not None and not all(_is_known(sorted_by, known_paths) for sorted_by in sort.paths):
+    if path.residual is not None and not _reads_only(path.residual, known):
+        return None
+    if (
+        path.sorted == 0
+        and sort is not None
+        and not all(_is_known(sorted_by.dotted, known) for sorted_by in sort.paths)
+    ):
         return None
     return CoveredPath(path)
 
 
-def _is_known(path: FieldPath, known_paths: set[str]) -> bool:
+def _is_known(dotted: str, known: set[str]) -> bool:
     """Whether keys determine the value at a path: it or a path above is known; known values are not nested."""
-    dotted = path.dotted
-    while dotted not in known_paths:
+    while dotted not in known:
         above, dot, _ = dotted.rpartition(".")
         if not dot:
             return False
@@ -190,12 +182,15 @@ def _is_known(path: FieldPath, known_paths: set[str]) -> bool:
     return True
 
 
-def _reads_only(match: MatchExpression, known_paths: set[str]) -> bool:
+def _reads_only(match: MatchExpression, known: set[str]) -> bool:
     """Whether a filter reads only these paths."""
     if isinstance(match, PathExpression):
-        return _is_known(match.path, known_paths)
+        return _is_known(match.path.dotted, known)
     if isinstance(match, ListExpression):
-        return all(_reads_only(child, known_paths) for child in match.children)
+        return all(_reads_only(child, known) for child in match.children)
     if isinstance(match, NotExpression):
-        return _reads_only(match.child, known_paths)
+        return _reads_only(match.child, known)
+    if isinstance(match, ExprExpression):
+        read: set[str] = set()
+        return match.expression.collect_paths(read) and all(_is_known(dotted, known) for dotted in read)
     return isinstance(match, (AlwaysTrue, AlwaysFalse))

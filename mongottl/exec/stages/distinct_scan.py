@@ -2,9 +2,12 @@
 
     index {a: 1, b: 1}     distinct a                      skips the entries with the same a
                            {a: {$gt: 5}}, distinct b       with the same a and b: each value once for each a
+                           {b: {$gt: 7}}, distinct a       entries with b <= 7 too, by a seek for each a
+                           sort {a: 1, b: 1}, $last b      scans backward: the first entry of each a is its last one
 
 Entries of one value are adjacent, so the scan seeks past them after it has read two of them. Where few values repeat,
-it reads on in growing batches instead. null and a missing field have the same key; for `distinct`, which leaves out
+it reads on in growing batches instead. If the keys determine all that is read in the documents (`covered_scan`), the
+documents are built from them. null and a missing field have the same key; for `distinct`, which leaves out
 documents without the field, it reads there until it finds null.
 """
 
@@ -12,14 +15,17 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.collation import Collation, same_collation
+from mongottl.document.key_reader import KeyReader
 from mongottl.document.key_split import component_end
 from mongottl.document.keystring import successor
 from mongottl.document.path import FieldPath, values_at
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.access_path import IndexPath
 from mongottl.exec.plan.bounds import IndexBounds, components_of
-from mongottl.exec.stages.index_scan import IndexStage, position_in
+from mongottl.exec.stages.covered_scan import key_reader, known_paths
+from mongottl.exec.stages.index_scan import IndexScanParams, IndexStage
+from mongottl.exec.stages.key_ranges import RangePosition
+from mongottl.exec.stages.key_skipper import KeySkipper
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysTrue
@@ -30,92 +36,113 @@ _FIRST_ENTRIES: Final = 2
 
 
 class DistinctScan(IndexStage):
-    """Records of the entries within ranges: at least one for each value, and usually no more than one, the first in the
-    order of the index.
+    """Records of the entries within the bounds: at least one for each value, and usually no more than one, the first in
+    the direction of the scan.
 
     place: of the component whose values are wanted. with_missing: whether documents without the path have a value too,
-    that of null. If the index becomes multikey or the collection gets a TTL during the scan, all remaining records are
-    returned.
+    that of null. type_bits: of the index when the plan was made, if the documents are built from the keys; else -1. If
+    the index becomes multikey or the collection gets a TTL during the scan, all remaining records are returned.
     """
 
-    def __init__(
-        self,
-        collection: Collection,
-        bounds: IndexBounds,
-        match: MatchExpression | None,
-        place: int,
-        with_missing: bool,
-        wanted: int,
-        trial: bool,
-    ) -> None:
-        super().__init__(collection, bounds, None, match, True, wanted, trial)
+    def __init__(self, params: IndexScanParams, place: int, with_missing: bool, type_bits: int) -> None:
+        super().__init__(params)
+        bounds = params.bounds
         self._path: FieldPath = bounds.components[place].path
         self._descending: list[bool] = [component.descending for component in bounds.components[: place + 1]]
         self._with_missing = with_missing
-        self._ranges = bounds.ranges
-        self._range_index = 0
-        self._low: bytes | None = None  # where the rest of the range begins after a seek
-        self._after: tuple[bytes, int] | None = None
+        self._type_bits = type_bits
+        self._decoder: KeyReader | None = None if type_bits < 0 else key_reader(bounds, type_bits)
+        self._skipper: KeySkipper | None = KeySkipper(bounds, params.forward) if bounds.trailing else None
+        self._at = RangePosition(bounds.ranges, params.forward)
         self._entries = _FIRST_ENTRIES
         self._room_bytes = BATCH_BYTES  # bytes of documents that the current call may still read
+        self._fetched = 0
         # The last beginning of a key, through the component, for which a record was returned.
         self._given = b""
 
     def _position(self) -> tuple[bytes, int]:
-        if self._low is not None and self._after is None:
-            return self._low, 0
-        return position_in(self._ranges, self._range_index, self._after, True)
+        return self._at.key()
 
     def read(self, op: OperationContext) -> list[Record] | None:
-        if self._range_index >= len(self._ranges):
+        if self._at.is_at_end():
             return None
         found: list[Record] = []
         self._room_bytes = BATCH_BYTES
         for _ in range(MAX_RANGES_PER_CALL):
-            if self._range_index >= len(self._ranges) or len(found) >= BATCH or self._room_bytes <= 0:
+            if self._at.is_at_end() or len(found) >= BATCH or self._room_bytes <= 0:
                 break
-            self._step(op.recovery_unit, found)
+            self._step(op, found)
         return found
 
-    def _step(self, unit: RecoveryUnit, found: list[Record]) -> None:
+    def _step(self, op: OperationContext, found: list[Record]) -> None:
         """Reads the next entries with one storage call, appends the records to return, and moves the position."""
-        low, high = self._ranges[self._range_index]
-        if self._low is not None:
-            low = self._low
-        rows: list[FetchedEntry] = []
-        more = False
-        if low < high:
-            rows, more = unit.index(self._index).scan_fetch(
-                unit.records(self._collection), low, high, self._after, self._entries, True, self._room_bytes
-            )
+        at = self._at
+        forward = self._forward
+        returns_all = self._index.arrays.found or self._collection.default_ttl_s != NO_TTL
+        rows, more = self._next_rows(op, not returns_all)
         self._seeks += 1
-        self.examined += len(rows)
-        for row in rows:
-            self._room_bytes -= len(row[2])
-        if self._index.arrays.found or self._collection.default_ttl_s != NO_TTL:
+        if returns_all:
+            self.examined += len(rows)
             self._return_all(rows, more, found)
             return
+        skipper = self._skipper
         last = b""
         repeated = False
+        bound: bytes | None = None
         for row in rows:
-            key = self._beginning(row[0])
+            full = row[0]
+            if bound is not None and (full < bound) == forward:
+                continue
+            self.examined += 1
+            bound = None if skipper is None else skipper.bound_behind(full)
+            if bound is not None:
+                self._out_of_bounds += 1
+                continue
+            key = self._beginning(full)
             repeated = key == last
             last = key
             if key != self._given and (self._with_missing or values_at(row[2], self._path)):
                 self._given = key
                 found.append(row[1:])
         if not more:
-            self._range_index += 1
-            self._low = None
-            self._after = None
+            at.to_next_range()
+            self._entries = _FIRST_ENTRIES
+        elif bound is not None:
+            at.seek(bound)
             self._entries = _FIRST_ENTRIES
         elif repeated and last == self._given:
-            self._low = successor(last)
-            self._after = None
+            at.seek(successor(last) if forward else last)
             self._entries = _FIRST_ENTRIES
         else:
-            self._after = rows[-1][:2]
+            at.after = rows[-1][:2]
             self._entries = min(self._entries * 2, BATCH)
+
+    def _next_rows(self, op: OperationContext, from_keys: bool) -> tuple[list[FetchedEntry], bool]:
+        """The next entries with their records, and whether the range has more.
+
+        from_keys: whether the documents may be built from the keys.
+        """
+        at = self._at
+        low, high = at.rest()
+        if low >= high:
+            return [], False
+        index = self._index
+        unit = op.recovery_unit
+        data = unit.index(index)
+        decoder = self._decoder
+        if decoder is not None and from_keys and index.type_bits == self._type_bits:
+            entries, more = data.scan(low, high, at.after, self._entries, self._forward, self._room_bytes)
+            rows: list[FetchedEntry] = []
+            for key, record_id in entries:
+                self._room_bytes -= len(key)
+                rows.append((key, record_id, decoder.document(key), op.now_s, NO_TTL))
+            return rows, more
+        store = unit.records(self._collection)
+        rows, more = data.scan_fetch(store, low, high, at.after, self._entries, self._forward, self._room_bytes)
+        for row in rows:
+            self._room_bytes -= len(row[2])
+        self._fetched += len(rows)
+        return rows, more
 
     def _beginning(self, key: bytes) -> bytes:
         """A key as far as the component whose values are wanted."""
@@ -125,25 +152,33 @@ class DistinctScan(IndexStage):
         return key[:end]
 
     def _return_all(self, rows: list[FetchedEntry], more: bool, found: list[Record]) -> None:
-        match = self._residual
+        match = self._match
         records: list[Record] = [row[1:] for row in rows if match is None or match.matches(row[2])]
         found.extend(records if self._seen is None else self.unseen(records, self._seen))
         if more:
-            self._after = rows[-1][:2]
+            self._at.after = rows[-1][:2]
         else:
-            self._range_index += 1
-            self._low = None
-            self._after = None
+            self._at.to_next_range()
         self._entries = BATCH
 
     def node(self) -> PlanNode:
         fetch = super().node()
-        fetch.inputs[0].stage = "DISTINCT_SCAN"
-        return fetch
+        scan = fetch.inputs[0]
+        scan.stage = "DISTINCT_SCAN"
+        scan.details.update({"isShardFiltering": False, "isFetching": False})
+        if self._decoder is None:
+            return fetch
+        scan.counters.returned = self.returned
+        if self._fetched:
+            scan.counters.extra["docsExamined"] = self._fetched
+        return scan
 
 
 class DistinctPath(IndexPath):
-    """A DISTINCT_SCAN. match: the filter that the bounds express, None for none."""
+    """A DISTINCT_SCAN. match: the filter that the bounds express, None for none.
+
+    type_bits: of the index, if its keys contain all that the documents are read for; else -1.
+    """
 
     def __init__(
         self,
@@ -153,51 +188,71 @@ class DistinctPath(IndexPath):
         direction: int,
         place: int,
         with_missing: bool,
+        type_bits: int,
     ) -> None:
         super().__init__(collection, bounds, AlwaysTrue(), [], direction)
         self.match = match
         self._place = place
         self._with_missing = with_missing
+        self.type_bits = type_bits
+        # Whether each value is at one place of the index only, behind components bound to one point each.
+        self.returns_once = place <= bounds.single_points
 
     def open(self, wanted: int, trial: bool = False) -> DistinctScan:
-        return DistinctScan(self.collection, self.bounds, self.match, self._place, self._with_missing, wanted, trial)
+        params = self.scan_params(self.bounds, wanted, trial)
+        scan = DistinctScan(params, self._place, self._with_missing, self.type_bits)
+        if self.sorted != 0:
+            scan.set_ordered()
+        return scan
 
 
-def distinct_path(
-    path: IndexPath, key: str, collation: Collation | None, with_missing: bool = False
-) -> DistinctPath | None:
-    """The DISTINCT_SCAN for the values of `key`, if the bounds express the whole filter and bind all before `key`."""
+class DistinctQuery:
+    """The values whose documents a DISTINCT_SCAN returns.
+
+    key: their path. read_paths: all paths that are read in the documents, None if they are not known. with_missing:
+    whether documents without the path have a value too. last: whether the last document of each value in the order of
+    the sort is wanted, not the first.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        read_paths: list[str] | None,
+        collation: Collation | None,
+        with_missing: bool = False,
+        last: bool = False,
+    ) -> None:
+        self.key = key
+        self.read_paths = read_paths
+        self.collation = collation
+        self.with_missing = with_missing
+        self.last = last
+
+
+def distinct_path(path: IndexPath, query: DistinctQuery) -> DistinctPath | None:
+    """The DISTINCT_SCAN for an index scan, if the bounds express the whole filter and bind all before the key."""
     bounds = path.bounds
-    if path.residual is not None or path.id_plan or bounds.void or path.sorted < 0 or bounds.limits is not None:
+    if path.residual is not None or path.id_plan or bounds.void or bounds.limits is not None:
         return None
-    return _over(path.collection, bounds, path.match, path.sorted, key, collation, with_missing)
+    return _over(path.collection, bounds, path.match, -path.sorted if query.last else path.sorted, query)
 
 
-def whole_distinct_path(
-    collection: Collection, key: str, collation: Collation | None, with_missing: bool = False
-) -> DistinctPath | None:
-    """The DISTINCT_SCAN for the values of `key` in the whole collection, without a filter, if an index allows it."""
+def whole_distinct_path(collection: Collection, query: DistinctQuery) -> DistinctPath | None:
+    """The DISTINCT_SCAN for the values in the whole collection, without a filter, if an index allows it."""
     for index in collection.indexes:
         descriptor = index.descriptor
         if not index.ready or not index.has_keys or descriptor.hidden or descriptor.kind.name != "btree":
             continue
         if descriptor.sparse or descriptor.partial_match is not None:
             continue
-        bounds = IndexBounds(index, components_of(index))
-        path = _over(collection, bounds, None, 0, key, collation, with_missing)
+        path = _over(collection, IndexBounds(index, components_of(index)), None, 0, query)
         if path is not None:
             return path
     return None
 
 
 def _over(
-    collection: Collection,
-    bounds: IndexBounds,
-    match: MatchExpression | None,
-    direction: int,
-    key: str,
-    collation: Collation | None,
-    with_missing: bool,
+    collection: Collection, bounds: IndexBounds, match: MatchExpression | None, direction: int, query: DistinctQuery
 ) -> DistinctPath | None:
     index = bounds.index
     descriptor = index.descriptor
@@ -207,14 +262,17 @@ def _over(
     # With components in front that the filter does not bind, every value may come any number of times.
     place = -1
     for i in range(min(len(bounds.intervals) + 1, len(components))):
-        if components[i].path.dotted == key:
+        if components[i].path.dotted == query.key:
             place = i
-    if place < 0 or len(bounds.intervals) > place + 1 or any(number >= 0 for number in components[place].path.indexes):
+    if place < 0 or any(number >= 0 for number in components[place].path.indexes):
         return None
     if index.arrays.found or collection.default_ttl_s != NO_TTL:
         return None
     if index.has_unique_keys and place + 1 == len(components):
         return None  # every value comes once
-    if descriptor.collation is not None or not same_collation(descriptor.collation, collation):
+    if descriptor.collation is not None or not same_collation(descriptor.collation, query.collation):
         return None
-    return DistinctPath(collection, bounds, match, direction, place, with_missing)
+    paths = query.read_paths
+    covered = paths is not None and known_paths(bounds, index.type_bits).issuperset(paths)
+    type_bits = index.type_bits if covered else -1
+    return DistinctPath(collection, bounds, match, direction, place, query.with_missing, type_bits)

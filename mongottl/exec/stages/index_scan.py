@@ -7,21 +7,19 @@ otherwise a document in which such an array is created while it matches would be
 """
 
 from abc import abstractmethod
-from typing import Final
 
 from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.plan.bounds import IndexBounds, KeyRange, bounds_of
+from mongottl.exec.plan.bounds import IndexBounds, bounds_of
 from mongottl.exec.plan.bounds_text import bounds_details
 from mongottl.exec.plan.express import ID_HACK, NO_ID_PLAN
 from mongottl.exec.plan.predicates import Filter, conjuncts_of
-from mongottl.exec.stages.key_skipper import KeySkipper
+from mongottl.exec.stages.key_ranges import LARGEST_CHUNK, KeyRangeReader, RangePosition
 from mongottl.exec.stages.liveness import living
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import (
@@ -38,32 +36,16 @@ from mongottl.exec.stages.stage import (
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.metadata import INDEX_KEY
-from mongottl.storage.interface import MAX_RECORD_ID, FetchedEntry, Record, RecordStore, SortedDataInterface
+from mongottl.storage.interface import MAX_RECORD_ID, FetchedEntry, Record
 from mongottl.ttl.policy import NO_TTL
 
-# Keys that a scan with bounds of trailing components reads at once, at first and at most.
-FIRST_CHUNK: Final = 4
-LARGEST_CHUNK: Final = 256
 
-
-def position_in(
-    ranges: list[KeyRange], range_index: int, after: tuple[bytes, int] | None, forward: bool
-) -> tuple[bytes, int]:
-    """The position (key, record id) of a scan that continues in the range at `range_index`, after the entry `after`."""
-    if after is not None:
-        return after
-    if range_index < len(ranges):
-        return ranges[range_index][0 if forward else 1], 0
-    if not ranges:
-        return (HIGHEST_KEY if forward else LOWEST_KEY), 0
-    return ranges[-1][1 if forward else 0], 0
-
-
-class IndexStage(PlanStage):
-    """The base of scans of one index.
+class IndexScanParams:
+    """What a scan of one index reads.
 
     residual: the part of the filter that the bounds do not decide, or None. match: the whole filter, used when the
-    index becomes multikey. trial: True if the scan is not counted in the index's `accesses`.
+    index becomes multikey. wanted: records needed for the first batch, 0 for all. trial: True if the scan is not
+    counted in the index's `accesses`.
     """
 
     def __init__(
@@ -76,21 +58,35 @@ class IndexStage(PlanStage):
         wanted: int,
         trial: bool,
     ) -> None:
+        self.collection = collection
+        self.bounds = bounds
+        self.residual = residual
+        self.match = match
+        self.forward = forward
+        self.wanted = wanted
+        self.trial = trial
+
+
+class IndexStage(PlanStage):
+    """The base of scans of one index."""
+
+    def __init__(self, params: IndexScanParams) -> None:
         super().__init__()
-        self._collection = collection
+        bounds = params.bounds
+        self._collection = params.collection
         self._bounds = bounds
         self._index: IndexEntry = bounds.index
-        self._residual = residual
-        self._match = match
-        self._forward = forward
-        self._generation = collection.generation
-        self._size = first_batch_size(wanted, residual is not None)
+        self._residual = params.residual
+        self._match = params.match
+        self._forward = params.forward
+        self._generation = params.collection.generation
+        self._size = first_batch_size(params.wanted, params.residual is not None)
         self._seen: RecordIdSet | None = RecordIdSet() if bounds.multikey else None
         # Instead of `_seen` where records must not be returned twice even if a write moves them within the index.
         self._given_ids: RecordIdSet | None = None
         self._batch_count = 0  # records of the latest batch
         self._batch_bytes: int = BATCH_BYTES
-        self._used = trial
+        self._used = params.trial
         self._seeks = 0
         self._dropped_duplicates = 0
         # Keys that were examined and found outside the bounds.
@@ -194,7 +190,8 @@ class IndexStage(PlanStage):
 
     def _scan_behind(self, bounds: IndexBounds, position: tuple[bytes, int]) -> "IndexScan":
         """A scan of these bounds after a position."""
-        scan = IndexScan(self._collection, bounds, self._match, self._match, self._forward, 0, True)
+        match = self._match
+        scan = IndexScan(IndexScanParams(self._collection, bounds, match, match, self._forward, 0, True))
         scan._seen = None  # this scan removes duplicates
         scan._begin_behind(position)
         return scan
@@ -279,46 +276,25 @@ class IndexStage(PlanStage):
 class IndexScan(IndexStage):
     """The records of the entries within ranges of keys, in the order of the keys, forward or backward."""
 
-    def __init__(
-        self,
-        collection: Collection,
-        bounds: IndexBounds,
-        residual: MatchExpression | None,
-        match: MatchExpression | None,
-        forward: bool,
-        wanted: int,
-        trial: bool,
-    ) -> None:
-        super().__init__(collection, bounds, residual, match, forward, wanted, trial)
-        ranges = bounds.ranges
-        self._ranges = ranges if forward else ranges[::-1]
-        self._range_index = 0
-        self._after: tuple[bytes, int] | None = None
-        # The position before the latest batch.
-        self._range_index_before = 0
-        self._before: tuple[bytes, int] | None = None
+    def __init__(self, params: IndexScanParams) -> None:
+        super().__init__(params)
+        self._at = RangePosition(params.bounds.ranges, params.forward)
+        self._before = self._at  # the position before the latest batch
 
     def _position(self) -> tuple[bytes, int]:
-        return position_in(self._ranges, self._range_index, self._after, self._forward)
+        return self._at.key()
 
     def _begin_behind(self, position: tuple[bytes, int]) -> None:
-        key = position[0]
-        ranges = self._ranges
-        i = 0
-        while i < len(ranges) and (ranges[i][1] <= key if self._forward else ranges[i][0] > key):
-            i += 1
-        self._range_index = i
-        if i < len(ranges) and (ranges[i][0] <= key if self._forward else ranges[i][1] > key):
-            self._after = position
+        self._at.begin_behind(position)
 
     def read(self, op: OperationContext) -> list[Record] | None:
-        ranges = self._ranges
-        range_index = self._range_index
+        at = self._at
+        ranges = at.ranges
+        range_index = at.index
         last = len(ranges)
         if range_index >= last:
             return None
-        self._range_index_before = range_index
-        self._before = self._after
+        self._before = at.copy()
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
         forward = self._forward
@@ -328,7 +304,7 @@ class IndexScan(IndexStage):
         room_bytes = self._batch_bytes
         while range_index < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
             low, high = ranges[range_index]
-            rows, more = data.scan_fetch(store, low, high, self._after, size - len(found), forward, room_bytes)
+            rows, more = data.scan_fetch(store, low, high, at.after, size - len(found), forward, room_bytes)
             visits += 1
             if found:
                 found.extend(rows)
@@ -336,14 +312,14 @@ class IndexScan(IndexStage):
                 found = rows
             if more:
                 entry = rows[-1]
-                self._after = (entry[0], entry[1])
+                at.after = (entry[0], entry[1])
                 break
             range_index += 1
-            self._after = None
+            at.after = None
             if range_index < last:
                 for row in rows:
                     room_bytes -= len(row[2])
-        self._range_index = range_index
+        at.index = range_index
         self._seeks += visits
         self.examined += len(found)
         if self.keyed:
@@ -368,17 +344,16 @@ class IndexScan(IndexStage):
                 self._seen.discard(records)
             return True
         first = records[0][0]
-        range_index = self._range_index_before
-        after = self._before
+        data = op.recovery_unit.index(self._index)
+        before = self._before
         while True:
-            low, high = self._ranges[range_index]
-            found, after = entry_before(op.recovery_unit.index(self._index), low, high, after, first, self._forward)
+            low, high = before.rest()
+            found, after = entry_before(data, low, high, before.after, first, self._forward)
             if found:
                 break
-            range_index += 1
-            after = None
-        self._range_index = range_index
-        self._after = after
+            before.to_next_range()
+        self._at.move_to(before)
+        self._at.after = after
         self._size = size_after_putting_back(self._batch_count, records)
         seen = self._seen
         if seen is not None:
@@ -390,128 +365,45 @@ class IndexScan(IndexStage):
 
 
 class SkippingScan(IndexScan):
-    """An IndexScan that seeks past keys whose trailing components are outside their bounds.
+    """An IndexScan that seeks past keys whose trailing components are outside their bounds (`KeyRangeReader`)."""
 
-    It reads keys in chunks, and the records of those keys that are within the bounds. If the next key that may match
-    lies after the chunk, it seeks there. The more keys of a chunk had to be examined, the larger is the next chunk, so
-    that short distances are read through rather than skipped by seeks.
-    """
-
-    def __init__(
-        self,
-        collection: Collection,
-        bounds: IndexBounds,
-        residual: MatchExpression | None,
-        match: MatchExpression | None,
-        forward: bool,
-        wanted: int,
-        trial: bool,
-    ) -> None:
-        super().__init__(collection, bounds, residual, match, forward, wanted, trial)
-        self._skipper = KeySkipper(bounds, forward)
-        self._skips = True
-        self._chunk = FIRST_CHUNK
-        # The bounds of the rest of the current range; None before its first chunk.
-        self._current: tuple[bytes, bytes] | None = None
+    def __init__(self, params: IndexScanParams) -> None:
+        super().__init__(params)
+        self._reader = KeyRangeReader(params.bounds, self._at)
 
     def read(self, op: OperationContext) -> list[Record] | None:
-        if self._range_index >= len(self._ranges):
+        at = self._at
+        if at.is_at_end():
             return None
+        self._before = at.copy()
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
+        reader = self._reader
         records: list[Record] = []
-        room_bytes = BATCH_BYTES
+        room_bytes = self._batch_bytes
         for _ in range(MAX_RANGES_PER_CALL):
-            if self._range_index >= len(self._ranges) or len(records) >= self._size or room_bytes <= 0:
+            if at.is_at_end() or len(records) >= self._size or room_bytes <= 0:
                 break
-            found = self._step(store, data, room_bytes)
+            before = at.copy()
+            entries = reader.read(data, LARGEST_CHUNK, BATCH_BYTES)
+            found, taken = store.find_records([rid for _, rid in entries], room_bytes)
+            if taken < len(entries):
+                at.move_to(before)
+                at.after = entries[taken - 1]
             for record in found:
                 room_bytes -= len(record[1])
+            if self.keyed:
+                keys = {rid: key for key, rid in entries}
+                found = [(rid, self.with_key(document, keys[rid]), ts, ttl) for rid, document, ts, ttl in found]
             records.extend(found)
+        self.examined = reader.examined
+        self._out_of_bounds = reader.out_of_bounds
+        self._seeks = reader.seeks
         match = self._residual
         if match is not None:
             records = [record for record in records if match.matches(record[1])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
-
-    def _position(self) -> tuple[bytes, int]:
-        current = self._current
-        if current is None or self._after is not None:
-            return super()._position()
-        return (current[0] if self._forward else current[1]), 0
-
-    def _catch_up(self) -> None:
-        super()._catch_up()
-        if self._index.arrays is not self._bounds.arrays:
-            # A key outside the trailing bounds may now belong to a document that matches by its other keys.
-            self._skips = False
-
-    def _step(self, store: RecordStore, data: SortedDataInterface, room_bytes: int) -> list[Record]:
-        """Reads one chunk of keys; the records of those within the bounds."""
-        forward = self._forward
-        current = self._current
-        if current is None:
-            current = self._next_range()
-            self._current = current
-            self._seeks += 1
-        low, high = current
-        chunk = self._chunk
-        entries = data.scan(low, high, self._after, chunk, forward) if low < high else []
-        looked_at = 0
-        passing: list[tuple[bytes, int]] = []
-        bound: bytes | None = None
-        for entry in entries:
-            key = entry[0]
-            if bound is not None and (key < bound) == forward:
-                continue
-            looked_at += 1
-            bound = self._skipper.bound_behind(key) if self._skips else None
-            if bound is None:
-                passing.append(entry)
-            else:
-                self._seeks += 1
-        self.examined += looked_at
-        self._out_of_bounds += looked_at - len(passing)
-        records, taken = store.find_records([rid for _, rid in passing], room_bytes)
-        if self.keyed:
-            keys = {rid: key for key, rid in passing}
-            records = [(rid, self.with_key(document, keys[rid]), ts, ttl) for rid, document, ts, ttl in records]
-        if taken < len(passing):
-            self._after = passing[taken - 1]
-            return records
-        self._chunk = min(chunk * 2, LARGEST_CHUNK) if looked_at * 2 > chunk else max(chunk // 2, FIRST_CHUNK)
-        if bound is not None and (bound >= high if forward else bound <= low):
-            self._end_range()
-        elif len(entries) < chunk:
-            if self._range_index + 1 == len(self._ranges) and self._is_followed(data):
-                self.examined += 1
-                self._out_of_bounds += 1
-            self._end_range()
-        elif bound is not None:
-            self._current = (bound, high) if forward else (low, bound)
-            self._after = None
-        else:
-            self._after = entries[-1]
-        return records
-
-    def _next_range(self) -> tuple[bytes, bytes]:
-        """The next range, beginning at the first key in it that may match."""
-        low, high = self._ranges[self._range_index]
-        if self._forward:
-            low = self._skipper.first_low(self._range_index, low)
-        return low, high
-
-    def _end_range(self) -> None:
-        self._range_index += 1
-        self._after = None
-        self._current = None
-
-    def _is_followed(self, data: SortedDataInterface) -> bool:
-        """Whether there is a key after the last range: mongod examines it to detect the end, and counts it."""
-        low, high = self._ranges[self._range_index]
-        if self._forward:
-            return bool(data.scan(high, HIGHEST_KEY, None, 1))
-        return bool(data.scan(LOWEST_KEY, low, None, 1, False))
 
 
 class PointLookup(IndexStage):
@@ -520,20 +412,10 @@ class PointLookup(IndexStage):
     id_plan: the name of a lookup by `_id` in explain (`plan.express`).
     """
 
-    def __init__(
-        self,
-        collection: Collection,
-        bounds: IndexBounds,
-        residual: MatchExpression | None,
-        match: MatchExpression | None,
-        forward: bool,
-        wanted: int,
-        trial: bool,
-        id_plan: int,
-    ) -> None:
-        super().__init__(collection, bounds, residual, match, forward, wanted, trial)
-        keys = [low for low, _ in bounds.ranges]
-        if not forward:
+    def __init__(self, params: IndexScanParams, id_plan: int) -> None:
+        super().__init__(params)
+        keys = [low for low, _ in params.bounds.ranges]
+        if not params.forward:
             keys.reverse()
         self._keys = keys
         self._key_index = 0

@@ -124,16 +124,14 @@ class MergedPath(IndexPath):
         direction: int,
         sort: SortPattern,
     ) -> None:
-        super().__init__(collection, bounds, match, conjuncts, direction)
+        super().__init__(collection, bounds, match, conjuncts, direction, skips=False)
         self.parts = parts
         self.sort = sort
 
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         children: list[PlanStage] = []
         for part in self.parts:
-            children.append(
-                IndexScan(self.collection, part, self.residual, self.match, self.sorted >= 0, wanted, trial)
-            )
+            children.append(IndexScan(self.scan_params(part, wanted, trial)))
             trial = True  # together they count as one access of the index
         return SortMergeStage(self.collection, children, self.sort)
 

@@ -229,7 +229,7 @@ class NearStage(PlanStage):
     def _has_keys(self, unit: RecoveryUnit, reach: float) -> bool:
         ranges = self._key_ranges(self._places.nearness.ranges(reach))
         data = unit.index(self._index)
-        return any(data.scan(low, high, None, 1) for low, high in ranges)
+        return any(data.scan(low, high, None, 1)[0] for low, high in ranges)
 
     def _key_ranges(self, cells: list[CellRange]) -> list[KeyRange]:
         places = self._places

@@ -250,12 +250,12 @@ def entry_before(
     """
     last = after
     while True:
-        entries = data.scan(low, high, last, BATCH, forward)
+        entries, more = data.scan(low, high, last, BATCH, forward, BATCH_BYTES)
         for entry in entries:
             if entry[1] == record_id:
                 return True, last
             last = entry
-        if len(entries) < BATCH:
+        if not more:
             return False, last
 
 

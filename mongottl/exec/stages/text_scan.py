@@ -151,8 +151,9 @@ class TextStage(PlanStage):
             return
         low = self._prefixes[self._term]
         at = len(low)
-        rows = op.recovery_unit.index(self._index).scan(low, successor(low), self._after, POSTINGS)
-        self._advance(len(rows), len(rows) >= POSTINGS, None if not rows else rows[-1])
+        data = op.recovery_unit.index(self._index)
+        rows, more = data.scan(low, successor(low), self._after, POSTINGS, True, BATCH_BYTES)
+        self._advance(len(rows), more, None if not rows else rows[-1])
         for key, record_id in rows:
             score = float(struct.unpack(">d", key[at : at + SCORE_BYTES])[0])
             scores[record_id] = scores.get(record_id, 0.0) + score

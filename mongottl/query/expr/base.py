@@ -72,9 +72,18 @@ class Expression:
         """The expression in full form, for explain: constants are `{$const: …}`, documents raw."""
         raise NotImplementedError
 
+    def collect_paths(self, paths: set[str]) -> bool:
+        """Adds the dotted paths it reads to `paths`; returns False if it needs the whole document."""
+        return all(operand.collect_paths(paths) for operand in self.operands())
+
     def collect_fields(self, fields: set[str]) -> bool:
         """Adds the root fields it reads to `fields`; returns False if it needs the whole document."""
-        return all(operand.collect_fields(fields) for operand in self.operands())
+        paths: set[str] = set()
+        if not self.collect_paths(paths):
+            return False
+        for path in paths:
+            fields.add(path.partition(".")[0])
+        return True
 
     def dependencies(self) -> set[str] | None:
         """Names of the root fields that it reads; None for the whole document."""

@@ -22,7 +22,7 @@ class MetaExpression(Expression):
     def describe(self) -> Value:
         return encode({"$meta": self.keyword})
 
-    def collect_fields(self, fields: set[str]) -> bool:
+    def collect_paths(self, paths: set[str]) -> bool:
         # Needs the whole document: a document of selected fields has no metadata.
         return False
 

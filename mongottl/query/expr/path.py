@@ -70,7 +70,7 @@ class RootExpression(Expression):
     def describe(self) -> Value:
         return "$$ROOT"
 
-    def collect_fields(self, fields: set[str]) -> bool:
+    def collect_paths(self, paths: set[str]) -> bool:
         return False
 
     def foldable(self) -> bool:
@@ -94,8 +94,8 @@ class FieldExpression(Expression):
     def describe(self) -> Value:
         return "$" + self.name
 
-    def collect_fields(self, fields: set[str]) -> bool:
-        fields.add(self.name)
+    def collect_paths(self, paths: set[str]) -> bool:
+        paths.add(self.name)
         return True
 
     def foldable(self) -> bool:
@@ -115,8 +115,8 @@ class FieldPathExpression(Expression):
     def describe(self) -> Value:
         return "$" + self.path.dotted
 
-    def collect_fields(self, fields: set[str]) -> bool:
-        fields.add(self.path.parts[0])
+    def collect_paths(self, paths: set[str]) -> bool:
+        paths.add(self.path.dotted)
         return True
 
     def foldable(self) -> bool:

@@ -128,7 +128,7 @@ def _avg_state(collation: Collation | None) -> AccumulatorState:
     return AvgState()
 
 
-def _first_state(collation: Collation | None) -> AccumulatorState:
+def first_state(collation: Collation | None) -> AccumulatorState:
     return FirstState()
 
 
@@ -179,7 +179,7 @@ def _set_union_state(collation: Collation | None) -> AccumulatorState:
 SIMPLE: Final[dict[str, StateFactory]] = {
     "$sum": _sum_state,
     "$avg": _avg_state,
-    "$first": _first_state,
+    "$first": first_state,
     "$last": _last_state,
     "$min": _min_state,
     "$max": _max_state,

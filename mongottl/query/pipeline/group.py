@@ -22,7 +22,7 @@ from mongottl.query.expr import Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState
 from mongottl.query.expr.parser import ObjectExpression
 from mongottl.query.expr.path import FieldExpression
-from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
+from mongottl.query.pipeline.accumulators import AccumulatorSpec, SimpleAccumulator, first_state, parse_accumulator
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.partition import MAX_LEVEL, Partitions, part_of, read_chunk
 from mongottl.query.pipeline.run_context import RunContext
@@ -81,6 +81,30 @@ class GroupSpec(StageSpec):
             if not accumulator.argument.collect_fields(needed):
                 return None
         return needed
+
+
+class DistinctGroupSpec(GroupSpec):
+    """A `$group` over the documents of a DISTINCT_SCAN, which returns the document first that each group needs.
+
+    group: the stage as it was written, with `$first` or `$last` alone. once: whether the scan returns one document for
+    each group; explain then shows the stage as mongod does, `$groupByDistinctScan`.
+    """
+
+    def __init__(self, group: GroupSpec, once: bool) -> None:
+        accumulators: list[AccumulatorSpec] = []
+        for each in group.accumulators:
+            accumulators.append(SimpleAccumulator(each.field, "$first", each.argument, first_state, group.collation))
+        super().__init__(group.key, accumulators, group.collation)
+        self._group: Final = group
+        self._once: Final = once
+
+    def describe(self) -> Value:
+        if not self._once:
+            return self._group.describe()
+        root: list[tuple[str, Value]] = [("_id", self.key.describe())]
+        for accumulator in self.accumulators:
+            root.append((accumulator.field, accumulator.argument.describe()))
+        return encode({"$groupByDistinctScan": encode({"newRoot": encode_fields(root)})})
 
 
 class Group:

@@ -158,10 +158,10 @@ class TopArgument(Expression):
     def operands(self) -> list[Expression]:
         return [self.output]
 
-    def collect_fields(self, needed: set[str]) -> bool:
+    def collect_paths(self, paths: set[str]) -> bool:
         for path in self.pattern.paths:
-            needed.add(path.parts[0])
-        return self.output.collect_fields(needed)
+            paths.add(path.dotted)
+        return self.output.collect_paths(paths)
 
     def describe(self) -> Value:
         return encode({"output": self.output.describe(), "sortBy": self.sort_by})

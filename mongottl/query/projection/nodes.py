@@ -175,6 +175,23 @@ class ProjectionNode:
                 parts.append(compute(entry, ev))
         return frame(b"".join(parts))
 
+    def collect_paths(self, above: str, included: list[str], read: set[str]) -> bool:
+        """Adds the dotted paths that an inclusion copies to `included`, and those that computed values read to `read`.
+
+        above: the path of this node with a dot, empty for the root. False if more of the document decides the result.
+        """
+        for entry in self.entries:
+            node = entry.node
+            expression = entry.expression
+            if entry.kind == INCLUDE:
+                included.append(above + entry.name)
+            elif node is not None and not node.has_computed:
+                if not node.collect_paths(f"{above}{entry.name}.", included, read):
+                    return False
+            elif expression is None or not expression.collect_paths(read):
+                return False
+        return True
+
     def collect_fields(self, fields: set[str]) -> bool:
         """Adds the root fields that computed values read to `fields`; False if one reads the whole document."""
         for entry in self.entries:

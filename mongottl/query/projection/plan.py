@@ -41,9 +41,12 @@ class Projection:
         """Names of the root fields that it reads, or None if it needs the whole document."""
         return None
 
-    def included_paths(self) -> list[str] | None:
-        """The dotted paths of an inclusion that does nothing else, or None."""
-        return None
+    def collect_paths(self, included: list[str], read: set[str]) -> bool:
+        """Adds the dotted paths that it copies to `included`, and those that its expressions read to `read`.
+
+        False if more of the document decides the result: exclusions, array operators, `$$ROOT`.
+        """
+        return False
 
 
 class RootProjection(Projection):
@@ -126,8 +129,9 @@ class RootProjection(Projection):
     def depends_on(self) -> list[str] | None:
         return [name.decode("utf-8") for name in self.names] if self.inclusive else None
 
-    def included_paths(self) -> list[str] | None:
-        return self.depends_on()
+    def collect_paths(self, included: list[str], read: set[str]) -> bool:
+        included.extend(name.decode("utf-8") for name in self.names)
+        return self.inclusive
 
 
 class TreeProjection(Projection):
@@ -164,17 +168,7 @@ class TreeProjection(Projection):
                 fields.add(entry.name)
         return sorted(fields) if self.root.collect_fields(fields) else None
 
-    def included_paths(self) -> list[str] | None:
-        if self.kind != "inclusion" or not self.is_simple:
-            return None
-        paths: list[str] = []
-        _add_included_paths(self.root, "", paths)
-        return paths
-
-
-def _add_included_paths(node: ProjectionNode, above: str, paths: list[str]) -> None:
-    for entry in node.entries:
-        if entry.node is not None:
-            _add_included_paths(entry.node, f"{above}{entry.name}.", paths)
-        else:
-            paths.append(above + entry.name)
+    def collect_paths(self, included: list[str], read: set[str]) -> bool:
+        if self.kind != "inclusion" or self.steps_before or self.steps_after:
+            return False
+        return self.root.collect_paths("", included, read)

@@ -142,11 +142,27 @@ class MemorySortedData(SortedDataInterface):
         self._remove([key], [record_id])
 
     def scan(
-        self, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
-    ) -> list[IndexEntry]:
+        self,
+        low: bytes,
+        high: bytes,
+        after: IndexEntry | None,
+        limit: int,
+        forward: bool = True,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[IndexEntry], bool]:
         self._units.require_open()
         keys, rids = self._blocks.slice(low, high, after, limit, forward)
-        return list(zip(keys, rids, strict=True))
+        more = len(keys) >= limit
+        if max_bytes != NO_BYTE_LIMIT:
+            left: i64 = max_bytes
+            place: i64 = 0
+            for key in keys:
+                left -= len(key)
+                place += 1
+                if left <= 0:
+                    more = more or place < len(keys)
+                    return list(zip(keys[:place], rids[:place], strict=True)), more
+        return list(zip(keys, rids, strict=True)), more
 
     def scan_fetch(
         self,

@@ -78,10 +78,10 @@ class SqliteConnection(UnitOfWorkState):
             raise engine_error(error) from error
 
     def read_within(
-        self, sql: str, parameters: tuple[object, ...], document_at: int, max_bytes: int
+        self, sql: str, parameters: tuple[object, ...], counted_at: int, max_bytes: int
     ) -> tuple[list[Any], int]:
-        """The first rows of a query, up to the one whose document reaches `max_bytes`, and the bytes that are left: 0
-        or less if the limit was reached. document_at: the index of the document in a row."""
+        """The first rows of a query, up to the one whose document or key reaches `max_bytes`, and the bytes that are
+        left: 0 or less if the limit was reached. counted_at: the index of the document or key in a row."""
         rows: list[Any] = []
         left = max_bytes
         try:
@@ -90,7 +90,7 @@ class SqliteConnection(UnitOfWorkState):
             try:
                 for row in cursor:
                     rows.append(row)
-                    left -= len(row[document_at])
+                    left -= len(row[counted_at])
                     if left <= 0:
                         break
             finally:

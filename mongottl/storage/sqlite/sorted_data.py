@@ -96,16 +96,28 @@ class SqliteSortedData(SortedDataInterface):
         self._connection.write(self._remove, (key, record_id))
 
     def scan(
-        self, low: bytes, high: bytes, after: IndexEntry | None, limit: int, forward: bool = True
-    ) -> list[IndexEntry]:
+        self,
+        low: bytes,
+        high: bytes,
+        after: IndexEntry | None,
+        limit: int,
+        forward: bool = True,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[IndexEntry], bool]:
         rows: list[IndexEntry]
         if forward:
             key, record_id = (low, 0) if after is None else after
-            rows = self._connection.read(self._forward, (key, record_id, high, limit))
+            sql = self._forward
+            end = high
         else:
             key, record_id = (high, 0) if after is None else after
-            rows = self._connection.read(self._backward, (key, record_id, low, limit))
-        return rows
+            sql = self._backward
+            end = low
+        if max_bytes == NO_BYTE_LIMIT or limit == 1:
+            rows = self._connection.read(sql, (key, record_id, end, limit))
+            return rows, len(rows) >= limit
+        rows, left = self._connection.read_within(sql, (key, record_id, end, limit), 0, max_bytes)
+        return rows, len(rows) >= limit or left <= 0
 
     def scan_fetch(
         self,

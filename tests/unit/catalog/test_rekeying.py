@@ -67,7 +67,7 @@ def age(folder: Path) -> None:
             stored = bson.decode(entry)
             for index in stored["indexes"]:
                 data = engine.sorted_data(index["ident"], True)
-                entries = data.scan(LOWEST_KEY, HIGHEST_KEY, None, 100)
+                entries = data.scan(LOWEST_KEY, HIGHEST_KEY, None, 100)[0]
                 data.remove(entries)
                 data.insert([(encode_value(f"old {record_id}"), record_id) for _, record_id in entries])
                 index["icu"] = "57.1"

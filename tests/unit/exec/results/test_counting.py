@@ -10,9 +10,9 @@ from bson import MaxKey, MinKey
 from mongottl.document.build import encode
 from mongottl.errors import CommandError
 from mongottl.exec.operation.steps import run_to_end
-from mongottl.exec.results.counting import COUNTED_PER_STEP, count_documents
+from mongottl.exec.results.counting import COUNTED_PER_STEP, count_documents, entry_count
 from mongottl.exec.results.explain import count_wrapper
-from tests.planning import Bench, Pattern, match_of
+from tests.planning import NATURAL, Bench, Pattern, match_of
 
 MANY = 2 * COUNTED_PER_STEP + 5
 
@@ -148,3 +148,34 @@ def test_arrays_that_come_during_a_count() -> None:
     next(counting)
     bench.insert([{"_id": 20_000, "a": [11_000, 11_001, 11_002]}, {"_id": 20_001, "a": [-1, 30_000]}])
     assert run_to_end(counting) == 12_002
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+def test_counts_skip_keys_outside_trailing_bounds(arrays: bool) -> None:
+    bench = Bench()
+    bench.index([("a", 1), ("b", 1)])
+    bench.insert([{"a": [a, -1] if arrays else a, "b": b} for a in range(20) for b in range(50)])
+    filter = {"a": {"$gte": 5, "$lte": 14}, "b": {"$in": [7, 40]}}
+    if arrays:
+        filter["a"] = {"$gte": 5}  # one predicate bounds a multikey path
+    count = entry_count(bench.plan(filter, hint={"a": 1, "b": 1}))
+    assert count is not None
+    before = bench.count(filter, hint=NATURAL)
+    while (found := count.step(bench.op)) is None:
+        pass
+    assert found == before == (30 if arrays else 20)
+    reader = count._reader
+    assert reader is not None
+    assert reader.examined < 4 * found
+
+
+@pytest.mark.parametrize("step", [1, 10])
+def test_counts_end_at_their_limit(step: int) -> None:
+    bench = Bench()
+    bench.index([("a", 1)])
+    bench.insert([{"a": i // step} for i in range(2000)])
+    filter = {"a": {"$in": list(range(2000 // step))}}
+    assert bench.count(filter, limit=3) == 3
+    assert bench.count(filter, skip=1990, limit=100) == 10
+    count = entry_count(bench.plan(filter, hint={"a": 1}, limit=3))
+    assert count is not None and count.step(bench.op) == 3

@@ -13,6 +13,8 @@ from mongottl.exec.write.expiry import PURGE_BYTES
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.output import WRITE_BYTES
+from mongottl.query.projection import parse_projection
+from mongottl.query.sort import parse_sort
 from mongottl.storage.interface import Record, open_storage_engine
 from tests.running import Running
 
@@ -61,6 +63,25 @@ def test_plans_read_batches_of_limited_size(running: Running, filter: dict[str, 
         assert sum([len(record[1]) for record in batch[:-1]]) < BATCH_BYTES
         read.extend(batch)
     assert sorted([record[0] for record in read]) == list(range(1, COUNT + 1))
+
+
+@pytest.mark.parametrize("sort", [1, -1])
+def test_covered_plans_read_batches_of_limited_size(running: Running, sort: int) -> None:
+    for number in range(COUNT):
+        running.insert({"_id": number, "text": str(number) * 10_000, "n": number % 2})
+    running.index({"text": 1, "n": 1}, "index")
+    op = running.op()
+    match = parse_match(bson.encode({"text": {"$gte": ""}, "n": {"$gte": 0}}), ParseContext())
+    plan = plan_query(op, running.collection(), match, sort=parse_sort(bson.encode({"text": sort})))
+    plan.cover(parse_projection(bson.encode({"_id": 0, "text": 1}), ParseContext(), for_find=True))
+    assert plan.covered
+    stage = plan.open()
+    stage.set_batch_bytes(25_000)
+    read: list[Record] = []
+    while (batch := stage.next_batch(op)) is not None:
+        assert len(batch) <= 3
+        read.extend(batch)
+    assert [record[0] for record in read] == list(range(1, COUNT + 1))[::sort]
 
 
 def write_units(running: Running) -> int:

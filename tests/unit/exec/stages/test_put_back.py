@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mongottl.exec.results.reading import KEPT_BYTES
+from tests.planning import Bench, Pattern, ids
 from tests.running import Document, Running
 
 SIZE = 300_000
@@ -60,6 +61,37 @@ def opened(running: Running, command: Document, batch_size: int) -> Document:
 def read_on(running: Running, cursor_id: int, batch_size: int) -> Document:
     cursor: Document = running.run({"getMore": cursor_id, "collection": "test", "batchSize": batch_size})["cursor"]
     return cursor
+
+
+SCANS: list[tuple[Document, Pattern | None]] = [
+    ({"a": {"$gte": 3}}, None),
+    ({"a": {"$in": [1, 5, 9]}}, None),
+    ({"a": {"$gte": 3}}, [("a", -1), ("b", -1)]),
+    ({"a": {"$nin": [2, 6]}, "b": {"$in": [1, 2, 7, 9]}}, None),
+    ({"a": {"$nin": [2, 6]}, "b": {"$in": [1, 2, 7, 9]}}, [("a", -1), ("b", -1)]),
+    ({"a": {"$gt": 1}, "b": {"$gt": 6}}, None),
+    ({"a": {"$gt": 1}, "m": {"$gt": 6}}, None),
+]
+
+
+@pytest.mark.parametrize(("filter", "sort"), SCANS, ids=str)
+@pytest.mark.parametrize("seed", range(4))
+def test_scans_continue_with_what_was_put_back(filter: Document, sort: Pattern | None, seed: int) -> None:
+    bench = Bench()
+    last = "m" if "m" in filter else "b"
+    bench.index([("a", 1), (last, 1)])
+    bench.insert([{"_id": a * 10 + b, "a": a, "b": b, "m": [b, b + 1]} for a in range(10) for b in range(10)])
+    expected = bench.find(filter, sort)
+    random_ = random.Random(seed)
+    op = bench.op
+    stage = bench.plan(filter, sort, hint={"a": 1, last: 1}, wanted=random_.randint(1, 40)).open()
+    given: list[bytes] = []
+    while (batch := stage.next_batch(op)) is not None:
+        kept = random_.randint(0, len(batch))
+        if kept < len(batch):
+            assert stage.put_back(op, batch[kept:])
+        given.extend(record[1] for record in batch[:kept])
+    assert ids(given) == expected
 
 
 def held_bytes(running: Running, command: Document, cursors: int, last_page: int = 3) -> int:

@@ -27,7 +27,7 @@ def entries_of(collection: Collection, name: str) -> list[tuple[bytes, int]]:
     index = collection.index_named(name)
     assert index is not None
     assert index.data is not None
-    return index.data.scan(b"", b"\xff" * 8, None, 1_000_000)
+    return index.data.scan(b"", b"\xff" * 8, None, 1_000_000)[0]
 
 
 def expected_entries(collection: Collection, name: str) -> list[tuple[bytes, int]]:
