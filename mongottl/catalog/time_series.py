@@ -11,6 +11,7 @@ Source: MongoDB's "Time Series" pages.
 
 from typing import Final
 
+from mongottl.document.bson_field import checked_word
 from mongottl.document.build import encode
 from mongottl.document.types import DATE, Value
 from mongottl.document.walk import find_field_at, get_value
@@ -115,11 +116,8 @@ def _span(options: bytes) -> int:
 
 
 def check_granularity(granularity: str | None) -> None:
-    if granularity is not None and granularity not in BUCKET_SPANS:
-        raise CommandError(
-            ErrorCode.BadValue,
-            f"Enumeration value '{granularity}' for field 'timeseries.granularity' is not a valid value.",
-        )
+    if granularity is not None:
+        checked_word("timeseries.granularity", granularity, BUCKET_SPANS)
 
 
 def check_bucket_seconds(rounding: int | None, span: int | None) -> None:

@@ -6,12 +6,11 @@ What is committed here is majority committed, so the levels differ only in wheth
 Source: MongoDB's "Read Concern", "Write Concern" and "Stable API" pages.
 """
 
-from collections.abc import Collection
 from typing import Final
 
 from mongottl.commands.registry import ALL_LEVELS, CommandSpec
 from mongottl.commands.request import GenericArguments
-from mongottl.document.bson_field import unknown_field, wrong_type
+from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.numbers import clamp_to_long, is_nan, is_true
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.walk import fields, find_field_at, get_value
@@ -89,7 +88,7 @@ def check_read_concern(spec: CommandSpec, concern: bytes) -> str:
         if option == "level":
             level = value
             if value is not None:
-                _check_word("readConcern.level", value, ALL_LEVELS)
+                checked_word("readConcern.level", value, ALL_LEVELS)
         elif option in ("afterClusterTime", "atClusterTime"):
             if not isinstance(value, Timestamp):
                 raise wrong_type(f"readConcern.{option}", value, "timestamp")
@@ -99,7 +98,7 @@ def check_read_concern(spec: CommandSpec, concern: bytes) -> str:
                 at = value
         elif option == "provenance":
             if value is not None:
-                _check_word("readConcern.provenance", value, _PROVENANCES)
+                checked_word("readConcern.provenance", value, _PROVENANCES)
         else:
             raise unknown_field(f"readConcern.{option}")
     _check_cluster_times(level, after, at)
@@ -130,13 +129,6 @@ def _check_cluster_times(level: Value, after: Value, at: Value) -> None:
     for name, given in (("afterClusterTime", after), ("atClusterTime", at)):
         if isinstance(given, Timestamp) and given.time == 0 and given.inc == 0:
             raise CommandError(ErrorCode.InvalidOptions, f"{name} cannot be a null timestamp")
-
-
-def _check_word(name: str, value: Value, words: Collection[str]) -> None:
-    if not isinstance(value, str):
-        raise wrong_type(name, value, "string")
-    if value not in words:
-        raise CommandError(ErrorCode.BadValue, f"Enumeration value '{value}' for field '{name}' is not a valid value.")
 
 
 class WriteConcern:
@@ -175,7 +167,7 @@ def parse_write_concern(spec: CommandSpec, concern: bytes, writes: bool) -> Writ
                 _check_timeout(value)
         elif option == "provenance":
             if value is not None:
-                _check_word("writeConcern.provenance", value, _PROVENANCES)
+                checked_word("writeConcern.provenance", value, _PROVENANCES)
         elif option not in _INTERNAL_WRITE_CONCERN:
             raise unknown_field(f"writeConcern.{option}")
     if fsync and parsed.durable:

@@ -6,6 +6,7 @@ Fields are named by their full path, as in `find.limit`. Here are the errors, an
 `OptionField` declares the options of a stage as a table: their types, and whether null counts as absent.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from mongottl.document.types import ARRAY, BOOL, NULL, STRING, UNDEFINED, Value, type_code_of, type_name
@@ -33,6 +34,15 @@ def unknown_field(name: str) -> CommandError:
 
 def missing_field(name: str) -> CommandError:
     return CommandError(MISSING_FIELD, f"BSON field '{name}' is missing but a required field")
+
+
+def checked_word(name: str, value: Value, words: Collection[str]) -> str:
+    """The value, which must be one of `words`: TypeMismatch (14) if it is no string, BadValue (2) for another one."""
+    if not isinstance(value, str):
+        raise wrong_type(name, value, "string")
+    if value not in words:
+        raise CommandError(ErrorCode.BadValue, f"Enumeration value '{value}' for field '{name}' is not a valid value.")
+    return value
 
 
 def read_fields(name: str, document: bytes) -> dict[str, Value]:

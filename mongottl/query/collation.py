@@ -12,7 +12,7 @@ Source: MongoDB's "Collation" and "Collation Locales and Default Parameters" pag
 
 from typing import Final
 
-from mongottl.document.bson_field import NUMBERS, missing_field, unknown_field, wrong_type
+from mongottl.document.bson_field import NUMBERS, checked_word, missing_field, unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.numbers import clamp_to_long
@@ -138,14 +138,11 @@ def _check_field(name: str, value: Value) -> Value:
     if name in _FLAGS:
         if not isinstance(value, bool):
             raise wrong_type(f"collation.{name}", value, "bool")
-    elif name in _TEXTS or name in _WORDS:
+    elif name in _WORDS:
+        checked_word(f"collation.{name}", value, _WORDS[name])
+    elif name in _TEXTS:
         if not isinstance(value, str):
             raise wrong_type(f"collation.{name}", value, "string")
-        if name in _WORDS and value not in _WORDS[name]:
-            raise CommandError(
-                ErrorCode.BadValue,
-                f"Enumeration value '{value}' for field 'collation.{name}' is not a valid value.",
-            )
     else:
         raise unknown_field(f"collation.{name}")
     return value

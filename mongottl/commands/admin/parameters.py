@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import PARAMETERS, SETTINGS, Parameter
-from mongottl.document.bson_field import unknown_field, wrong_type
+from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.numbers import is_true, whole
 from mongottl.document.types import Decimal128, Int64, Value
 from mongottl.document.walk import fields
@@ -171,14 +171,8 @@ def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
 
 
 def _check_set_at(value: Value) -> None:
-    if value is None:
-        return
-    if not isinstance(value, str):
-        raise wrong_type("getParameter.setAt", value, "string")
-    if value not in ("startup", "runtime"):
-        raise CommandError(
-            ErrorCode.BadValue, f"Enumeration value '{value}' for field 'getParameter.setAt' is not a valid value."
-        )
+    if value is not None:
+        checked_word("getParameter.setAt", value, ("startup", "runtime"))
 
 
 def _checked_switch(name: str, value: Value) -> bool:

@@ -46,20 +46,24 @@ class PlanCacheListFiltersRequest(NamedTuple):
     collection: Annotated[str, Field("planCacheListFilters", COLLECTION)]
 
 
-class PlanCacheClearFiltersRequest(NamedTuple):
+class ClearRequest(NamedTuple):
+    """The fields of planCacheClearFilters and planCacheClear; each names the first one after itself."""
+
+    collection: Annotated[str, Field("", COLLECTION)]
+    query: Annotated[Value, Field("query", ANY)] = MISSING
+    sort: Annotated[Value, Field("sort", ANY)] = MISSING
+    projection: Annotated[Value, Field("projection", ANY)] = MISSING
+    collation: Annotated[Value, Field("collation", ANY)] = MISSING
+
+
+class PlanCacheClearFiltersRequest(ClearRequest):
+    __slots__ = ()
     collection: Annotated[str, Field("planCacheClearFilters", COLLECTION)]
-    query: Annotated[Value, Field("query", ANY)] = MISSING
-    sort: Annotated[Value, Field("sort", ANY)] = MISSING
-    projection: Annotated[Value, Field("projection", ANY)] = MISSING
-    collation: Annotated[Value, Field("collation", ANY)] = MISSING
 
 
-class PlanCacheClearRequest(NamedTuple):
+class PlanCacheClearRequest(ClearRequest):
+    __slots__ = ()
     collection: Annotated[str, Field("planCacheClear", COLLECTION)]
-    query: Annotated[Value, Field("query", ANY)] = MISSING
-    sort: Annotated[Value, Field("sort", ANY)] = MISSING
-    projection: Annotated[Value, Field("projection", ANY)] = MISSING
-    collation: Annotated[Value, Field("collation", ANY)] = MISSING
 
 
 @command(
@@ -83,7 +87,7 @@ def plan_cache_set_filter(op: OperationContext, request: PlanCacheSetFilterReque
     for index in indexes:
         if not isinstance(index, (bytes, str)) or (isinstance(index, bytes) and is_empty(index)) or index == "":
             raise CommandError(ErrorCode.BadValue, "each item in indexes must be an object or string, and not be empty")
-    shape = _shape(op, request.collection, request.query, request.sort, request.projection, request.collation)
+    shape = _shape(op, request)
     memory = collection.plan_memory
     memory.filters[shape.text] = IndexFilter(shape.query, shape.sort, shape.projection, shape.collation, indexes)
     memory.forget_plans(shape.text)
@@ -115,7 +119,7 @@ def plan_cache_clear_filters(op: OperationContext, request: PlanCacheClearFilter
     if collection is None:
         return {}
     memory = collection.plan_memory
-    shape = _optional_shape(op, request.collection, request.query, request.sort, request.projection, request.collation)
+    shape = _optional_shape(op, request)
     if shape is None:
         memory.filters = {}
         memory.forget_plans(None)
@@ -136,7 +140,7 @@ def plan_cache_clear(op: OperationContext, request: PlanCacheClearRequest) -> Re
     collection = _collection(op, request.collection)
     if collection is None:
         return {}
-    shape = _optional_shape(op, request.collection, request.query, request.sort, request.projection, request.collation)
+    shape = _optional_shape(op, request)
     collection.plan_memory.forget_plans(None if shape is None else shape.text)
     return {}
 
@@ -147,27 +151,26 @@ def _collection(op: OperationContext, name: str) -> Collection | None:
     return op.catalog.lookup(op.database, name)
 
 
-def _optional_shape(
-    op: OperationContext, name: str, query: Value, sort: Value, projection: Value, collation: Value
-) -> _Shape | None:
-    if query is not MISSING:
-        return _shape(op, name, query, sort, projection, collation)
-    for argument in (sort, projection, collation):
+def _optional_shape(op: OperationContext, request: ClearRequest) -> _Shape | None:
+    if request.query is not MISSING:
+        return _shape(op, request)
+    for argument in (request.sort, request.projection, request.collation):
         if argument is not MISSING:
             raise CommandError(ErrorCode.BadValue, "sort, projection, or collation provided without query")
     return None
 
 
-def _shape(op: OperationContext, name: str, query: Value, sort: Value, projection: Value, collation: Value) -> _Shape:
-    if query is MISSING:
+def _shape(op: OperationContext, request: PlanCacheSetFilterRequest | ClearRequest) -> _Shape:
+    if request.query is MISSING:
         raise CommandError(ErrorCode.BadValue, "required field query missing")
-    filter = _document("query", query)
-    order = _document("sort", sort)
-    fields_taken = _document("projection", projection)
+    filter = _document("query", request.query)
+    order = _document("sort", request.sort)
+    fields_taken = _document("projection", request.projection)
+    collation = request.collation
     if isinstance(collation, list) or (isinstance(collation, bytes) and is_empty(collation)):
         raise CommandError(ErrorCode.BadValue, "optional field collation must be an object that is not empty")
     rules = _document("collation", collation)
-    context = context_of(op, name, collation=rules)
+    context = context_of(op, request.collection, collation=rules)
     match = parse_match(filter, context)
     if not is_empty(order):
         parse_sort(order)

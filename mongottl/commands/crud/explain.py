@@ -28,6 +28,7 @@ from mongottl.commands.query_context import checked_metadata, context_of, natura
 from mongottl.commands.registry import ALL_LEVELS, COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
 from mongottl.commands.time_series import check_raw_data
+from mongottl.document.bson_field import checked_word
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name, is_empty
@@ -71,11 +72,7 @@ class ExplainRequest(NamedTuple):
     stable=True,
 )
 def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
-    if request.verbosity not in _VERBOSITIES:
-        raise CommandError(
-            ErrorCode.BadValue,
-            f"Enumeration value '{request.verbosity}' for field 'explain.verbosity' is not a valid value.",
-        )
+    checked_word("explain.verbosity", request.verbosity, _VERBOSITIES)
     name = first_field_name(request.explained)
     spec = COMMANDS.get(name)
     if spec is None or (spec.name != "aggregate" and spec.name not in _QUERIES):

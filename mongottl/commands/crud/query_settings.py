@@ -15,7 +15,7 @@ from mongottl.commands.crud.read_requests import AggregateRequest, DistinctReque
 from mongottl.commands.query_context import context_of, natural_order, timeless_context_of
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field, GenericArguments
-from mongottl.document.bson_field import missing_field, unknown_field, wrong_type
+from mongottl.document.bson_field import checked_word, missing_field, unknown_field, wrong_type
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -150,14 +150,7 @@ def _take(settings: QuerySettings, given: bytes) -> None:
         if name == "indexHints":
             settings.hints = _hints(value)
         elif name == "queryFramework":
-            if not isinstance(value, str):
-                raise wrong_type("settings.queryFramework", value, "string")
-            if value not in _FRAMEWORKS:
-                raise CommandError(
-                    ErrorCode.BadValue,
-                    f"Enumeration value '{value}' for field 'settings.queryFramework' is not a valid value.",
-                )
-            settings.framework = value
+            settings.framework = checked_word("settings.queryFramework", value, _FRAMEWORKS)
         elif name == "reject":
             if not isinstance(value, bool):
                 raise wrong_type("settings.reject", value, "bool")

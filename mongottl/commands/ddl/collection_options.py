@@ -26,14 +26,6 @@ _CLUSTERED_NOT_UNIQUE: Final = 5979700
 _CLUSTERED_VERSION: Final = 5979704
 
 
-def check_word(option: str, value: str, words: tuple[str, ...]) -> None:
-    """BadValue (2) unless the value is one of `words`. option: for the error, as "create.validationLevel"."""
-    if value not in words:
-        raise CommandError(
-            ErrorCode.BadValue, f"Enumeration value '{value}' for field '{option}' is not a valid value."
-        )
-
-
 def check_capped_size(size: int) -> None:
     if not 1 <= size <= MAX_CAPPED_BYTES:
         bound = f">= 1, actual value '{size}'" if size < 1 else f"<= {MAX_CAPPED_BYTES}, actual value '{size}'"

@@ -18,7 +18,6 @@ from mongottl.commands.ddl.collection_options import (
     check_expiring_time_field,
     check_validator,
     check_view_source,
-    check_word,
     checked_capped_max,
     checked_expiry_s,
 )
@@ -38,7 +37,7 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.commands.request_fields import CollectionUuid
-from mongottl.document.bson_field import wrong_type
+from mongottl.document.bson_field import checked_word, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
@@ -141,10 +140,10 @@ def _checked_options(op: OperationContext, request: CollModRequest) -> dict[str,
     """The changed options, each checked by itself; MISSING for those that are removed."""
     options: dict[str, Value] = {}
     if request.validation_level is not None:
-        check_word("collMod.validationLevel", request.validation_level, VALIDATION_LEVELS)
+        checked_word("collMod.validationLevel", request.validation_level, VALIDATION_LEVELS)
         options["validationLevel"] = request.validation_level
     if request.validation_action is not None:
-        check_word("collMod.validationAction", request.validation_action, VALIDATION_ACTIONS)
+        checked_word("collMod.validationAction", request.validation_action, VALIDATION_ACTIONS)
         options["validationAction"] = request.validation_action
     if request.validator is not None:
         check_validator(op.database, request.collection, request.validator)

@@ -17,7 +17,6 @@ from mongottl.commands.ddl.collection_options import (
     check_expiring_time_field,
     check_validator,
     check_view_source,
-    check_word,
     checked_capped_max,
     checked_clustered_index,
     checked_expiry_s,
@@ -38,7 +37,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
-from mongottl.document.bson_field import missing_field
+from mongottl.document.bson_field import checked_word, missing_field
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
@@ -194,9 +193,9 @@ def _add_capped(request: CreateRequest, options: dict[str, Value]) -> None:
 
 def _add_validation(op: OperationContext, request: CreateRequest, options: dict[str, Value]) -> None:
     if request.validation_level is not None:
-        check_word("create.validationLevel", request.validation_level, VALIDATION_LEVELS)
+        checked_word("create.validationLevel", request.validation_level, VALIDATION_LEVELS)
     if request.validation_action is not None:
-        check_word("create.validationAction", request.validation_action, VALIDATION_ACTIONS)
+        checked_word("create.validationAction", request.validation_action, VALIDATION_ACTIONS)
     if request.view_on is not None:
         return  # a view ignores what is about stored documents
     if request.validation_level is not None:

@@ -10,7 +10,6 @@ Source: MongoDB's "Queryable Encryption" pages; error codes are those of MongoDB
 
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.commands.ddl.collection_options import check_word
 from mongottl.commands.request import (
     ANY,
     DOCUMENTS,
@@ -21,7 +20,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
-from mongottl.document.bson_field import NUMBERS, wrong_type
+from mongottl.document.bson_field import NUMBERS, checked_word, wrong_type
 from mongottl.document.compare import compare_values
 from mongottl.document.numbers import clamp_to_long, whole
 from mongottl.document.types import MISSING, BinData, Decimal128, Value, type_code_of, type_name
@@ -196,7 +195,7 @@ def _check_field(field: EncryptedField) -> None:
 
 def _check_options(query: FieldQuery) -> None:
     """Types and ranges of a query's options, whatever its type is."""
-    check_word("create.encryptedFields.fields.queries.queryType", query.query_type, _QUERY_TYPES)
+    checked_word("create.encryptedFields.fields.queries.queryType", query.query_type, _QUERY_TYPES)
     _exact("contention", query.contention, 0)
     _exact("sparsity", query.sparsity, 1)
     _exact("precision", query.precision, 0)

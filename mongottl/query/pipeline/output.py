@@ -6,7 +6,7 @@ They output no documents. Storing is implemented by the RunContext.
 from typing import Final
 
 from mongottl.document.annotated import plain
-from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
+from mongottl.document.bson_field import check_known, checked_word, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import MISSING, Missing, Value
@@ -331,12 +331,7 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
         mode = "pipeline"
     elif isinstance(when_matched, str):
-        if when_matched not in _MATCHED:
-            raise CommandError(
-                ErrorCode.BadValue,
-                f"Enumeration value '{when_matched}' for field 'whenMatched' is not a valid value.",
-            )
-        mode = when_matched
+        mode = checked_word("whenMatched", when_matched, _MATCHED)
     else:
         raise CommandError(
             51191, f"$merge 'whenMatched' field must be either a string or an array, but found {type_of(when_matched)}"
@@ -344,13 +339,7 @@ def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     otherwise = parameters.get("whenNotMatched", "insert")
     if is_nullish(otherwise):
         otherwise = "insert"
-    if not isinstance(otherwise, str):
-        raise wrong_type("$merge.whenNotMatched", otherwise, "string")
-    if otherwise not in _NOT_MATCHED:
-        raise CommandError(
-            ErrorCode.BadValue,
-            f"Enumeration value '{otherwise}' for field '$merge.whenNotMatched' is not a valid value.",
-        )
+    otherwise = checked_word("$merge.whenNotMatched", otherwise, _NOT_MATCHED)
     if isinstance(let_value, bytes) and mode != "pipeline":
         raise CommandError(51199, f"Cannot use 'let' variables with 'whenMatched: {mode}' mode")
     if mode in ("keepExisting", "fail") and otherwise != "insert":
