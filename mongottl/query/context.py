@@ -18,6 +18,7 @@ class ParseContext:
     nor in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
     collation: of string comparisons, None for the order of bytes. Nodes store it when they are parsed.
     timestamps: generates the timestamps of `$currentDate` and of replacements.
+    takes_near: whether the filter that is parsed may have a `$near`, which also sorts the documents.
     folding_fails: whether an operator that fails on constant operands is an error of parsing; otherwise it fails at
     each evaluation, as in update pipelines, which MongoDB does not optimise.
     folding_error: the error of an operator on its constants, raised when the whole expression has been parsed.
@@ -39,6 +40,7 @@ class ParseContext:
         self.runtime_constants = runtime_constants
         self.collation = collation
         self.timestamps: TimestampClock = TimestampClock() if timestamps is None else timestamps
+        self.takes_near = False
         self.folding_fails = True
         self.folding_error: CommandError | None = None
 

@@ -54,7 +54,7 @@ SORTABLE: Final[dict[str, bool]] = {
     "score": False,
     "searchScore": False,
     "vectorSearchScore": False,
-    GEO_NEAR_DISTANCE: True,
+    GEO_NEAR_DISTANCE: False,
 }
 
 

@@ -70,6 +70,8 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
             return (yield from aggregate_on_view(op, collection, request, context.let, batch_size))
         collection = None
     specs = optimise(parse_pipeline(request.pipeline, context), context)
+    if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
+        raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
     if request.explain:
         return (
             yield from explain_aggregate(

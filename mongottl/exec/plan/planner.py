@@ -246,7 +246,8 @@ def plan_query(
     index_only_part = None if isinstance(match, AlwaysFalse) else _part_that_needs_index(match)
     if index_only_part is not None:
         named = hint is not MISSING and not (isinstance(hint, bytes) and is_empty(hint))
-        INDEX_ACCESS[index_only_part.index_kinds()[0]].check_query(collection, named, natural != 0)
+        by_position = natural != 0 or (named and natural_direction(hint) != 0)
+        INDEX_ACCESS[index_only_part.index_kinds()[0]].check_query(collection, named, by_position)
     if collection is not None and not isinstance(match, AlwaysFalse):
         hinted: IndexEntry | None = None
         allowed = allowed_indexes(collection, shape, match)

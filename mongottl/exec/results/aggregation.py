@@ -1,5 +1,6 @@
 """Running pipelines: the planner executes their leading stages, the other stages read from its plan."""
 
+import hashlib
 import random
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from mongottl.document.annotated import STORED_AS
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.keystring import encode_value, successor
-from mongottl.document.types import MISSING, Date, Int64, Value, integer
+from mongottl.document.types import MISSING, BinData, Date, Int64, Value, integer
+from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext, check_level
 from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operations
@@ -40,6 +42,9 @@ from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern
 from mongottl.ttl.policy import NO_TTL, is_expired
+
+# The user of all sessions, the hash of no name.
+_NO_USER = hashlib.sha256(b"").digest()
 
 
 def _only_counts(spec: StageSpec) -> bool:
@@ -299,7 +304,8 @@ class OperationRun(RunContext):
     def sessions(self) -> list[bytes]:
         found: list[bytes] = []
         for session in self._pull.op.service.sessions.all():
-            found.append(encode({"_id": session.lsid, "lastUse": Date(session.last_used_ms)}))
+            identifier: dict[str, Value] = {"id": get_value(session.lsid, "id"), "uid": BinData(_NO_USER, 0)}
+            found.append(encode({"_id": encode(identifier), "lastUse": Date(session.last_used_ms)}))
         return found
 
     def _find(self, namespace: str) -> Collection | None:

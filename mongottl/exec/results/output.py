@@ -1,5 +1,6 @@
 """The writes of `$out` and `$merge`."""
 
+from functools import cmp_to_key
 from typing import Final
 
 from mongottl.catalog.collection import Collection
@@ -8,12 +9,12 @@ from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.time_series import completed_options
 from mongottl.catalog.view import View
 from mongottl.document.bson_field import NUMBERS, wrong_type
-from mongottl.document.build import DocumentBuilder
+from mongottl.document.build import DocumentBuilder, encode
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Decimal128, Value
-from mongottl.document.walk import ElementCursor, fields, find_field_at
+from mongottl.document.walk import ElementCursor, fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update
@@ -22,6 +23,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.run_context import MergeRequest
 from mongottl.query.update import parse_update
+from mongottl.query.update.nodes import compare_components
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
 
 _MAX_CONFLICTS: Final = 100
@@ -222,7 +224,10 @@ def merge_document(
     else:
         raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
     if request.when_not_matched == "insert":
-        _insert(op, collection, database, name, request.document)
+        document = request.document
+        if request.when_matched in ("merge", "keepExisting"):
+            document = upserted(request.match, document)
+        _insert(op, collection, database, name, document)
     elif request.when_not_matched == "fail":
         raise CommandError(
             13113, "$merge could not find a matching document in the target collection for at least one document"
@@ -281,13 +286,38 @@ def _replace_with(document: bytes) -> bytes:
     return stage.finish()
 
 
+def upserted(match: bytes, document: bytes) -> bytes:
+    """A document that `$merge` inserts by an upsert with `$set`: `_id` and the `on` fields, null if it lacks them, then
+    the others in the order of modifiers."""
+    base = DocumentBuilder()
+    identifier = get_value(document, "_id")
+    if identifier is not MISSING:
+        base.append("_id", identifier)
+    for path, condition in fields(match):
+        if path != "_id" and isinstance(condition, bytes):
+            root, *below = path.split(".")
+            value = get_value(condition, "$eq")
+            for name in reversed(below):
+                value = encode({name: value})
+            base.append(root, value)
+    return merged(base.finish(), document)
+
+
 def merged(existing: bytes, document: bytes) -> bytes:
-    """The existing document with the other's root fields: existing fields keep their position, new ones follow."""
+    """The existing document with the other's root fields, as `$set` sets them.
+
+    Existing fields keep their position; new ones follow in the order of modifiers.
+    """
     elements: dict[bytes, bytes] = {}
-    for source in (existing, document):
-        cursor = ElementCursor(source, 0)
-        while cursor.next():
-            elements[cursor.name_bytes()] = cursor.raw_element()
+    cursor = ElementCursor(existing, 0)
+    while cursor.next():
+        elements[cursor.name_bytes()] = cursor.raw_element()
+    given: dict[str, bytes] = {}
+    cursor = ElementCursor(document, 0)
+    while cursor.next():
+        given[cursor.name()] = cursor.raw_element()
+    for name in sorted(given, key=cmp_to_key(compare_components)):
+        elements[name.encode("utf-8")] = given[name]
     builder = DocumentBuilder()
     for element in elements.values():
         builder.append_raw_element(element)

@@ -54,7 +54,7 @@ from mongottl.query.expr.date.calendar import iso_text
 from mongottl.query.expr.date.text import TextError, parse_date_text
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import DECIMAL_CONTEXT, fits_long, from_decimal, to_decimal, width
-from mongottl.query.expr.parser import MAX_STRING_BYTES, parse_operand, show, type_of
+from mongottl.query.expr.parser import MAX_STRING_BYTES, check_string, parse_operand, show, type_of
 
 _CODES: Final[dict[str, int]] = {
     type_name(code): code
@@ -76,6 +76,12 @@ _SPECIAL: Final[dict[str, float]] = {
     "+inf": math.inf,
     "+infinity": math.inf,
 }
+
+
+_YEAR_0_MS: Final = -62_167_219_200_000
+_YEAR_10000_MS: Final = 253_402_300_800_000
+_TRUNCATING: Final = DECIMAL_CONTEXT.copy()
+_TRUNCATING.rounding = decimal.ROUND_DOWN
 
 
 class ConversionError(Exception):
@@ -139,6 +145,10 @@ def _to_string(value: Value, format: str) -> Value:
     if isinstance(value, Decimal128):
         return decimal_text(decimal_of(value))
     if isinstance(value, Date):
+        if not _YEAR_0_MS <= value.ms < _YEAR_10000_MS:
+            raise CommandError(
+                18537, "Could not convert date to string: date component was outside the supported range of 0-9999"
+            )
         return iso_text(value.ms)
     if isinstance(value, ObjectId):
         return str(value)
@@ -157,9 +167,11 @@ def _binary_text(value: BinData, format: str) -> str:
     data = value.data
     if format == "auto":
         format = "uuid" if value.subtype == 4 and len(data) == 16 else "base64"
+    # Lengths without regard to the padding of base64; what is not text fails before it is known to be too long.
+    length = {"hex": len(data) * 2, "base64": -(-len(data) // 3) * 4, "base64url": -(-len(data) // 3) * 4}
+    if length.get(format, 0) >= MAX_STRING_BYTES:
+        raise ConversionError("The text of the binary data would be longer than 16MB")
     if format == "base64":
-        if len(data) >= MAX_STRING_BYTES // 4 * 3 - 2:
-            raise ConversionError("The text of the binary data would be longer than 16MB")
         return base64.b64encode(data).decode("ascii")
     if format == "base64url":
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
@@ -171,9 +183,10 @@ def _binary_text(value: BinData, format: str) -> str:
         text = data.hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise ConversionError("BinData does not represent a valid UTF-8 string") from None
+    return check_string(text)
 
 
 def _to_bool(value: Value) -> Value:
@@ -303,10 +316,16 @@ def _decimal_in(text: str) -> Value:
         return from_decimal(decimal.Decimal("-NaN" if text[0] == "-" and special != special else special))
     if _NUMBER.match(text) is None:
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Failed to parse string to decimal")
-    number = DECIMAL_CONTEXT.create_decimal(text)
-    if not number.is_finite():
+    # mongod cuts digits off here, and refuses what loses digits because its exponent is too small.
+    _TRUNCATING.clear_flags()
+    number = _TRUNCATING.create_decimal(text)
+    if _TRUNCATING.flags[decimal.Overflow]:
         raise ConversionError(
             f"Failed to parse number '{text}' in $convert: Conversion from string to decimal would overflow"
+        )
+    if _TRUNCATING.flags[decimal.Underflow]:
+        raise ConversionError(
+            f"Failed to parse number '{text}' in $convert: Conversion from string to decimal would underflow"
         )
     return from_decimal(number)
 

@@ -178,6 +178,8 @@ def parse_path(text: str, scope: Scope) -> Expression:
         slot = scope.slots.get("CURRENT", -1)
         if slot >= 0:
             return VariableExpression("CURRENT", slot, dotted.split("."))
+        if "CURRENT" in scope.ctx.let:
+            return _parse_variable("CURRENT." + dotted, scope)
         return field_path(dotted)
     return _parse_variable(text[2:], scope)
 
@@ -199,7 +201,7 @@ def _parse_variable(text: str, scope: Scope) -> Expression:
     slot = scope.slots.get(name, -1)
     if slot >= 0:
         return VariableExpression(name, slot, parts)
-    if name == "ROOT" or name == "CURRENT":
+    if name == "ROOT" or (name == "CURRENT" and name not in scope.ctx.let):
         return field_path(rest) if parts else RootExpression()
     part_bytes = [part.encode("utf-8") for part in parts]
     if name in scope.constants:

@@ -20,14 +20,17 @@ def parse_match(filter: bytes, ctx: ParseContext, near: bool = False) -> MatchEx
     near: whether `$near`, which also sorts the documents, is allowed; 5626500 if it is not.
     Raises CommandError: BadValue (2) for unknown operators and malformed operands, and the codes of the operators.
     """
+    outer = ctx.takes_near
+    ctx.takes_near = near
     tree = parse_document(filter, ctx)
+    ctx.takes_near = outer
     if tree.depth() > MAX_TREE_DEPTH:
         raise bad_value(f"exceeded maximum query tree depth of {MAX_TREE_DEPTH}")
     if TEXT_SCORE in ctx.metadata.provided:
         check_text_parts(tree)
     simple = tree.simplify()
     if GEO_NEAR_DISTANCE in ctx.metadata.provided:
-        check_near(simple, near)
+        check_near(simple)
         if TEXT_SCORE in ctx.metadata.provided:
             raise bad_value("text and geoNear not allowed in same query")
     return simple

@@ -102,6 +102,8 @@ def parse_distance_alone(path: FieldPath, operand: Value, ctx: ParseContext) -> 
 
 def _parse(path: FieldPath, operators: Value, spherical: bool, ctx: ParseContext) -> MatchExpression:
     assert isinstance(operators, bytes)
+    if not ctx.takes_near:
+        raise CommandError(NEAR_NOT_ALLOWED, "$geoNear, $near, and $nearSphere are not allowed in this context")
     ctx.metadata.provided.update((GEO_NEAR_DISTANCE, GEO_NEAR_POINT))
     pairs = fields(operators)
     name, operand = pairs[0]
@@ -198,13 +200,8 @@ def _legacy_distance(value: Value, name: str, type_fault: int, range_fault: int)
     return distance
 
 
-def check_near(match: MatchExpression, allowed: bool) -> None:
-    """BadValue (2) for a `$near` below the top level of a filter, and for two of them.
-
-    allowed: whether the filter may sort the documents; otherwise `$near` is refused with 5626500.
-    """
-    if not allowed and has_near(match):
-        raise CommandError(NEAR_NOT_ALLOWED, "$geoNear, $near, and $nearSphere are not allowed in this context")
+def check_near(match: MatchExpression) -> None:
+    """BadValue (2) for a `$near` below the top level of a filter, and for two of them."""
     parts = match.children if isinstance(match, AndExpression) else [match]
     found = 0
     for part in parts:

@@ -2,7 +2,8 @@
 
 Errors: TypeMismatch (14) for a keyword's operand of another type, FailedToParse (9) for unknown and unsupported
 keywords, for empty or duplicate lists and for numbers out of range, BadValue (2) for unknown types and for an empty
-`allOf`, `anyOf` or `oneOf`, 51091 for a pattern that does not compile.
+`allOf`, `anyOf` or `oneOf` and for a name in `patternProperties` that does not compile, 51091 for
+a `pattern` that does not.
 """
 
 from typing import Final
@@ -147,6 +148,8 @@ def _types(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
         tests.append(TypeTest(parse_type_set(aliases, "type")[0]))
     elif bson_type is not MISSING:
         names: list[Value] = list(_type_names(bson_type, "bsonType"))
+        if "integer" in names:
+            raise _failed_to_parse("$jsonSchema type 'integer' is not currently supported.")
         tests.append(TypeTest(parse_type_set(names, "bsonType")[0]))
 
 
@@ -303,7 +306,10 @@ def _objects(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
     if "patternProperties" in keywords:
         for name, schema in _members(keywords["patternProperties"], "patternProperties"):
             pattern_tests.append(_subschema(schema, "patternProperties"))
-            patterns.append(CompiledRegex(name.encode("utf-8"), ""))
+            try:
+                patterns.append(CompiledRegex(name.encode("utf-8"), ""))
+            except CommandError:
+                raise bad_value(f"Invalid regular expression in 'patternProperties': '{name}'") from None
     rest = _additional(keywords, "additionalProperties")
     if patterns or rest is not None:
         tests.append(OtherPropertiesTest(named, patterns, pattern_tests, rest))

@@ -11,6 +11,7 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import show
 from mongottl.query.match import MatchExpression, parse_match
+from mongottl.query.match.tree import always_true
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
@@ -27,6 +28,7 @@ class MatchSpec(StageSpec):
         self.shrinks = True
         self.filter: Final = filter
         self.expression: Final = expression
+        self.no_op = always_true(expression)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         return MatchSource(source, self.expression)
@@ -65,6 +67,7 @@ class SkipSpec(StageSpec):
         self.name = "$skip"
         self.shrinks = True
         self.count: Final = count
+        self.no_op = count == 0
 
     def coalesced(self, following: StageSpec) -> StageSpec | None:
         if isinstance(following, SkipSpec) and self.count + following.count <= INT64_MAX:

@@ -64,7 +64,7 @@ class GroupSpec(StageSpec):
         return Effect([], renames, exclusive=True, comparisons_only=True)
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
-        return GroupSource(source, self.key, self.accumulators, self.collation, run)
+        return GroupSource(source, self.key, self.accumulators, self.collation, run, self.followed)
 
     def describe(self) -> Value:
         described: list[tuple[str, Value]] = [("_id", self.key.describe())]
@@ -126,6 +126,8 @@ class GroupSource(DocumentSource):
     """Beyond the memory limit, documents of new groups are written to a file, partitioned by their keys, and then each
     partition is grouped like the input. If states of groups grow (`$push`), all other documents are written there too,
     and the existing groups are divided into the same partitions.
+
+    followed: whether another stage gets the groups, so that their values are converted by `output_value`.
     """
 
     def __init__(
@@ -135,7 +137,9 @@ class GroupSource(DocumentSource):
         accumulators: list[AccumulatorSpec],
         collation: Collation | None,
         run: RunContext,
+        followed: bool,
     ) -> None:
+        self._followed: Final = followed
         self._collation: Final = collation
         self.source: Final = source
         self._key: Final = key
@@ -408,11 +412,14 @@ class GroupSource(DocumentSource):
 
     def _output(self, group: Group) -> bytes:
         builder = DocumentBuilder()
-        builder.append("_id", output_value(group.key))
+        convert = self._followed
+        builder.append("_id", output_value(group.key) if convert else group.key)
         accumulators = self._accumulators
         for i in range(len(accumulators)):
             value = group.states[i].result()
-            builder.append_named(accumulators[i].field_bytes, accumulator_output(accumulators[i].name, value))
+            if isinstance(value, Missing):
+                value = None
+            builder.append_named(accumulators[i].field_bytes, output_value(value) if convert else value)
         return builder.finish()
 
 
@@ -436,22 +443,15 @@ def _group_error(error: CommandError) -> CommandError:
 
 
 def output_value(value: Value) -> Value:
-    """A value as output by a group. MinKey and MaxKey become a document, code becomes a string, as in mongod 8."""
+    """A group's value as the next stage gets it, also in an array: MinKey and MaxKey become a document, code a string.
+
+    So it is in mongod 8, whose groups run in another engine than most stages behind them.
+    """
     if isinstance(value, (MinKey, MaxKey)):
         return encode({"": value})
     if isinstance(value, JavaScript) and value.scope is None:
         return value.code
-    return value
-
-
-def accumulator_output(accumulator: str, value: Value) -> Value:
-    """An accumulator's output, null for MISSING. Accumulators that keep single values convert them by
-    `output_value`."""
-    if isinstance(value, Missing):
-        return None
-    if accumulator == "$first" or accumulator == "$last":
-        return output_value(value)
-    if accumulator == "$addToSet" and isinstance(value, list):
+    if isinstance(value, list) and any(isinstance(item, (MinKey, MaxKey, JavaScript)) for item in value):
         return [output_value(item) for item in value]
     return value
 

@@ -55,6 +55,7 @@ class GeoNearSpec(StageSpec):
         self.name = "$geoNear"
         self.first_only = True
         self.first_only_code = NOT_FIRST
+        self.first_executed = True
         self.request = request
         self.multiplier = 1.0
         self.distance_field: FieldPath | None = None

@@ -197,7 +197,14 @@ def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 
 @stage(
     "$listLocalSessions",
-    StageTraits(in_facet=False, stable=False, server_wide=True, collectionless=True, read_levels=LOCAL_LEVEL),
+    StageTraits(
+        in_facet=False,
+        parsed_before_facet=True,
+        stable=False,
+        server_wide=True,
+        collectionless=True,
+        read_levels=LOCAL_LEVEL,
+    ),
 )
 def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, users}`. InvalidNamespace (73) for a collection."""

@@ -21,16 +21,20 @@ class StageSpec:
 
     first_only, last_only: whether it must be the first or last stage; first_only_code: the error code. Properties that
     do not depend on the argument are in `StageTraits`.
+    first_executed: whether stages without effect (no_op), such as {$match: {}}, may stand before it.
     keeps_metadata: whether output documents have the metadata of their input documents.
     requested: keywords that it reads by `{$meta: …}`. searches: whether it uses a text index, so it must be first.
     one_to_one: whether it outputs one document for each, in the same order, independently of other documents.
     shrinks: whether it outputs input documents or parts of them, not more documents and not larger ones.
     client_stage: name of the client's stage from which it was derived, if known.
+    followed: whether it is not the last stage of its pipeline.
     """
 
     name: str = ""
     first_only: bool = False
     first_only_code: int = 40602
+    first_executed: bool = False
+    no_op: bool = False
     last_only: bool = False
     keeps_metadata: bool = True
     requested: frozenset[str] = frozenset()
@@ -38,6 +42,7 @@ class StageSpec:
     one_to_one: bool = False
     shrinks: bool = False
     client_stage: str = ""
+    followed: bool = False
     _effect: Effect | None = None
     _effect_is_known: bool = False
 
@@ -233,6 +238,8 @@ def parse_pipeline(stages: list[Value], ctx: ParseContext, available: set[str] |
     if available is None and ctx.namespace.endswith(".$cmd.aggregate"):
         _check_collectionless(specs)
     check_positions(specs)
+    for spec in specs[:-1]:
+        spec.followed = True
     return specs
 
 
@@ -302,7 +309,7 @@ def check_positions(specs: list[StageSpec]) -> None:
             raise CommandError(40601, f"{spec.name} can only be the final stage in the pipeline")
         if spec.searches and i > 0:
             raise _search_not_first()
-        if spec.first_only and i > 0:
+        if spec.first_only and i > 0 and not (spec.first_executed and all(before.no_op for before in specs[:i])):
             raise CommandError(spec.first_only_code, f"{spec.name} is only valid as the first stage in a pipeline")
 
 

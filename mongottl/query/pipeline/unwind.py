@@ -222,6 +222,8 @@ def parse_unwind(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(28812, "no path specified to $unwind stage")
     if not isinstance(path, str) or not path.startswith("$"):
         raise CommandError(28818, f"path option to $unwind stage should be prefixed with a '$': {show(path)}")
+    if "\0" in path:
+        raise CommandError(16419, "field path must not contain embedded null characters")
     check_field_path(path[1:])
     if index is not None:
         check_field_path(index)

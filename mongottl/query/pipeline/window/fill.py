@@ -16,7 +16,7 @@ from mongottl.query.pipeline.window.function import FunctionArguments, WindowFun
 
 
 class MovingAverage(WindowFunction):
-    """`$expMovingAvg`. alpha: the weight of the newest value."""
+    """`$expMovingAvg`: a double, or a decimal once there was one. alpha: the weight of the newest value."""
 
     def __init__(self, argument: Expression, alpha: Value) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class MovingAverage(WindowFunction):
         if width(value) == 0:
             return None
         if self._average is None:
-            self._average = value
+            self._average = value if isinstance(value, Decimal128) else to_double(value)
         else:
             weight: Value = self.alpha
             if not isinstance(value, Decimal128) and not isinstance(self._average, Decimal128):

@@ -83,7 +83,10 @@ class WindowAccumulator(WindowFunction):
 
 
 class SlidingStdDevState(StdDevState):
-    """Standard deviation over a frame that slides: null while it contains infinities or NaN, as in mongod."""
+    """Standard deviation over a frame that slides, as in mongod.
+
+    Null while it contains infinities or NaN; that of the population of one value is an int, 0.
+    """
 
     def __init__(self, sample: bool) -> None:
         super().__init__(sample)
@@ -95,7 +98,9 @@ class SlidingStdDevState(StdDevState):
         StdDevState.add(self, value)
 
     def result(self) -> Value:
-        return StdDevState.result(self) if self.finite else None
+        if not self.finite:
+            return None
+        return 0 if self.count == 1 and not self.sample else StdDevState.result(self)
 
 
 def _sliding_pop(collation: Collation | None) -> AccumulatorState:

@@ -1,3 +1,5 @@
+import hashlib
+
 import bson
 import pytest
 
@@ -36,7 +38,7 @@ def test_sessions(server: Running) -> None:
     lsid = bson.encode({"id": 1})
     server.service.sessions.touch(b"key", lsid, 1000, 0.0)
     found = results(server, {"$listSessions": {}}, "system.sessions", "config")
-    assert [entry["_id"] for entry in found] == [{"id": 1}]
+    assert [entry["_id"] for entry in found] == [{"id": 1, "uid": hashlib.sha256(b"").digest()}]
     assert results(server, {"$listLocalSessions": {}}, 1) == found
 
 

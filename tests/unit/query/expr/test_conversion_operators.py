@@ -71,6 +71,9 @@ UUID = uuid.UUID("0e3b9063-8abd-4eb3-9f9f-f4c59fd30a60")
         ("$toDecimal", Int64(2**63 - 1), Decimal128("9223372036854775807")),
         ("$toDecimal", DatetimeMS(1_522_127_087_890), Decimal128("1522127087890")),
         ("$toDecimal", "-2", Decimal128("-2")),
+        ("$toDecimal", f"1.{33 * '0'}99999", Decimal128(f"1.{33 * '0'}")),
+        ("$toDecimal", f"-{34 * '9'}9", Decimal128(f"-{34 * '9'}E+1")),
+        ("$toDecimal", "1E-6176", Decimal128("1E-6176")),
         ("$toDecimal", "1E+500", Decimal128("1E+500")),
         ("$toDecimal", INF, Decimal128("Infinity")),
         ("$toDecimal", "Infinity", Decimal128("Infinity")),
@@ -117,6 +120,24 @@ def test_values(check: Check, operator: str, value: object, expected: object) ->
     check({operator: "$v"}, {"v": value}, expected)
 
 
+def test_years_of_five_digits_are_no_text(failure: Failure) -> None:
+    """The error is not one of the conversion, so `onError` does not catch it."""
+    for date in (DatetimeMS(-62_167_219_200_001), DatetimeMS(253_402_300_800_000)):
+        assert failure({"$toString": "$v"}, {"v": date}).code == 18537
+        assert failure({"$convert": {"input": "$v", "to": "string", "onError": 1}}, {"v": date}).code == 18537
+
+
+@pytest.mark.slow
+def test_texts_of_16_megabytes_are_refused(failure: Failure) -> None:
+    def code(data: bytes, format: str) -> int:
+        text = {"$convert": {"input": "$v", "to": "string", "format": format}}
+        return failure(text, {"v": Binary(data)}).code
+
+    assert code(bytes(8 << 20), "hex") == 241
+    assert code(bytes(12 << 20), "base64") == 241
+    assert code(bytes(12 << 20), "base64url") == 241
+
+
 @pytest.mark.parametrize(
     "operator", "$toBool $toInt $toLong $toDouble $toDecimal $toString $toObjectId $toDate $toUUID".split()
 )
@@ -130,6 +151,9 @@ def test_nothing_gives_null(check: Check, failure: Failure, operator: str) -> No
     ("operator", "value"),
     [
         ("$toInt", Decimal128("9223372036000")),
+        ("$toDecimal", "1E-6177"),
+        ("$toDecimal", "1E+6145"),
+        ("$toDecimal", "1E+99999999999999999999"),
         ("$toInt", 2147483648.0),
         ("$toInt", "2147483648"),
         ("$toInt", " 1"),

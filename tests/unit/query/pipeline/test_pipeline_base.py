@@ -241,9 +241,16 @@ def test_a_limit_stops_reading() -> None:
 
 def test_group_has_its_own_view_of_some_values_and_errors() -> None:
     documents: Documents = [{"v": bson.MinKey()}, {"v": bson.Code("f")}]
-    found = run(documents, {"$group": {"_id": "$v", "last": {"$last": "$v"}}})
+    group = {"$group": {"_id": "$v", "last": {"$last": "$v"}, "all": {"$push": "$v"}}}
+    [least, code] = documents
+    assert run(documents, group) == [
+        {"_id": value["v"], "last": value["v"], "all": [value["v"]]} for value in (least, code)
+    ]
     wrapped = {"": bson.MinKey()}
-    assert found == [{"_id": wrapped, "last": wrapped}, {"_id": "f", "last": "f"}]
+    assert run(documents, group, {"$match": {}}) == [
+        {"_id": wrapped, "last": wrapped, "all": [wrapped]},
+        {"_id": "f", "last": "f", "all": ["f"]},
+    ]
     assert failure({"$group": {"_id": None, "x": {"$sum": {"$divide": ["$_id", 0]}}}}) == 4848401
     assert failure({"$group": {"_id": {"$mod": ["$_id", 0]}}}) == 4848403
     assert failure({"$group": {"_id": None, "x": {"$sum": ["$_id"]}}}) == 40237
