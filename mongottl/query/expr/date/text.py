@@ -1,8 +1,7 @@
 """Parsing of dates, for `$dateFromString`, `$toDate` and `$convert`.
 
-Without a format: `year-month-day` with an optional time (`T` or a space before it), fraction and zone;
-`month/day/year`; compact forms (`20240131`, `20240131T120000`); names of months in English (`January 31, 2024`, `31 Jan
-2024`); and RFC 822 forms with a day of the week. With a format: the conversion specifiers of `$dateToString`.
+Without a format: every form of `scanner`; the usual one, `2024-01-31T12:00:00.000Z`, is read at once. With a format:
+the conversion specifiers of `$dateToString`.
 """
 
 import re
@@ -13,6 +12,7 @@ from mongottl.query.expr.date.calendar import (
     MONTH_NAMES,
     MS_PER_DAY,
     MS_PER_MINUTE,
+    MS_PER_SECOND,
     UTC,
     TimeZone,
     civil_ms,
@@ -22,40 +22,20 @@ from mongottl.query.expr.date.calendar import (
     time_zone,
     weekday,
 )
+from mongottl.query.expr.date.scanner import ScanError, scan_date
 
 
 class TextError(Exception):
     """The text is not a date; the message gives the reason."""
 
 
-_TIME: Final = (
-    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,:](?P<fraction>\d{1,9}))?)?"
-    r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?"
+# The usual form, of which the parts are in ranges but for the days of a month.
+_ISO: Final = re.compile(
+    r"(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
+    r"(?:[Tt ](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.(?P<fraction>\d+))?)?"
+    r"(?:(?P<offset>[+-]\d{2}:?\d{2})|(?P<zone>Z))?)?",
+    re.ASCII,
 )
-_ZONE: Final = r"(?: ?(?:GMT|UTC)?(?P<offset>[+-]\d{1,2}(?::?\d{2})?)| ?(?P<zone>[A-Za-z]+(?:/[A-Za-z_+-]+[0-9]*)*))?"
-_MONTH: Final = r"(?P<name>[A-Za-z]{3,9})\.?"
-_DAY_NAME: Final = r"(?:(?:[A-Za-z]{3,9}),? +)?"
-
-_FORMS: Final[list[re.Pattern[str]]] = [
-    re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d{{1,2}})-(?P<day>\d{{1,2}})(?:(?:[Tt]| +){_TIME}{_ZONE})?$"),
-    re.compile(rf"(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?:(?:[Tt]| +){_TIME}{_ZONE})?$"),
-    re.compile(rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})/(?P<year>\d{{4}})(?: +{_TIME}{_ZONE})?$"),
-    re.compile(rf"(?P<day>\d{{1,2}})[-.](?P<month>\d{{1,2}})[-.](?P<year>\d{{4}})(?: +{_TIME}{_ZONE})?$"),
-    re.compile(
-        r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})(?:[Tt](?P<hour>\d{2}):?(?P<minute>\d{2})(?::?(?P<second>\d{2})"
-        rf"(?:[.,](?P<fraction>\d{{1,9}}))?)?{_ZONE})?$"
-    ),
-    re.compile(
-        rf"{_DAY_NAME}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]+{_MONTH},?[ -]+(?P<year>\d{{4}})(?:,? +{_TIME}{_ZONE})?$"
-    ),
-    re.compile(
-        rf"{_DAY_NAME}{_MONTH} +(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<year>\d{{4}})(?:,? +{_TIME}{_ZONE})?$"
-    ),
-    re.compile(rf"{_DAY_NAME}{_MONTH} +(?P<day>\d{{1,2}}),? +{_TIME}{_ZONE} +(?P<year>\d{{4}})$"),
-    re.compile(rf"(?P<year>\d{{4}})-(?P<ordinal>\d{{3}})(?:[Tt]{_TIME}{_ZONE})?$"),
-    re.compile(rf"(?P<year>\d{{4}})-?W(?P<week>\d{{2}})-?(?P<weekday>\d)(?:[Tt]{_TIME}{_ZONE})?$"),
-    re.compile(rf"(?P<year>\d{{4}})-(?P<month>\d{{2}})(?:[Tt]{_TIME}{_ZONE})?$"),
-]
 
 _ABBREVIATIONS: Final[dict[str, int]] = {
     "EST": -300,
@@ -70,6 +50,19 @@ _ABBREVIATIONS: Final[dict[str, int]] = {
     "CEST": 120,
     "BST": 60,
     "JST": 540,
+    "AKST": -540,
+    "AKDT": -480,
+    "HST": -600,
+    "WET": 0,
+    "WEST": 60,
+    "EET": 120,
+    "EEST": 180,
+    "MSK": 180,
+    "KST": 540,
+    "AEST": 600,
+    "AEDT": 660,
+    "NZST": 720,
+    "NZDT": 780,
 }
 
 
@@ -87,12 +80,36 @@ def parse_date_text(text: str, zone: TimeZone | None) -> int:
 
     zone: for a text without time zone; it is an error if both have one.
     """
-    trimmed = text.strip()
-    for form in _FORMS:
-        found = form.match(trimmed)
-        if found is not None:
-            return _instant(found.groupdict(), zone)
-    raise TextError("an incomplete date/time string has been found, with elements missing")
+    usual = _ISO.fullmatch(text)
+    if usual is not None:
+        return _instant(usual.groupdict(), zone)
+    try:
+        parts = scan_date(text)
+    except ScanError as error:
+        raise TextError(str(error)) from None
+    if parts.since_ms is not None:
+        if zone is not None and not zone.is_utc():
+            raise _zone_given_twice(text)
+        return parts.since_ms
+    if parts.year is None or parts.month is None or parts.day is None:
+        raise TextError("an incomplete date/time string has been found, with elements missing")
+    hour = 0 if parts.hour is None else parts.hour
+    local = civil_ms(parts.year, parts.month, parts.day, hour, parts.minute, parts.second, parts.millisecond)
+    named = parts.zone
+    if named is None:
+        return (UTC if zone is None else zone).to_utc(local)
+    if zone is not None and not zone.is_utc():
+        raise _zone_given_twice(named)
+    named = named.strip("()")
+    if named[0] in "+-" or named.startswith(("GMT+", "GMT-")):
+        return local - _offset_ms(named.removeprefix("GMT"))
+    return _named(named).to_utc(local)
+
+
+def _zone_given_twice(zone: str) -> TextError:
+    return TextError(
+        f"you cannot pass in a date/time string with time zone information ('{zone}') together with a timezone argument"
+    )
 
 
 def _instant(parts: dict[str, str | None], zone: TimeZone | None) -> int:
@@ -146,22 +163,23 @@ def _zoned(local: int, parts: dict[str, str | None], zone: TimeZone | None) -> i
     if offset is None and name is None:
         return (UTC if zone is None else zone).to_utc(local)
     if zone is not None and not zone.is_utc():
-        raise TextError(
-            f"you cannot pass in a date/time string with time zone information ('{offset or name}') together with a "
-            "timezone argument"
-        )
+        raise _zone_given_twice(offset or name or "")
     if offset is not None:
         return local - _offset_ms(offset)
     return _named(name or "").to_utc(local)
 
 
 def _offset_ms(offset: str) -> int:
-    digits = offset[1:].replace(":", "")
-    if len(digits) <= 2:
-        minutes = int(digits) * 60
-    else:
-        minutes = int(digits[:-2]) * 60 + int(digits[-2:])
-    return (-minutes if offset[0] == "-" else minutes) * MS_PER_MINUTE
+    """A signed offset as `H`, `HH`, `HMM`, `HHMM`, `HHMMSS`, or with colons."""
+    hours, *rest = offset[1:].split(":")
+    if not rest:
+        digits = hours
+        width = len(digits) if len(digits) <= 2 else 2 if len(digits) != 3 else 1
+        hours, rest = digits[:width], [digits[width : width + 2], digits[width + 2 :]]
+    seconds = int(hours) * 3600
+    for part, unit in zip(rest, (60, 1), strict=False):
+        seconds += int(part or "0") * unit
+    return (-seconds if offset[0] == "-" else seconds) * MS_PER_SECOND
 
 
 def _named(name: str) -> TimeZone:
