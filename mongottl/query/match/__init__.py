@@ -18,7 +18,7 @@
     schema, schema_parser  $jsonSchema
     allowed     refusal of operators that need an index or a script
     equality    equalities of a filter, which an upsert copies into the new document
-    numbers     error texts about numeric operands
+    number_errors  error texts about numeric operands
 
 To add an operator: a function with `@match_operator("$x")` or `@root_operator("$x")` in its family's module.
 """

@@ -9,7 +9,7 @@ from mongottl.document.walk import count_fields, cstring_end, first_field_name, 
 from mongottl.query.context import ParseContext
 from mongottl.query.match.comparison import equality
 from mongottl.query.match.interval import Interval, everything, intersection
-from mongottl.query.match.numbers import element_text, whole_number_fault
+from mongottl.query.match.number_errors import element_text, whole_number_fault
 from mongottl.query.match.parser import is_operator_document, parse_document, parse_value_operators
 from mongottl.query.match.regex import make_regex
 from mongottl.query.match.registry import bad_value, match_operator, root_operators

@@ -27,7 +27,7 @@ from mongottl.document.walk import decode_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval
-from mongottl.query.match.numbers import element_text, whole_number_fault
+from mongottl.query.match.number_errors import element_text, whole_number_fault
 from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
 

@@ -16,7 +16,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.comparison import GT, GTE, LT, LTE, ComparisonExpression
 from mongottl.query.match.elements import parse_type_set
-from mongottl.query.match.numbers import element_text, whole_number_fault
+from mongottl.query.match.number_errors import element_text, whole_number_fault
 from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.registry import bad_value, root_operator
 from mongottl.query.match.schema import (
