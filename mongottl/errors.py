@@ -101,6 +101,7 @@ class ErrorCode(IntEnum):
     ViewPipelineMaxSizeExceeded = 195
     InvalidIndexSpecificationOption = 197
     CannotBuildIndexKeys = 201
+    ClusterTimeFailsRateLimiter = 205
     InvalidUUID = 207
     StaleClusterTime = 209
     IncompleteTransactionHistory = 217

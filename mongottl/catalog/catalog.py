@@ -75,6 +75,8 @@ class Catalog:
         outdated: list[tuple[Collection, IndexEntry]] = []
         temporary: list[str] = []
         for key, entry in self.engine.catalog_entries():
+            if not key.isdigit():
+                continue  # not of a collection: the limit of the cluster clock
             if _is_temporary(entry):
                 temporary.append(key)
                 continue

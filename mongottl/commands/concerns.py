@@ -6,7 +6,7 @@ What is committed here is majority committed, so the levels differ only in wheth
 Source: MongoDB's "Read Concern", "Write Concern" and "Stable API" pages.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from mongottl.commands.registry import ALL_LEVELS, CommandSpec
 from mongottl.commands.request import GenericArguments
@@ -15,7 +15,7 @@ from mongottl.document.numbers import clamp_to_long, is_nan, is_true
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import check_level
+from mongottl.exec.operation.context import OperationContext, check_level
 from mongottl.query.pipeline import is_stable, traits_of
 
 _PROVENANCES: Final = (
@@ -74,16 +74,24 @@ def _check_stages(pipeline: Value) -> None:
                         _check_stages(inner)
 
 
-def check_read_concern(spec: CommandSpec, concern: bytes) -> str:
-    """The level of a valid read concern for this command; empty if it has none.
+class ReadConcern(NamedTuple):
+    """A parsed read concern. level: empty if none was given. after, at: afterClusterTime and atClusterTime, or None."""
+
+    level: str
+    after: Timestamp | None
+    at: Timestamp | None
+
+
+def parse_read_concern(spec: CommandSpec, concern: bytes) -> ReadConcern:
+    """The read concern of a command.
 
     The stages of an aggregation have levels of their own (`StageTraits.read_levels`).
     TypeMismatch (14), BadValue (2) or 40415 for wrong fields, InvalidOptions (72) for a level that the command does not
     support or fields that exclude each other, CommandNotSupported (115) for levels not implemented yet.
     """
     level: Value = None
-    after: Value = None
-    at: Value = None
+    after: Timestamp | None = None
+    at: Timestamp | None = None
     for option, value in fields(concern):
         if option == "level":
             level = value
@@ -103,22 +111,44 @@ def check_read_concern(spec: CommandSpec, concern: bytes) -> str:
             raise unknown_field(f"readConcern.{option}")
     _check_cluster_times(level, after, at)
     if not isinstance(level, str):
-        return ""
+        return ReadConcern("", after, at)
     if level not in spec.read_levels:
         raise CommandError(
             ErrorCode.InvalidOptions, f"Command {spec.name} does not support read concern level '{level}'"
         )
     if not spec.checks_read_level:
         check_level(level)
-    return level
+    return ReadConcern(level, after, at)
 
 
-def _check_cluster_times(level: Value, after: Value, at: Value) -> None:
-    if isinstance(at, Timestamp) and level != "snapshot":
+def reach_cluster_time(op: OperationContext, after: Timestamp) -> None:
+    """Makes sure that a read with this afterClusterTime reads all that was written until then.
+
+    All writes of this server are older than its clock, so only a time that clients have brought lies ahead of them;
+    mongod then writes a no-op. InvalidOptions (72) for a time that the clock has not reached.
+    """
+    clock = op.service.cluster_clock
+    if not clock.has_reached(after):
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "readConcern afterClusterTime value must not be greater than the current clusterTime. Requested"
+            f" clusterTime: {_shown(after)}; current clusterTime: {_shown(clock.last)}",
+        )
+    written = clock.operation_time
+    if (after.time, after.inc) > (written.time, written.inc):
+        clock.tick(op.now_ms)
+
+
+def _shown(at: Timestamp) -> str:
+    return f"Timestamp({at.time}, {at.inc})"
+
+
+def _check_cluster_times(level: Value, after: Timestamp | None, at: Timestamp | None) -> None:
+    if at is not None and level != "snapshot":
         raise CommandError(
             ErrorCode.InvalidOptions, "atClusterTime field can be set only if level is equal to snapshot"
         )
-    if isinstance(after, Timestamp):
+    if after is not None:
         if level in ("available", "linearizable"):
             raise CommandError(
                 ErrorCode.InvalidOptions,
@@ -127,7 +157,7 @@ def _check_cluster_times(level: Value, after: Value, at: Value) -> None:
         if at is not None:
             raise CommandError(ErrorCode.InvalidOptions, "Specifying a timestamp for both clocks is not supported")
     for name, given in (("afterClusterTime", after), ("atClusterTime", at)):
-        if isinstance(given, Timestamp) and given.time == 0 and given.inc == 0:
+        if given is not None and given.time == 0 and given.inc == 0:
             raise CommandError(ErrorCode.InvalidOptions, f"{name} cannot be a null timestamp")
 
 

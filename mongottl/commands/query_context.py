@@ -25,7 +25,9 @@ def context_of(
 
     collation: the command's; if empty, that of the collection or view applies.
     """
-    context = ParseContext(op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps)
+    context = ParseContext(
+        op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps, cluster_time=op.cluster_time
+    )
     if not is_empty(collation):
         context.collation = parse_collation(collation)
     else:

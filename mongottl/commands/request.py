@@ -130,6 +130,8 @@ class GenericArguments:
         self.api_strict = False
         self.api_deprecation_errors = False
         self.raw_data = False
+        # The position in the body of the document `$clusterTime`, or 0.
+        self.cluster_time_at: int = 0
         # Undeclared fields, for commands that accept any.
         self.extra_fields: dict[str, Value] = {}
 
@@ -137,7 +139,7 @@ class GenericArguments:
 _GENERIC: Final[dict[bytes, int]] = {
     b"$db": 1,
     b"lsid": 2,
-    b"$clusterTime": 0,
+    b"$clusterTime": 15,
     b"txnNumber": 3,
     b"autocommit": 4,
     b"startTransaction": 5,
@@ -284,6 +286,9 @@ class RequestParser:
         elif which == 14:
             self._expect(cursor, type_code == BOOL, "bool")
             generic.raw_data = body[cursor.value] != 0
+        elif which == 15:
+            self._expect(cursor, type_code == DOCUMENT, "object")
+            generic.cluster_time_at = int(cursor.value)
 
     def _max_time_ms(self, body: bytes, cursor: ElementCursor) -> int:
         number = self._exact(cursor)

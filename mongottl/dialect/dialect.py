@@ -12,6 +12,7 @@ class Dialect:
     reply_types: command to the `_t` that its replies begin with.
     date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
     retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
+    cluster_times: whether replies have `$clusterTime` and `operationTime`.
     index_conflict: the text for an index whose options differ from those of an existing one with the same name or key;
         `{name}` in it stands for the name of that one. Empty for MongoDB's text.
     uri_options: the options that a connection string needs for this kind of server.
@@ -28,6 +29,7 @@ class Dialect:
         retryable_writes_refusal: str | None = None,
         uri_options: str = "",
         index_conflict: str = "",
+        cluster_times: bool = True,
     ) -> None:
         self.name = name
         self.refused_commands = refused_commands
@@ -38,6 +40,7 @@ class Dialect:
         self.retryable_writes_refusal = retryable_writes_refusal
         self.uri_options = uri_options
         self.index_conflict = index_conflict
+        self.cluster_times = cluster_times
 
     def check_command(self, name: str) -> None:
         """CommandNotSupported (115) for a command that this kind of server does not have."""
@@ -70,5 +73,6 @@ def dialect_named(name: str) -> Dialect:
             cosmos.RETRYABLE_WRITES_REFUSAL,
             cosmos.URI_OPTIONS,
             cosmos.INDEX_CONFLICT,
+            cluster_times=False,
         )
     return Dialect("mongodb")

@@ -1,7 +1,7 @@
 """The context of parsing. One per operation."""
 
 from mongottl.document.collation import Collation
-from mongottl.document.types import Value
+from mongottl.document.types import Timestamp, Value
 from mongottl.errors import CommandError
 from mongottl.query.metadata import MetadataUse
 from mongottl.query.timestamps import TimestampClock
@@ -17,6 +17,7 @@ class ParseContext:
     runtime_constants: whether `$$NOW` and `$$CLUSTER_TIME` are defined: not while the values of `let` are computed,
     nor in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
     collation: of string comparisons, None for the order of bytes. Nodes store it when they are parsed.
+    cluster_time: for `$$CLUSTER_TIME`; None where only the time is known: the first timestamp of its second.
     timestamps: generates the timestamps of `$currentDate` and of replacements.
     takes_near: whether the filter that is parsed may have a `$near`, which also sorts the documents.
     folding_fails: whether an operator that fails on constant operands is an error of parsing; otherwise it fails at
@@ -32,6 +33,7 @@ class ParseContext:
         runtime_constants: bool = True,
         collation: Collation | None = None,
         timestamps: TimestampClock | None = None,
+        cluster_time: Timestamp | None = None,
     ) -> None:
         self.now_ms = now_ms
         self.let: dict[str, Value] = {} if let is None else let
@@ -40,6 +42,7 @@ class ParseContext:
         self.runtime_constants = runtime_constants
         self.collation = collation
         self.timestamps: TimestampClock = TimestampClock() if timestamps is None else timestamps
+        self.cluster_time = cluster_time
         self.takes_near = False
         self.folding_fails = True
         self.folding_error: CommandError | None = None

@@ -14,8 +14,9 @@ from mongottl.commands.concerns import (
     WriteConcern,
     check_api_strict,
     check_api_version,
-    check_read_concern,
+    parse_read_concern,
     parse_write_concern,
+    reach_cluster_time,
 )
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments, session_key
@@ -127,6 +128,11 @@ class Dispatcher:
                     for document in documents:
                         validate_document(document)
             op = OperationContext(self.service, client, generic.database)
+            cluster_clock = self.service.cluster_clock
+            if op.now_s >= cluster_clock.idle_due_s:
+                cluster_clock.tick(op.now_ms)
+            if generic.cluster_time_at:
+                cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
             return self._run(spec, values, generic, op, body)
         except Exception as error:
             return self._failed(name, error, op)
@@ -209,7 +215,11 @@ class Dispatcher:
         elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(body):
             op.limit_time(service.cluster_parameters.default_max_time_ms / MS_PER_S)
         if generic.read_concern is not None:
-            op.read_level = check_read_concern(spec, generic.read_concern)
+            read_concern = parse_read_concern(spec, generic.read_concern)
+            op.read_level = read_concern.level
+            op.at_cluster_time = read_concern.at
+            if read_concern.after is not None:
+                reach_cluster_time(op, read_concern.after)
         concern: WriteConcern | None = None
         write_concern = generic.write_concern
         if write_concern is None and service.concern_defaults.write is not None and spec.is_write(body):
@@ -284,7 +294,7 @@ class Dispatcher:
                 return self._await_first_attempt(spec, generic, op, carry_out)
             retried = self._enter_session(spec, generic, op)
             if retried is not None:
-                return retried
+                return self._with_times(retried)
         elif generic.txn_number is not None:
             raise CommandError(
                 ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"
@@ -444,11 +454,16 @@ class Dispatcher:
             reply.setdefault("ok", _OK)
             reply = encode(self.dialect.with_reply_type(spec.name, reply))
         _check_size(reply)
+        if spec.writes and spec.latency == "commands":
+            self.service.cluster_clock.tick(self.service.clock.now_ms())  # writes of metadata have no unit that ticks
         if op.txn_number is not None and op.session_key is not None:
             session = self.service.sessions.find(op.session_key)
             if session is not None and session.txn_number == op.txn_number:
                 self.service.sessions.remember(session, reply)
-        return reply
+        return self._with_times(reply)
+
+    def _with_times(self, reply: bytes) -> bytes:
+        return self.service.cluster_clock.with_times(reply) if self.dialect.cluster_times else reply
 
     def _log_command(self, spec: CommandSpec, op: OperationContext) -> None:
         attributes: dict[str, object] = {"command": spec.name, "ns": op.used_namespace or f"{op.database}.$cmd"}
@@ -476,7 +491,7 @@ class Dispatcher:
             metrics.asserts_user += 1
             if op is not None and not error.labels and _is_retryable(op, error.code):
                 error.labels = (RETRYABLE_WRITE_LABEL,)
-        return encode(error_reply(error))
+        return self._with_times(encode(error_reply(error)))
 
 
 def _validated(document: bytes, max_depth: int) -> Steps[None]:

@@ -18,6 +18,7 @@ from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.crc32c import crc32c
 from mongottl.wire.encode import encode_op_query, encode_request
 from mongottl.wire.messages import CHECKSUM_PRESENT, EXHAUST_ALLOWED, MORE_TO_COME, NeedData, OpMsg, OpReply
+from tests.replies import without_times
 
 OP_MSG = 2013
 OP_QUERY = 2004
@@ -60,7 +61,7 @@ class Raw:
 
     def reply(self) -> dict[str, Any]:
         message = self.receive()
-        return bson.decode(message.body if isinstance(message, OpMsg) else message.documents[0])
+        return without_times(bson.decode(message.body if isinstance(message, OpMsg) else message.documents[0]))
 
     def run(self, command: dict[str, Any], flags: int = 0, **sequences: list[dict[str, Any]]) -> dict[str, Any]:
         self.send(self.request({**command, "$db": command.get("$db", "test")}, flags, **sequences))

@@ -14,7 +14,6 @@ from mongottl.document.types import (
     Date,
     Int64,
     ObjectId,
-    Timestamp,
     Value,
     type_code_of,
     type_name,
@@ -24,7 +23,6 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.exec.operation.steps import Steps, Wait
-from mongottl.query.timestamps import timestamp_seconds
 from mongottl.wire.compression import negotiate_compression
 
 _MAX_METADATA_BYTES: Final = 512
@@ -136,6 +134,8 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
     config = service.config
     me = config.advertise_host or op.client.local
     now_ms = service.clock.now_ms()
+    op_time: Value = {"ts": service.cluster_clock.operation_time, "t": Int64(1)}
+    written = Date(service.cluster_clock.written_ms // 1000 * 1000)
     reply: dict[str, Value] = {"helloOk": True} if request.hello_ok else {}
     reply.update(
         {
@@ -149,10 +149,10 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
             "me": me,
             "electionId": ObjectId("7fffffff0000000000000001"),
             "lastWrite": {
-                "opTime": {"ts": Timestamp(timestamp_seconds(now_ms), 1), "t": Int64(1)},
-                "lastWriteDate": Date(now_ms // 1000 * 1000),
-                "majorityOpTime": {"ts": Timestamp(timestamp_seconds(now_ms), 1), "t": Int64(1)},
-                "majorityWriteDate": Date(now_ms // 1000 * 1000),
+                "opTime": op_time,
+                "lastWriteDate": written,
+                "majorityOpTime": op_time,
+                "majorityWriteDate": written,
             },
             "maxBsonObjectSize": MAX_DOCUMENT_BYTES,
             "maxMessageSizeBytes": service.dialect.max_message_size_bytes,

@@ -14,6 +14,7 @@ from mongottl.document.numbers import is_true, whole
 from mongottl.document.types import Decimal128, Int64, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.expr.parser import type_of
 
@@ -110,6 +111,8 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "localLogicalSessionTimeoutMinutes": _fixed(30),
     "logLevel": ServerParameter(lambda op: op.service.log_settings.verbosity, write=_set_log_level),
     "logicalSessionRefreshMillis": _fixed(300_000),
+    "maxAcceptableLogicalClockDriftSecs": _fixed(Int64(MAX_DRIFT_S)),
+    "periodicNoopIntervalSecs": _fixed(IDLE_TICK_S),
     "quiet": ServerParameter(lambda op: op.service.log_settings.quiet, at_startup=True, write=_set_quiet),
     "requireApiVersion": _fixed(False),
     "transactionLifetimeLimitSeconds": _fixed(60),

@@ -8,7 +8,7 @@ Source: MongoDB's reference of the two commands.
 
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.commands.concerns import check_read_concern, parse_write_concern
+from mongottl.commands.concerns import parse_read_concern, parse_write_concern
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, STRICT_BOOL, Field
 from mongottl.document.build import encode
@@ -80,7 +80,7 @@ def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernReq
 def _checked_read(concern: bytes) -> bytes | None:
     if is_empty(concern):
         return None
-    check_read_concern(COMMANDS["find"], concern)
+    parse_read_concern(COMMANDS["find"], concern)
     for name, value in fields(concern):
         if name != "level":
             raise CommandError(ErrorCode.BadValue, f"'{name}' is not suitable for the default read concern")

@@ -218,6 +218,7 @@ def _run(
     while index < len(operations):
         operation = operations[index]
         op.database, name = namespaces[operation.namespace_index]
+        op.cluster_time = op.service.cluster_clock.last  # each operation has its own `$$CLUSTER_TIME`
         if isinstance(operation, InsertOperation):
             end = _end_of_inserts(operations, index)
             uuid = uuids[operation.namespace_index]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mongottl.document.types import Value
+from mongottl.document.types import Timestamp, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
@@ -27,6 +27,8 @@ class OperationContext(OperationState):
     deadline_s: monotonic time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
     bypass_validation: whether documents that the collection's validator refuses may be written.
     recovery_unit: all reads and writes of stored data go through it.
+    cluster_time: the cluster time at its beginning, for `$$CLUSTER_TIME`.
+    at_cluster_time: the read concern's `atClusterTime`, or None.
     has_max_time, has_write_concern: whether the command has a `maxTimeMS` or `writeConcern` field.
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
     """
@@ -38,6 +40,7 @@ class OperationContext(OperationState):
         self.catalog = service.catalog
         self.recovery_unit = RecoveryUnit(service)
         self.now_s: int = now_ms // MS_PER_S
+        self.cluster_time: Timestamp = service.cluster_clock.last
         self.txn_number: int | None = None
         self.retryable = False
         self.statements_done = 0
@@ -47,6 +50,7 @@ class OperationContext(OperationState):
         self.raw_data = False
         # The level of the read concern, empty if none was given.
         self.read_level = ""
+        self.at_cluster_time: Timestamp | None = None
         self.bypass_validation = False
         self.comment: Value = None
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).

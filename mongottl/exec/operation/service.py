@@ -8,6 +8,7 @@ from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
 from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
 from mongottl.exec.operation.cursor_registry import CursorRegistry
 from mongottl.exec.operation.failpoints import FailPoints
@@ -54,6 +55,7 @@ class ServiceContext:
         self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
         self.object_ids = ObjectIdGenerator()
         self.timestamps = TimestampClock()
+        self.cluster_clock = ClusterClock(engine, self.started_ms, config.data_dir is not None)
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()

@@ -20,7 +20,7 @@ from types import TracebackType
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_record, arm_records
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.storage.interface import NewRecord, Record, RecordStore, SortedDataInterface, WriteUnitOfWork
 from mongottl.ttl.policy import NO_TTL, is_expired
 
@@ -36,7 +36,8 @@ class WriteUnit:
         self.service = service
         self.collection = collection
         self.records = records
-        self.now_s: int = service.now_s()
+        self._now_ms: int = service.clock.now_ms()
+        self.now_s: int = self._now_ms // MS_PER_S
         self._work: WriteUnitOfWork = service.engine.unit_of_work()
         self.inserted = False
         self.purged: int = 0
@@ -107,8 +108,12 @@ class WriteUnit:
 
     def commit(self) -> None:
         """Commits, then arms the wheel, notifies waiting cursors and counts. WriteConflict: all is rolled back."""
-        self._work.commit()
         service = self.service
+        cluster_clock = service.cluster_clock
+        cluster_clock.tick(self._now_ms)
+        if cluster_clock.limit_due:
+            cluster_clock.put_limit(self._work)
+        self._work.commit()
         collection = self.collection
         document = self._document
         if document is not None:

@@ -141,7 +141,9 @@ class OperationRun(RunContext):
         self, database: str, collection: str, match: bytes | None, ctx: ParseContext | None = None
     ) -> DocumentSource:
         let = None if ctx is None else ctx.let
-        context = ParseContext(self._op.now_ms, let, f"{database}.{collection}", collation=self._collation)
+        at = self._op.cluster_time if ctx is None else ctx.cluster_time
+        namespace = f"{database}.{collection}"
+        context = ParseContext(self._op.now_ms, let, namespace, collation=self._collation, cluster_time=at)
         tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
         op = self._pull.op
         found = op.catalog.find(database, collection)
@@ -155,7 +157,9 @@ class OperationRun(RunContext):
         op = self._pull.op
         self._check_view(view)
         resolved = resolve_view(op.catalog, view)
-        context = ParseContext(op.now_ms, outer.let, resolved.namespace, collation=self._collation)
+        context = ParseContext(
+            op.now_ms, outer.let, resolved.namespace, collation=self._collation, cluster_time=outer.cluster_time
+        )
         narrowing: list[Value] = [] if match is None else [encode({"$match": match})]
         specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
         underlying = collection_below(op.catalog, resolved)

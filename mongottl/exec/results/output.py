@@ -268,7 +268,12 @@ def _update(
     elif mode == "pipeline":
         update = request.pipeline
     context = ParseContext(
-        op.now_ms, request.let, collection.namespace, collation=collation, timestamps=op.service.timestamps
+        op.now_ms,
+        request.let,
+        collection.namespace,
+        collation=collation,
+        timestamps=op.service.timestamps,
+        cluster_time=op.cluster_time,
     )
     if isinstance(update, bytes):
         # The document is stored unchanged: field names that begin with `$` are no modifiers.

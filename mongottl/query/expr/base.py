@@ -148,7 +148,8 @@ class Scope:
         if name == "NOW":
             return Date(self.ctx.now_ms)
         if name == "CLUSTER_TIME":
-            return Timestamp(timestamp_seconds(self.ctx.now_ms), 1)
+            at = self.ctx.cluster_time
+            return Timestamp(timestamp_seconds(self.ctx.now_ms), 1) if at is None else at
         if name == "REMOVE":
             return MISSING
         if name == "USER_ROLES":

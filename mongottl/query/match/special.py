@@ -82,7 +82,7 @@ def _uncollated(operand: Value, ctx: ParseContext) -> list[MatchExpression]:
     elif name == "$in" and isinstance(argument, list) and len(argument) == 2:
         path, array = argument
         if isinstance(path, str) and path.startswith("$") and not path.startswith("$$") and isinstance(array, list):
-            simple = ParseContext(ctx.now_ms, ctx.let, ctx.namespace)
+            simple = ParseContext(ctx.now_ms, ctx.let, ctx.namespace, cluster_time=ctx.cluster_time)
             if isinstance(parse_expression(array, simple), Constant):
                 found.append(ExprExpression(parse_expression(operand, simple)))
     return found

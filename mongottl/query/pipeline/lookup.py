@@ -364,7 +364,9 @@ class LookupSource(TransformSource):
         self._ev.root = doc
         for name, node in spec.let:
             let[name] = node.evaluate(self._ev)
-        ctx = ParseContext(spec.ctx.now_ms, let, f"{spec.database}.{spec.collection}", collation=spec.ctx.collation)
+        outer = spec.ctx
+        namespace = f"{spec.database}.{spec.collection}"
+        ctx = ParseContext(outer.now_ms, let, namespace, collation=outer.collation, cluster_time=outer.cluster_time)
         if spec.extra_filter is not None:
             stages = [*stages, encode({"$match": spec.extra_filter})]
         return open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)
@@ -418,7 +420,9 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         names = dict(ctx.let)
         for name, _ in let:
             names[name] = UNBOUND
-        inner = ParseContext(ctx.now_ms, names, f"{database}.{collection}", collation=ctx.collation)
+        inner = ParseContext(
+            ctx.now_ms, names, f"{database}.{collection}", collation=ctx.collation, cluster_time=ctx.cluster_time
+        )
         parse_sub_pipeline(pipeline, "$lookup", 51047, inner)
         stages = pipeline if isinstance(pipeline, list) else None
     local = _path(parameters.get("localField", MISSING))

@@ -94,5 +94,7 @@ def parse_union_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             f"the $unionWith stage specification must be an object or string, but found {type_of(argument)}",
         )
     database, name = target_namespace("$unionWith", collection, ctx)
-    inner = ParseContext(ctx.now_ms, ctx.let, f"{database}.{name}", collation=ctx.collation)
+    inner = ParseContext(
+        ctx.now_ms, ctx.let, f"{database}.{name}", collation=ctx.collation, cluster_time=ctx.cluster_time
+    )
     return [UnionSpec(database, name, parse_sub_pipeline(pipeline, "$unionWith", 31441, inner), inner)]

@@ -21,6 +21,7 @@ from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, open_storage_engine
 from mongottl.wire.messages import OpMsg
+from tests.replies import without_times
 
 
 class Setup:
@@ -41,7 +42,7 @@ class Setup:
 
     def run(self, command: dict[str, Any]) -> dict[str, Any]:
         outcome = self.dispatcher.handle(self.message(command), self.client)
-        return bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome))
+        return without_times(bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome)))
 
 
 @pytest.fixture
