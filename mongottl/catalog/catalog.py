@@ -76,7 +76,7 @@ class Catalog:
         temporary: list[str] = []
         for key, entry in self.engine.catalog_entries():
             if not key.isdigit():
-                continue  # not of a collection: the limit of the cluster clock
+                continue  # of the server itself
             if _is_temporary(entry):
                 temporary.append(key)
                 continue
@@ -429,6 +429,20 @@ class Catalog:
             return  # `finish_indexes` stores it
         work.on_rollback(partial(index.restore, before, type_bits))
         self._put(collection, collection.entry_document())
+
+    def server_entry(self, name: str) -> bytes | None:
+        """What the server itself has stored under a name, which is no number; None if nothing."""
+        return dict(self.engine.catalog_entries()).get(name)
+
+    def put_server_entry(self, name: str, entry: bytes) -> None:
+        """Stores an entry of the server itself. Inside a unit of work."""
+        self.engine.put_catalog_entry(name, entry)
+
+    def save_server_entry(self, name: str, entry: bytes) -> None:
+        """Stores an entry of the server itself, in a unit of work of its own."""
+        with self.engine.unit_of_work() as work:
+            self.engine.put_catalog_entry(name, entry)
+            work.commit()
 
     def _put(self, collection: Collection, entry: bytes) -> None:
         self.engine.put_catalog_entry(str(collection.number), entry)

@@ -19,12 +19,13 @@ Source: MongoDB's documentation of `$clusterTime` and causal consistency; "Logic
 import struct
 from typing import Final
 
+from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
 from mongottl.document.types import DOCUMENT, TIMESTAMP, Int64, Timestamp
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.timestamps import MAX_SECONDS
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteUnitOfWork
+from mongottl.storage.interface import EngineUnavailable, WriteUnitOfWork
 
 # How far ahead of the wall clock a client may set the cluster clock: mongod's maxAcceptableLogicalClockDriftSecs.
 MAX_DRIFT_S: Final = 31_536_000
@@ -60,8 +61,8 @@ class ClusterClock:
     limit_due: whether the time has reached the stored limit, so that a new one must be stored with the next commit.
     """
 
-    def __init__(self, engine: StorageEngine, now_ms: int, persistent: bool = False) -> None:
-        self._engine = engine
+    def __init__(self, catalog: Catalog, now_ms: int, persistent: bool = False) -> None:
+        self._catalog = catalog
         self._persistent = persistent
         self.seconds: int = 0
         self.increment: int = 0
@@ -161,19 +162,19 @@ class ClusterClock:
     def put_limit(self, work: WriteUnitOfWork) -> None:
         """Stores a new limit in a unit of work that is open."""
         limit = self._next_limit()
-        self._engine.put_catalog_entry(_ENTRY, encode({"seconds": Int64(limit[0]), "increment": Int64(limit[1])}))
+        self._catalog.put_server_entry(_ENTRY, _entry_of(limit))
         self._take_limit(limit)
         work.on_rollback(self._require_limit)
 
     def _load(self) -> None:
         """Begins at the limit that the last run has stored: above all times that it has given."""
-        for key, entry in self._engine.catalog_entries():
-            if key == _ENTRY:
-                seconds = get_value(entry, "seconds")
-                increment = get_value(entry, "increment")
-                assert isinstance(seconds, int) and isinstance(increment, int)
-                self.seconds = int(seconds)
-                self.increment = int(increment)
+        entry = self._catalog.server_entry(_ENTRY)
+        if entry is not None:
+            seconds = get_value(entry, "seconds")
+            increment = get_value(entry, "increment")
+            assert isinstance(seconds, int) and isinstance(increment, int)
+            self.seconds = int(seconds)
+            self.increment = int(increment)
 
     def _next_limit(self) -> tuple[int, int]:
         if self.seconds + RESERVED_S <= MAX_SECONDS:
@@ -214,13 +215,17 @@ class ClusterClock:
 
     def _store_limit(self) -> bool:
         """Stores a new limit in a unit of work of its own; False if the engine cannot."""
+        limit = self._next_limit()
         try:
-            with self._engine.unit_of_work() as work:
-                self.put_limit(work)
-                work.commit()
-            return True
+            self._catalog.save_server_entry(_ENTRY, _entry_of(limit))
         except EngineUnavailable:
             return False
+        self._take_limit(limit)
+        return True
+
+
+def _entry_of(limit: tuple[int, int]) -> bytes:
+    return encode({"seconds": Int64(limit[0]), "increment": Int64(limit[1])})
 
 
 def _wrong_form(type_code: int) -> CommandError:

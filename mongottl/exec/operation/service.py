@@ -55,7 +55,7 @@ class ServiceContext:
         self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
         self.object_ids = ObjectIdGenerator()
         self.timestamps = TimestampClock()
-        self.cluster_clock = ClusterClock(engine, self.started_ms, config.data_dir is not None)
+        self.cluster_clock = ClusterClock(self.catalog, self.started_ms, config.data_dir is not None)
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()

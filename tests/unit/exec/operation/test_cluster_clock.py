@@ -9,6 +9,7 @@ import pytest
 from bson import Timestamp
 
 import mongottl.storage  # noqa: F401 (registers the engines)
+from mongottl.catalog.catalog import Catalog
 from mongottl.errors import CommandError
 from mongottl.exec.operation.cluster_clock import MAX_DRIFT_S, ClusterClock
 from mongottl.storage.contract import ContractEngine
@@ -30,7 +31,7 @@ def engine() -> Iterator[StorageEngine]:
 
 
 def test_times_grow_whatever_the_wall_clock_does(engine: StorageEngine) -> None:
-    clock = ClusterClock(engine, START_MS)
+    clock = ClusterClock(Catalog(engine), START_MS)
     second = START_MS // 1000
     assert pair(clock.last) == (second, 1)
     for now_ms, expected in (
@@ -49,7 +50,7 @@ def test_times_grow_whatever_the_wall_clock_does(engine: StorageEngine) -> None:
 
 
 def test_a_full_second_is_followed_by_the_next(engine: StorageEngine) -> None:
-    clock = ClusterClock(engine, START_MS)
+    clock = ClusterClock(Catalog(engine), START_MS)
     clock.increment = 2**32 - 1
     assert pair(clock.tick(START_MS)) == (START_MS // 1000 + 1, 1)
 
@@ -60,7 +61,7 @@ def received(clock: ClusterClock, document: dict[str, Any], now_ms: int = START_
 
 
 def test_a_client_advances_the_clock_but_not_the_time_of_the_latest_write(engine: StorageEngine) -> None:
-    clock = ClusterClock(engine, START_MS)
+    clock = ClusterClock(Catalog(engine), START_MS)
     written = pair(clock.operation_time)
     later = Timestamp(START_MS // 1000 + 50, 7)
     received(clock, {"clusterTime": later})
@@ -82,7 +83,7 @@ def test_a_client_advances_the_clock_but_not_the_time_of_the_latest_write(engine
     ],
 )
 def test_what_is_no_time_or_too_far_ahead_is_refused(engine: StorageEngine, document: Any, code: int) -> None:
-    clock = ClusterClock(engine, START_MS)
+    clock = ClusterClock(Catalog(engine), START_MS)
     before = clock.last
     with pytest.raises(CommandError) as caught:
         received(clock, document)
@@ -91,7 +92,7 @@ def test_what_is_no_time_or_too_far_ahead_is_refused(engine: StorageEngine, docu
 
 
 def test_its_own_time_is_accepted_back_although_the_wall_clock_was_set_back(engine: StorageEngine) -> None:
-    clock = ClusterClock(engine, START_MS)
+    clock = ClusterClock(Catalog(engine), START_MS)
     received(clock, {"clusterTime": Timestamp(START_MS // 1000, 1)}, now_ms=1000)
 
 
@@ -103,7 +104,7 @@ def times_in(reply: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
 
 @pytest.mark.parametrize("size", [1, 100_000])
 def test_replies_have_both_times_at_their_end(engine: StorageEngine, size: int) -> None:
-    clock = ClusterClock(engine, START_MS)
+    clock = ClusterClock(Catalog(engine), START_MS)
     later = Timestamp(START_MS // 1000 + 5, 3)
     received(clock, {"clusterTime": later})
     reply = clock.with_times(bson.encode({"text": "x" * size, "ok": 1.0}))
@@ -123,7 +124,7 @@ def test_a_restart_begins_above_every_time_that_a_reply_had(tmp_path: Path, now_
     highest = (0, 0)
     for wall_ms in (now_ms, 0, now_ms - 5000, now_ms):
         engine = open_storage_engine("sqlite", str(tmp_path))
-        clock = ClusterClock(engine, wall_ms, True)
+        clock = ClusterClock(Catalog(engine), wall_ms, True)
         assert times_in(clock.with_times(PING))[0] > highest
         for step in range(40):
             clock.tick(wall_ms + 500 * step)
@@ -135,7 +136,7 @@ def test_a_restart_begins_above_every_time_that_a_reply_had(tmp_path: Path, now_
 
 def test_a_write_stores_the_limit_in_its_own_unit_of_work(tmp_path: Path) -> None:
     engine = open_storage_engine("sqlite", str(tmp_path))
-    clock = ClusterClock(engine, START_MS, True)
+    clock = ClusterClock(Catalog(engine), START_MS, True)
     later_ms = START_MS + 60_000
     commits = engine.committed_number
     with engine.unit_of_work() as work:
@@ -152,7 +153,7 @@ def test_a_write_stores_the_limit_in_its_own_unit_of_work(tmp_path: Path) -> Non
     assert engine.committed_number == commits + 2
     engine.close()
     engine = open_storage_engine("sqlite", str(tmp_path))
-    assert ClusterClock(engine, 0, True).last.time > later_ms // 1000 + 100
+    assert ClusterClock(Catalog(engine), 0, True).last.time > later_ms // 1000 + 100
     engine.close()
 
 
@@ -169,7 +170,7 @@ class FullDisk(ContractEngine):
 
 def test_replies_have_no_time_that_could_not_be_reserved() -> None:
     engine = FullDisk(open_storage_engine("memory", None))
-    clock = ClusterClock(engine, START_MS, True)
+    clock = ClusterClock(Catalog(engine), START_MS, True)
     before = times_in(clock.with_times(PING))
     engine.full = True
     clock.tick(START_MS + 60_000)
