@@ -133,9 +133,9 @@ def test_the_time_of_an_idle_server_advances() -> None:
         )
 
 
-def shown(database: Database[dict[str, Any]], pipeline: list[Any]) -> list[Timestamp]:
+def shown(database: Database[dict[str, Any]], pipeline: list[Any]) -> list[list[Timestamp]]:
     [found] = database.c.aggregate(pipeline)
-    times: list[Timestamp] = found["times"]
+    times: list[list[Timestamp]] = found["times"]
     return times
 
 
