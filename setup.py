@@ -37,6 +37,7 @@ HOT = (
     "mongottl/catalog/keys.py",
     "mongottl/document",
     "mongottl/exec/stages/index_scan.py",
+    "mongottl/exec/stages/key_ranges.py",
     "mongottl/exec/write/modifying.py",
     "mongottl/exec/results/reading.py",
     "mongottl/exec/stages/stage.py",

@@ -10,7 +10,9 @@ most one numeric type, and not both null and missing, the keys alone determine i
         reader.document(key)                                                 # {a: {b: …}, c: …}
 
 None leaves a component out. Keys never determine decimals, whose trailing zeros they lack, -0.0, whose sign they lack,
-or a NaN with unusual bits.
+or a NaN with unusual bits. mongod gives these back too, because it stores type bits with each entry of an index, a
+decimal's exponent among them. Here an entry is a key and a record id, in both engines and on disk; type bits of each
+entry would add to the memory of every index and to each insert, for the sake of covered queries over decimals.
 """
 
 from typing import Final

@@ -78,24 +78,21 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return find_on_view(op, collection, request)
-    if collection is not None and is_point_lookup(request):
-        key = express_key(collection, request.filter)
-        if key is not None:
-            return _find_by_id(op, collection, request, key)
+    if (
+        collection is not None
+        and is_point_lookup(request)
+        and (key := express_key(collection, request.filter)) is not None
+    ):
+        record = express_record(op, collection, key)
+        documents: list[bytes] = []
+        if record is not None:
+            document = record[1]
+            if not is_empty(request.projection):
+                document = _parse_projection(op, request).apply(document, None)
+            documents.append(document)
+            op.service.metrics.documents["returned"] += 1
+        return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": collection.namespace}}
     return _find_many(op, collection, request)
-
-
-def _find_by_id(op: OperationContext, collection: Collection, request: FindRequest, key: bytes) -> Reply:
-    """The reply of a find by {_id: value} through the express path."""
-    record = express_record(op, collection, key)
-    documents: list[bytes] = []
-    if record is not None:
-        document = record[1]
-        if not is_empty(request.projection):
-            document = _parse_projection(op, request).apply(document, None)
-        documents.append(document)
-        op.service.metrics.documents["returned"] += 1
-    return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": collection.namespace}}
 
 
 def is_point_lookup(request: FindRequest) -> bool:
