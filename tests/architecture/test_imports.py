@@ -34,12 +34,6 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("cli", "pytest_plugin", "__init__"),
     ("__main__",),
 )
-# Modules that import one of a row above them. These have a scan together with the access path that creates it.
-UPWARD = {
-    ("exec.stages.covered_scan", "exec.plan.access_path"),
-    ("exec.stages.distinct_scan", "exec.plan.access_path"),
-    ("exec.stages.merge_scan", "exec.plan.access_path"),
-}
 # The package's face names what it offers, wherever that lives; it imports it on first use.
 FACE = "__init__"
 
@@ -158,8 +152,6 @@ def test_imports_point_down(module: str) -> None:
         # `storage` holds its interface a row deeper, which its engines are built on.
         if other_row < row or package_of(other_name, other_row) == package_of(name, row):
             continue
-        if (module, imported.module) in UPWARD:
-            continue
         if imported.typed and (module, imported.module) in FOR_TYPES_ONLY:
             continue
         wrong.append(f"line {imported.line}: {imported.module} is not below {name}")
@@ -174,8 +166,6 @@ def test_the_face_imports_settings_alone() -> None:
 def test_listed_exceptions_are_needed() -> None:
     for module, imported in FOR_TYPES_ONLY:
         assert any(i.typed and i.module == imported for i in imports_of(module)), (module, imported)
-    for module, imported in UPWARD:
-        assert any(i.module == imported for i in imports_of(module)), (module, imported)
 
 
 def imported_modules(module: str) -> set[str]:

@@ -35,6 +35,7 @@ from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import ID_HACK, find_id_plan
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import plan_query
@@ -49,7 +50,6 @@ from mongottl.exec.results.explain import (
     return_key_wrapper,
     update_wrapper,
 )
-from mongottl.exec.stages.distinct_scan import DistinctQuery
 from mongottl.query.match import parse_match
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.projection.plan import RootProjection

@@ -26,6 +26,7 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.plan_ranker import is_trivial
@@ -35,7 +36,6 @@ from mongottl.exec.results.cursors import ClientCursor, Tail
 from mongottl.exec.results.distinct_values import DistinctValues
 from mongottl.exec.results.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
-from mongottl.exec.stages.distinct_scan import DistinctQuery
 from mongottl.exec.stages.stage import SkipStage
 from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.query.match import parse_match

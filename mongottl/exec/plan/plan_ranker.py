@@ -11,9 +11,9 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
 from mongottl.exec.plan.implication import implies
 from mongottl.exec.plan.index_access import access_of
+from mongottl.exec.plan.merged_path import MergedOrPath
 from mongottl.exec.plan.plan_cache import REPLAN_RATIO, QueryShape, is_allowed, new_plan
 from mongottl.exec.plan.predicates import Filter, conjuncts_of, parts_beside
-from mongottl.exec.stages.merge_scan import MergedOrPath
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysTrue, AndExpression, OrExpression
 from mongottl.query.sort import SortPattern

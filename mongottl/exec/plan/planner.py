@@ -40,6 +40,8 @@ from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
+from mongottl.exec.plan.covered_path import covered_path
+from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery, distinct_path, whole_distinct_path
 from mongottl.exec.plan.express import EXPRESS, has_id_plan
 from mongottl.exec.plan.implication import implies
 from mongottl.exec.plan.index_access import INDEX_ACCESS, access_of
@@ -56,8 +58,6 @@ from mongottl.exec.plan.plan_ranker import (
 )
 from mongottl.exec.plan.predicates import Filter, conjuncts_of, parts_beside
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
-from mongottl.exec.stages.covered_scan import covered_path
-from mongottl.exec.stages.distinct_scan import DistinctPath, DistinctQuery, distinct_path, whole_distinct_path
 from mongottl.exec.stages.stage import BackupStage, EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysFalse, AndExpression, OrExpression

@@ -19,6 +19,7 @@ from mongottl.exec.operation.context import OperationContext, check_level
 from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operations
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.usage import Latency
+from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery
 from mongottl.exec.plan.geo_near_path import near_match
 from mongottl.exec.plan.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.plan.planner import QueryPlan, plan_query, spill_space
@@ -27,7 +28,6 @@ from mongottl.exec.results.counting import CountedDocuments
 from mongottl.exec.results.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.results.sizes import collection_size, describe_size, parse_scale
 from mongottl.exec.results.views import collection_below, resolve_view, view_collation
-from mongottl.exec.stages.distinct_scan import DistinctPath, DistinctQuery
 from mongottl.exec.stages.stage import BATCH_BYTES
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.path import FieldExpression, FieldPathExpression

@@ -7,23 +7,14 @@ The first results are available at once, and no sort is needed.
 """
 
 from heapq import heappop, heappush
-from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.plan.access_path import AccessPath, IndexPath
-from mongottl.exec.plan.bounds import IndexBounds, sort_direction
-from mongottl.exec.stages.index_scan import IndexScan
 from mongottl.exec.stages.liveness import ReadMark
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, PlanNode, PlanStage
-from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 from mongottl.storage.interface import Record
-
-# Scans that one index scan may be split into; mongod's internalQueryMaxScansToExplode.
-MAX_SCANS: Final = 200
 
 
 class SortMergeStage(PlanStage):
@@ -109,101 +100,3 @@ class SortMergeStage(PlanStage):
         counters.extra = {"dupsTested": self._taken, "dupsDropped": self._taken - self.returned}
         details = {"sortPattern": self._pattern.describe()}
         return PlanNode("SORT_MERGE", {**details}, [child.node() for child in self._children], counters)
-
-
-class MergedPath(IndexPath):
-    """The ranges of one index, split by its leading point intervals into sorted scans."""
-
-    def __init__(
-        self,
-        collection: Collection,
-        bounds: IndexBounds,
-        match: MatchExpression,
-        conjuncts: list[MatchExpression],
-        parts: list[IndexBounds],
-        direction: int,
-        sort: SortPattern,
-    ) -> None:
-        super().__init__(collection, bounds, match, conjuncts, direction, skips=False)
-        self.parts = parts
-        self.sort = sort
-
-    def open(self, wanted: int, trial: bool = False) -> PlanStage:
-        children: list[PlanStage] = []
-        for part in self.parts:
-            children.append(IndexScan(self.scan_params(part, wanted, trial)))
-            trial = True  # together they count as one access of the index
-        return SortMergeStage(self.collection, children, self.sort)
-
-
-class MergedOrPath(AccessPath):
-    """A SORT_MERGE of the sorted index scans of an `$or`."""
-
-    def __init__(self, collection: Collection, paths: list[IndexPath], sort: SortPattern) -> None:
-        super().__init__(collection, 1)
-        self.paths = paths
-        self.sort = sort
-
-    @property
-    def label(self) -> str:
-        return "SORT_MERGE"
-
-    def open(self, wanted: int, trial: bool = False) -> PlanStage:
-        return SortMergeStage(self.collection, [path.open(wanted, trial) for path in self.paths], self.sort)
-
-    def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
-        counted = 0
-        for path in self.paths:
-            counted += path.count_entries(unit, limit - counted)
-            if counted >= limit:
-                break
-        return counted
-
-    def share(self, equality: float, scope: float) -> float:
-        return min(1.0, sum(path.share(equality, scope) for path in self.paths))
-
-
-def merged_path(
-    collection: Collection,
-    bounds: IndexBounds,
-    match: MatchExpression,
-    conjuncts: list[MatchExpression],
-    sort: SortPattern,
-) -> MergedPath | None:
-    """A SORT_MERGE that provides the sort where a single scan with these bounds does not; None if impossible."""
-    if bounds.points <= bounds.single_points or bounds.index.arrays.found:
-        return None
-    scans = 1
-    for intervals in bounds.intervals[: bounds.points]:
-        scans *= len(intervals)
-    if scans > MAX_SCANS or len(bounds.ranges) % scans:
-        return None
-    parts = _cut(bounds, scans)
-    direction = sort_direction(parts[0], sort)
-    if direction == 0:
-        return None
-    return MergedPath(collection, bounds, match, conjuncts, parts, direction, sort)
-
-
-def _cut(bounds: IndexBounds, scans: int) -> list[IndexBounds]:
-    """The bounds for each combination of the leading point intervals, in the order of the keys."""
-    size = len(bounds.ranges) // scans
-    parts: list[IndexBounds] = []
-    for number in range(scans):
-        part = IndexBounds(bounds.index, bounds.components)
-        rest = number
-        for i in range(bounds.points - 1, -1, -1):
-            intervals = bounds.intervals[i]
-            at = rest % len(intervals)
-            rest //= len(intervals)
-            if bounds.components[i].descending:
-                at = len(intervals) - 1 - at
-            part.intervals.insert(0, [intervals[at]])
-        part.intervals.extend(bounds.intervals[bounds.points :])
-        part.ranges = bounds.ranges[number * size : (number + 1) * size]
-        part.single_points = bounds.points
-        part.points = bounds.points
-        part.covered = bounds.covered
-        part.is_part = True
-        parts.append(part)
-    return parts

@@ -4,8 +4,8 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.plan.access_path import AccessPath, IndexPath
 from mongottl.exec.plan.bounds import BoundComponent, IndexBounds, bounds_of, components_of, sort_direction
 from mongottl.exec.plan.index_access.access import IndexAccess
+from mongottl.exec.plan.merged_path import merged_path
 from mongottl.exec.plan.predicates import Filter
-from mongottl.exec.stages.merge_scan import merged_path
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mongottl.exec.stages.merge_scan import MAX_SCANS
+from mongottl.exec.plan.merged_path import MAX_SCANS
 from mongottl.exec.stages.stage import BATCH, PlanNode
 from tests.planning import NATURAL, Bench, Pattern
 
