@@ -79,6 +79,13 @@ class IndexEntry:
         """Whether no two records have the same key."""
         return self.data is not None and self.data.unique
 
+    @property
+    def sorted_data(self) -> SortedDataInterface:
+        """The entries of an index that has keys (`has_keys`)."""
+        data = self.data
+        assert data is not None
+        return data
+
     def became_multikey(self) -> bool:
         """Whether the last document that keys were made of has an array or a type bit that is not recorded yet."""
         if self.keys.saw_array and not self.arrays.holds(self.keys.array_paths):

@@ -17,8 +17,7 @@ def rekey(engine: StorageEngine, collection: Collection, index: IndexEntry, iden
 
     DataDirectoryError if two records have the same key in a unique index under this version.
     """
-    assert index.data is not None
-    data = engine.create_sorted_data(ident, index.data.unique)
+    data = engine.create_sorted_data(ident, index.sorted_data.unique)
     after = 0
     more = True
     while more:

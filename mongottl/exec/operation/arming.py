@@ -13,7 +13,7 @@ from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 _MS_PER_S: Final = 1000
 
 
-def arm_record(service: ServiceContext, collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
+def _arm_record(service: ServiceContext, collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
     """Arms the wheel for a record that was just written."""
     due_s = expires_at_s(ts_s, ttl_s, collection.default_ttl_s)
     if due_s != NEVER_AT_S and service.wheel.arm(collection.number, due_s):
@@ -27,7 +27,7 @@ def arm_records(service: ServiceContext, collection: Collection, rows: list[NewR
     if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
         return
     for document, ts_s, ttl_s in rows:
-        arm_record(service, collection, document, ts_s, ttl_s)
+        _arm_record(service, collection, document, ts_s, ttl_s)
 
 
 def arm_date(service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes) -> None:

@@ -31,9 +31,7 @@ class RecoveryUnit:
 
     def index(self, entry: IndexEntry) -> SortedDataInterface:
         """The sorted data of an index that has keys (`IndexEntry.has_keys`), as this operation sees it."""
-        data = entry.data
-        assert data is not None
-        return data
+        return entry.sorted_data
 
     def write(self, collection: Collection) -> WriteUnit:
         """A unit of work on a collection, with the current time as its `_ts`. It begins when its block is entered."""

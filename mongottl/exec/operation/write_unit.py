@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.exec.operation.arming import arm_record, arm_records
+from mongottl.exec.operation.arming import arm_records
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.storage.interface import NewRecord, Record, RecordStore, SortedDataInterface, WriteUnitOfWork
 from mongottl.ttl.policy import NO_TTL, is_expired
@@ -41,11 +41,8 @@ class WriteUnit:
         self._work: WriteUnitOfWork = service.engine.unit_of_work()
         self.inserted = False
         self.purged: int = 0
-        self._document: bytes | None = None
-        self._ts_s: int = 0
-        self._ttl_s: int = 0
-        self._rows: list[NewRecord] | None = None
-        self._deleted = False
+        self._rows: list[NewRecord] = []
+        self._changed = False
 
     def __enter__(self) -> "WriteUnit":
         self._work.__enter__()
@@ -58,9 +55,7 @@ class WriteUnit:
 
     def index(self, entry: IndexEntry) -> SortedDataInterface:
         """The sorted data of an index that has keys (`IndexEntry.has_keys`)."""
-        data = entry.data
-        assert data is not None
-        return data
+        return entry.sorted_data
 
     def on_commit(self, action: Callable[[], None]) -> None:
         """Calls `action` right after the commit, before its other consequences."""
@@ -77,17 +72,14 @@ class WriteUnit:
     def stored(self, rows: list[NewRecord]) -> None:
         """Notes the written documents as (document, `_ts`, `ttl`); the commit arms the wheel for them."""
         self._rows = rows
-
-    def stored_one(self, document: bytes, ts_s: int, ttl_s: int) -> None:
-        """`stored` for a single document."""
-        self._document = document
-        self._ts_s = ts_s
-        self._ttl_s = ttl_s
+        self._changed = True
 
     def record_multikey_change(self, index: IndexEntry) -> None:
-        """Records in the catalog the array paths and type bits that the last document adds to `index`, if any."""
-        if index.became_multikey():
-            self.service.catalog.record_multikey_change(self.collection, index, self._work)
+        """Records in the catalog the array paths and type bits that the last document adds to `index`.
+
+        Called when `index.became_multikey()`.
+        """
+        self.service.catalog.record_multikey_change(self.collection, index, self._work)
 
     def delete(self, records: list[Record]) -> None:
         """Deletes records and their index entries. WriteConflict if one of them was changed or deleted meanwhile.
@@ -97,14 +89,10 @@ class WriteUnit:
         """
         collection = self.collection
         for index in collection.writable_indexes:
-            if index.ready:
-                entries = [(key, record[0]) for record in records for key in index.keys_of(record[1])]
-            else:
-                covered = [record for record in records if index.covers_record(record[0])]
-                entries = [(key, record[0]) for record in covered for key in index.keys_of(record[1])]
-            self.index(index).remove(entries)
+            covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
+            self.index(index).remove([(key, record[0]) for record in covered for key in index.keys_of(record[1])])
         self.records.delete_records(records)
-        self._deleted = True
+        self._changed = True
 
     def commit(self) -> None:
         """Commits, then arms the wheel, notifies waiting cursors and counts. WriteConflict: all is rolled back."""
@@ -115,14 +103,9 @@ class WriteUnit:
             cluster_clock.put_limit(self._work)
         self._work.commit()
         collection = self.collection
-        document = self._document
-        if document is not None:
-            arm_record(service, collection, document, self._ts_s, self._ttl_s)
-        rows = self._rows
-        if rows is not None:
-            arm_records(service, collection, rows)
-        if document is not None or rows is not None or self._deleted:
+        if self._changed:
             collection.writes += 1
+            arm_records(service, collection, self._rows)
         if self.purged:
             service.metrics.ttl_deleted_documents += self.purged
         if self.inserted and collection.options.capped:

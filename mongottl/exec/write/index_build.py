@@ -170,7 +170,8 @@ class _Batch:
                 if record[0] not in self._deleted:
                     try:
                         keys = index.keys_of(record[1])
-                        self._unit.record_multikey_change(index)
+                        if index.became_multikey():
+                            self._unit.record_multikey_change(index)
                     except CommandError:
                         if not self._unit.is_expired(record):
                             raise

@@ -200,7 +200,8 @@ def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rid
             continue
         for key in index.keys_of(document):
             entries.append((key, rid))
-        unit.record_multikey_change(index)
+        if index.became_multikey():
+            unit.record_multikey_change(index)
     if index.descriptor.prepare_unique:
         _refuse_duplicates(data, entries)
     data.insert(entries)
@@ -230,12 +231,13 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
                 for index in collection.writable_indexes:
                     if index.covers_record(rid):
                         keys = index.keys_of(document)
-                        unit.record_multikey_change(index)
+                        if index.became_multikey():
+                            unit.record_multikey_change(index)
                         _insert_or_explain(unit, index, document, keys, rid)
                 if capped:
                     make_room(unit)
                 unit.inserted = True
-                unit.stored_one(document, unit.now_s, ttl_s)
+                unit.stored([(document, unit.now_s, ttl_s)])
                 unit.commit()
         except _ExpiredDuplicate as duplicate:
             remove_expired(op, collection, duplicate.record)
@@ -342,7 +344,7 @@ def update_record(
                     for index in collection.writable_indexes:
                         if index.covers_record(old[0]):
                             _move_keys(unit, index, old, document)
-                unit.stored_one(document, new[2], ttl_s)
+                unit.stored([(document, new[2], ttl_s)])
                 unit.commit()
         except _ExpiredDuplicate as duplicate:
             remove_expired(op, collection, duplicate.record)
@@ -399,7 +401,8 @@ def _move_keys(
         return
     before = index.keys_of(old[1])
     after = index.keys_of(document)
-    unit.record_multikey_change(index)
+    if index.became_multikey():
+        unit.record_multikey_change(index)
     if before == after:
         return
     known = set(before)
