@@ -174,7 +174,7 @@ def _update(
 ) -> Steps[Reply]:
     result = yield from update_one(op, selection, driver)
     if not result.matched and request.upsert:
-        result = yield from upsert_or_update(op, request.collection, selection, driver, context)
+        result = yield from upsert_or_update(op, request.collection, selection, driver, context, False)
     return _reply(result, request.new, selection.match, projection)
 
 

@@ -46,6 +46,7 @@ from mongottl.exec.write.modifying import (
     Selection,
     UpdateResult,
     apply_update,
+    is_key_of_filter,
     update_many,
     update_one,
     upsert,
@@ -75,6 +76,9 @@ class UpdateRequest(StatementsRequest):
     collection: Annotated[str, Field("update", COLLECTION)]
     statements: Annotated[list[bytes], Field("updates", DOCUMENTS)]
 
+
+# How often an upsert is tried that each time loses to the insert of a document which is deleted before it is updated.
+_MAX_LOST_UPSERTS: Final = 100
 
 UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStatement)
 
@@ -196,7 +200,7 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
     else:
         result = yield from update_one(op, selection, driver)
     if not result.matched and statement.upsert:
-        return (yield from upsert_or_update(op, name, selection, driver, context))
+        return (yield from upsert_or_update(op, name, selection, driver, context, statement.multi))
     return result
 
 
@@ -216,17 +220,25 @@ def parse_update_statement(
 
 
 def upsert_or_update(
-    op: OperationContext, name: str, selection: Selection, driver: UpdateDriver, context: ParseContext
+    op: OperationContext, name: str, selection: Selection, driver: UpdateDriver, context: ParseContext, multi: bool
 ) -> Steps[UpdateResult]:
-    """Inserts the document of an upsert; if another client inserts a matching one first, updates that instead."""
-    try:
-        return upsert(op, collection_for_write(op, name), driver, selection.match, context)
-    except DuplicateKeyError:
+    """Inserts the document of an upsert; if another client inserts a matching one first, updates that instead.
+
+    The other document can be deleted before the update finds it; then the insert is tried again. DuplicateKey (11000)
+    if `is_key_of_filter` says that the other document need not match, and always with `multi`.
+    """
+    for _ in range(_MAX_LOST_UPSERTS):
+        try:
+            return upsert(op, collection_for_write(op, name), driver, selection.match, context)
+        except DuplicateKeyError as error:
+            if multi or not is_key_of_filter(error, selection.match):
+                raise
+        op.check_interrupt()
         selection.collection = op.catalog.lookup(op.database, name)
         result = yield from update_one(op, selection, driver)
-        if not result.matched:
-            raise
-        return result
+        if result.matched:
+            return result
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 
 def check_array_filters(filters: list[Value]) -> list[bytes]:

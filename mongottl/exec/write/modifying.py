@@ -14,9 +14,10 @@ their records again. So does the code that retries after a WriteConflict.
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import copy_metadata, plain
+from mongottl.document.compare import compare_values
 from mongottl.document.types import MISSING, Value
-from mongottl.document.walk import find_field_at, get_value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.document.walk import fields, find_field_at, get_value
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.write_unit import living_now
@@ -32,6 +33,8 @@ from mongottl.exec.write.writes import (
 )
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchDetails, MatchExpression
+from mongottl.query.match.comparison import EQ, ComparisonExpression
+from mongottl.query.match.tree import AndExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.update import UpdateDriver, new_document_for_upsert
 from mongottl.storage.interface import NO_BYTE_LIMIT, Record, WriteConflict
@@ -287,6 +290,28 @@ def upsert(
     result.upserted_id = get_value(document, "_id")
     result.after = document
     return result
+
+
+def is_key_of_filter(error: DuplicateKeyError, match: MatchExpression) -> bool:
+    """Whether the unique key that another document has already is exactly what the filter of an upsert asks for.
+
+    The filter must consist of equalities alone, on the fields of the index and no others, with the values of the key.
+    Then the other document matches the filter, and an upsert that lost to its insert can update it.
+
+    Source: MongoDB's manual, db.collection.updateOne, "Upsert with Duplicate Values".
+    """
+    key = error.details.get("keyValue")
+    if not isinstance(key, bytes):
+        return False
+    equal: dict[str, Value] = {}
+    for child in match.children if isinstance(match, AndExpression) else [match]:
+        if not isinstance(child, ComparisonExpression) or child.operator != EQ or child.path.dotted in equal:
+            return False
+        equal[child.path.dotted] = child.value
+    pairs: list[tuple[str, Value]] = fields(key)
+    return len(pairs) == len(equal) and all(
+        name in equal and compare_values(equal[name], value) == 0 for name, value in pairs
+    )
 
 
 def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None]:

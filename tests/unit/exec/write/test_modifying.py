@@ -7,6 +7,7 @@ import pytest
 
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
+from mongottl.errors import CommandError
 from mongottl.exec.operation.steps import Steps, run_to_end
 from mongottl.storage.interface import open_storage_engine
 from tests.running import START_MS, Document, Running
@@ -416,3 +417,85 @@ class TestOnce:
         finish(steps)
         assert {document["k"] for document in server.listed({"find": "c"})} == {1}
         check_indexes(server)
+
+
+BACKWARD: Document = {"hint": {"$natural": -1}}
+
+
+def upsert_commands(filter: Document, change: Document) -> dict[str, tuple[Document, str]]:
+    """One upsert by each command that can, with its database; a backward scan does not find what is inserted later."""
+    bulk = {"update": 0, "filter": filter, "updateMods": change, "upsert": True, **BACKWARD}
+    return {
+        "update": (update(filter, change, upsert=True, **BACKWARD), "test"),
+        "findAndModify": (
+            {"findAndModify": "c", "query": filter, "update": change, "upsert": True, **BACKWARD},
+            "test",
+        ),
+        "bulkWrite": ({"bulkWrite": 1, "ops": [bulk], "nsInfo": [{"ns": "test.c"}]}, "admin"),
+    }
+
+
+def error_code(steps: Steps[Document]) -> int:
+    """The code of the error of a command or of its only statement; 0 if it succeeds."""
+    try:
+        reply = finish(steps)
+    except CommandError as error:
+        return error.code
+    errors = reply.get("writeErrors") or [one for one in reply.get("cursor", {}).get("firstBatch", []) if not one["ok"]]
+    return errors[0]["code"] if errors else 0
+
+
+@pytest.mark.parametrize("command", ["update", "findAndModify", "bulkWrite"])
+class TestUpsertThatLosesToAnInsert:
+    """While an upsert looks for a document, another client inserts one with the same unique key."""
+
+    def begin(self, server: Running, command: str, filter: Document, change: Document) -> Steps[Document]:
+        server.index({"a": 1, "b": 1}, unique=True, partialFilterExpression={"a": {"$exists": True}})
+        server.insert(*({"_id": number} for number in range(MANY)))
+        request, database = upsert_commands(filter, change)[command]
+        steps = server.steps(request, database)
+        next(steps)
+        return steps
+
+    @pytest.mark.parametrize("filter", [{"_id": "x"}, {"a": 1, "b": 2}, {"$and": [{"b": {"$eq": 2}}, {"a": 1}]}])
+    def test_it_updates_the_other_document(self, server: Running, command: str, filter: Document) -> None:
+        steps = self.begin(server, command, filter, {"$inc": {"n": 1}})
+        server.insert({"_id": "x", "a": 1, "b": 2, "n": 5})
+        assert error_code(steps) == 0
+        assert server.listed({"find": "c", "filter": {"_id": "x"}}) == [{"_id": "x", "a": 1, "b": 2, "n": 6}]
+
+    @pytest.mark.parametrize("steps_later", range(8))
+    def test_it_inserts_if_the_other_document_is_deleted_again(
+        self, server: Running, command: str, steps_later: int
+    ) -> None:
+        steps = self.begin(server, command, {"_id": "x"}, {"$inc": {"n": 1}})
+        server.insert({"_id": "x", "n": 5})
+        server.insert(*({"_id": number} for number in range(MANY, 2 * MANY)))  # so a second scan takes long as well
+        for _ in range(steps_later):
+            next(steps, None)
+        server.run(delete({"_id": "x"}))
+        assert error_code(steps) == 0
+
+    @pytest.mark.parametrize(
+        ("filter", "change"),
+        [
+            ({"_id": "x", "n": 5}, {"$inc": {"m": 1}}),  # other fields than those of the index
+            ({"a": 1}, {"$set": {"b": 2}}),
+            ({"a": 1, "b": {"$in": [2]}, "n": {"$gt": 1}}, {"$inc": {"m": 1}}),  # more than equalities
+            ({"a": 1, "b": 1}, {"$set": {"b": 2}}),  # another key than that of the filter
+        ],
+    )
+    def test_it_fails_if_the_filter_is_not_the_key(
+        self, server: Running, command: str, filter: Document, change: Document
+    ) -> None:
+        steps = self.begin(server, command, filter, change)
+        server.insert({"_id": "x", "a": 1, "b": 2, "n": 5})
+        assert error_code(steps) == 11000
+
+
+def test_a_multi_upsert_that_loses_to_an_insert_fails(server: Running) -> None:
+    server.insert(*({"_id": number} for number in range(MANY)))
+    steps = server.steps(update({"_id": "x"}, {"$inc": {"n": 1}}, upsert=True, multi=True, **BACKWARD))
+    next(steps)
+    server.insert({"_id": "x"})
+    assert error_code(steps) == 11000
