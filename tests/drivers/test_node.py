@@ -116,7 +116,7 @@ EXPRESSIONS = {
     "db.getCollectionInfos()[0].name": "coll",
     "db.getCollectionNames()": ["coll"],
     "db.getMongo().getDBNames()": ["admin", "config", "local", "test"],
-    "db.adminCommand({listCommands: 1}).commands.ping.help": "Answers at once.",
+    "db.adminCommand({listCommands: 1}).commands.ping.help": "Replies at once; tests whether the server responds.",
     "db.adminCommand('ping').ok": 1,
     "(s => { s.getDatabase('test').coll.findOne(); s.endSession(); return 1; })(db.getMongo().startSession())": 1,
     "db.coll.renameCollection('other').ok": 1,

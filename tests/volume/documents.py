@@ -38,7 +38,8 @@ class Shape:
     def document(self, i: int) -> bytes:
         if self.text_bytes < 0:
             return _TINY.pack(21, b"\x10_id\0", i, b"\x10n\0", self.n(i), b"\0")  # as bson.encode does, and faster
-        return bson.encode({"_id": i, "n": self.n(i), "k": i % KEYS, "x": text(i, self.text_bytes)})
+        # In the order of their names, in which $merge inserts them, as an upsert with $set does.
+        return bson.encode({"_id": i, "k": i % KEYS, "n": self.n(i), "x": text(i, self.text_bytes)})
 
     def documents(self) -> Iterator[bytes]:
         for i in range(self.count):

@@ -80,8 +80,14 @@ _SPECIAL: Final[dict[str, float]] = {
 
 _YEAR_0_MS: Final = -62_167_219_200_000
 _YEAR_10000_MS: Final = 253_402_300_800_000
-_TRUNCATING: Final = DECIMAL_CONTEXT.copy()
-_TRUNCATING.rounding = decimal.ROUND_DOWN
+_TRUNCATING: Final = decimal.Context(
+    prec=DECIMAL_CONTEXT.prec,
+    rounding=decimal.ROUND_DOWN,
+    Emin=DECIMAL_CONTEXT.Emin,
+    Emax=DECIMAL_CONTEXT.Emax,
+    clamp=DECIMAL_CONTEXT.clamp,
+    traps=[decimal.Overflow, decimal.Underflow],
+)
 
 
 class ConversionError(Exception):
@@ -317,17 +323,15 @@ def _decimal_in(text: str) -> Value:
     if _NUMBER.match(text) is None:
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Failed to parse string to decimal")
     # mongod cuts digits off here, and refuses what loses digits because its exponent is too small.
-    _TRUNCATING.clear_flags()
-    number = _TRUNCATING.create_decimal(text)
-    if _TRUNCATING.flags[decimal.Overflow]:
-        raise ConversionError(
-            f"Failed to parse number '{text}' in $convert: Conversion from string to decimal would overflow"
-        )
-    if _TRUNCATING.flags[decimal.Underflow]:
-        raise ConversionError(
-            f"Failed to parse number '{text}' in $convert: Conversion from string to decimal would underflow"
-        )
-    return from_decimal(number)
+    try:
+        return from_decimal(_TRUNCATING.create_decimal(text))
+    except decimal.Overflow:
+        fault = "overflow"
+    except decimal.Underflow:
+        fault = "underflow"
+    raise ConversionError(
+        f"Failed to parse number '{text}' in $convert: Conversion from string to decimal would {fault}"
+    )
 
 
 def _to_date(value: Value) -> Value:
