@@ -300,6 +300,26 @@ def planned(database: Database[Documents], command: Documents) -> tuple[list[Doc
     return stages, rest
 
 
+@pytest.mark.parametrize(
+    ("arguments", "n", "skipped", "keys"),
+    [
+        ({}, 300, 0, 300),
+        ({"skip": 5, "limit": 7}, 7, 5, 12),
+        ({"limit": -7}, 7, 0, 7),
+        ({"skip": 298, "limit": 7}, 2, 298, 300),
+    ],
+    ids=str,
+)
+def test_count_scans_end_at_the_limit(
+    hundred: Database[Documents], arguments: Documents, n: int, skipped: int, keys: int
+) -> None:
+    command = {"count": "c", "query": {"a": 1}, **arguments}
+    assert hundred.command(command)["n"] == n
+    [count, scan], _ = planned(hundred, command)
+    assert (count["stage"], count["nCounted"], count["nSkipped"]) == ("COUNT", n, skipped)
+    assert (scan["stage"], scan["keysExamined"]) == ("COUNT_SCAN", keys)
+
+
 def test_covered_distinct(hundred: Database[Documents]) -> None:
     [projection, scan], _ = planned(hundred, {"distinct": "c", "key": "b", "query": {"a": 1}})
     assert (projection["stage"], projection["transformBy"]) == ("PROJECTION_COVERED", {"_id": 0, "b": 1})

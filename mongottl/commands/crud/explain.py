@@ -98,6 +98,7 @@ class Explained(NamedTuple):
     """The query of an explained command, with all that its plan depends on.
 
     id_hack: whether a plan by `_id` is shown as IDHACK in any case (`express`). wrappers: the stages above the plan.
+    counted: whether only the number of documents is needed. wanted: how many of them, 0 for all.
     shape: the parts of `queryShapeHash`; None for writes. allowed: the indexes that query settings allow, None for all.
     """
 
@@ -117,6 +118,8 @@ class Explained(NamedTuple):
     show_record_id: bool = False
     id_hack: bool = False
     distinct: str | None = None
+    counted: bool = False
+    wanted: int = 0
     wrappers: tuple[Wrapper, ...] = ()
     shape: list[str] | None = None
     allowed: list[Value] | None = None
@@ -144,6 +147,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         skip=query.skip,
         limit=query.limit,
         hint=query.hint,
+        wanted=query.wanted,
         shape=shape,
         remember=False,
         min_key=query.min_key,
@@ -156,6 +160,8 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         plan.show_id_plan(ID_HACK)
     else:
         plan.show_id_plan(find_id_plan(projection, query.batch_size, query.return_key, query.show_record_id))
+    if query.counted:
+        plan.count_only()
     if query.distinct is not None:
         plan.skip_repeated(
             DistinctQuery(query.distinct, [query.distinct], context.collation), query.hint is not MISSING
@@ -205,13 +211,16 @@ def _find_query(op: OperationContext, request: FindRequest) -> Explained:
 
 
 def _count_query(op: OperationContext, request: CountRequest) -> Explained:
+    limit = abs(request.limit or 0)
     return Explained(
         request.collection,
         request.query,
         hint=request.hint,
         collation=request.collation,
         id_hack=True,
-        wrappers=(count_wrapper(request.skip, abs(request.limit or 0)),),
+        counted=True,
+        wanted=request.skip + limit if limit else 0,
+        wrappers=(count_wrapper(request.skip, limit),),
         shape=count_shape(op.database, request),
     )
 

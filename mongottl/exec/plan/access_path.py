@@ -6,6 +6,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.express import NO_ID_PLAN
+from mongottl.exec.plan.predicates import conjuncts_of
 from mongottl.exec.stages.clustered_scan import ClusteredScan
 from mongottl.exec.stages.index_scan import (
     IndexScan,
@@ -99,14 +100,18 @@ class IndexPath(AccessPath):
         covered = set(bounds.covered)
         if skips:
             covered.update(bounds.covered_by_trailing)
-        self.residual: MatchExpression | None = self.match
-        if covered:
-            left = [conjunct for conjunct in conjuncts if conjunct not in covered]
-            if not left:
-                self.residual = None
-            else:
-                self.residual = left[0] if len(left) == 1 else AndExpression(left)
+        self._skips = skips
+        self.residual: MatchExpression | None = _without(conjuncts, covered) if covered else self.match
         self.id_plan = NO_ID_PLAN
+
+    def leave_nulls_to_keys(self) -> None:
+        """Takes equalities to null off the residual where the bounds express them: for counts, which read no fields."""
+        residual = self.residual
+        nulls = set(self.bounds.covered_nulls)
+        if self._skips:
+            nulls.update(self.bounds.nulls_covered_by_trailing)
+        if residual is not None and nulls:
+            self.residual = _without(conjuncts_of(residual), nulls)
 
     @property
     def label(self) -> str:
@@ -155,6 +160,14 @@ class IndexPath(AccessPath):
         if len(bounds.intervals) > bounds.points:
             share *= scope
         return share
+
+
+def _without(conjuncts: list[MatchExpression], covered: set[MatchExpression]) -> MatchExpression | None:
+    """The conjunction of those that are not covered, None for none."""
+    left = [conjunct for conjunct in conjuncts if conjunct not in covered]
+    if not left:
+        return None
+    return left[0] if len(left) == 1 else AndExpression(left)
 
 
 class OrPath(AccessPath):

@@ -93,7 +93,8 @@ class IndexBounds:
     keys (`key_skipper`). Later components are unbounded.
     ranges: ascending by key. single_points: number of leading components with one point; points: of leading ones with
     points only. covered: conjuncts that are true for every document with a key in the ranges; covered_by_trailing: if
-    the key is within the trailing bounds too. void: whether nothing can match.
+    the key is within the trailing bounds too; covered_nulls, nulls_covered_by_trailing: equalities to null of which
+    the same holds, though documents tell null from a missing field. void: whether nothing can match.
     """
 
     def __init__(self, index: IndexEntry, components: list[BoundComponent]) -> None:
@@ -106,6 +107,8 @@ class IndexBounds:
         self.points = 0
         self.covered: list[MatchExpression] = []
         self.covered_by_trailing: list[MatchExpression] = []
+        self.covered_nulls: list[MatchExpression] = []
+        self.nulls_covered_by_trailing: list[MatchExpression] = []
         self.void = False
         # The first and the last key as documents, for bounds by find's `min` and `max`; else None.
         self.limits: tuple[bytes, bytes] | None = None
@@ -161,6 +164,7 @@ def bounds_of(
         chosen.extend(taken)
         bounds.intervals.append(intervals)
         bounds.covered.extend(_proven(taken, through_array))
+        bounds.covered_nulls.extend(_nulls_of(taken, through_array))
         if not intervals:
             bounds.void = True
             bounds.ranges = []
@@ -212,6 +216,11 @@ def _proven(predicates: list[Predicate], through_array: bool) -> list[MatchExpre
     return [each.source for each in predicates if each.exact_multikey or (each.exact and not through_array)]
 
 
+def _nulls_of(predicates: list[Predicate], through_array: bool) -> list[MatchExpression]:
+    """Those of the conjuncts that are equalities to null, unless keys of arrays' elements may be null too."""
+    return [] if through_array else [each.source for each in predicates if each.of_null]
+
+
 def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) -> None:
     """Sets `bounds.trailing` from the predicates on the components after those that the ranges express."""
     descriptor = bounds.index.descriptor
@@ -219,7 +228,9 @@ def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) 
     for component in bounds.components[len(bounds.intervals) :]:
         taken = _usable(component, filter, descriptor.collation, chosen, bounds.arrays)
         chosen.extend(taken)
-        bounds.covered_by_trailing.extend(_proven(taken, bool(bounds.arrays.along(component.path.dotted))))
+        through_array = bounds.arrays.along(component.path.dotted)
+        bounds.covered_by_trailing.extend(_proven(taken, through_array))
+        bounds.nulls_covered_by_trailing.extend(_nulls_of(taken, through_array))
         intervals = intersection_of_all([each.intervals for each in taken]) if taken else [everything()]
         if not intervals:
             bounds.void = True

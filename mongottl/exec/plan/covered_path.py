@@ -34,13 +34,20 @@ def covered_path(
     path: IndexPath, projection: Projection, sort: SortPattern | None, metadata: set[str]
 ) -> CoveredPath | None:
     """The covered scan with the bounds of `path`, or None if the query is not covered (see `stages.covered_scan`)."""
-    index = path.bounds.index
-    descriptor = index.descriptor
     included: list[str] = []
     read: set[str] = set()
-    if metadata or path.id_plan or not projection.collect_paths(included, read):
+    if metadata or not projection.collect_paths(included, read):
         return None
-    if descriptor.kind.name != "btree" or descriptor.collation is not None:
+    return path_over_keys(path, included, read, sort)
+
+
+def path_over_keys(
+    path: IndexPath, included: list[str], read: set[str], sort: SortPattern | None
+) -> CoveredPath | None:
+    """The covered scan with the bounds of `path` for a query that copies the paths `included` and evaluates `read`."""
+    index = path.bounds.index
+    descriptor = index.descriptor
+    if path.id_plan or descriptor.kind.name != "btree" or descriptor.collation is not None:
         return None
     if index.arrays.found or path.collection.default_ttl_s != NO_TTL:
         return None

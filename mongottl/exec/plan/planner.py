@@ -40,7 +40,7 @@ from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
-from mongottl.exec.plan.covered_path import covered_path
+from mongottl.exec.plan.covered_path import covered_path, path_over_keys
 from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery, distinct_path, whole_distinct_path
 from mongottl.exec.plan.express import EXPRESS, has_id_plan
 from mongottl.exec.plan.implication import implies
@@ -120,6 +120,21 @@ class QueryPlan:
             if covered is not None:
                 self.path = covered
                 self.covered = True
+
+    def count_only(self) -> None:
+        """Plans for a caller that needs the number of documents alone.
+
+        A filter that the bounds leave open is tested on the keys if they contain all that it reads.
+        """
+        self.counted = True
+        path = self.path
+        if path is None or type(path) is not IndexPath or self.metadata:
+            return
+        path.leave_nulls_to_keys()
+        if path.residual is not None:
+            covered = path_over_keys(path, [], set(), self.sort)
+            if covered is not None:
+                self.path = covered
 
     def show_id_plan(self, id_plan: int) -> None:
         """Sets the name of a plan by `_id` in explain, instead of EXPRESS (`express.find_id_plan`)."""

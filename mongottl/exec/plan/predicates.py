@@ -16,7 +16,7 @@ from mongottl.document.types import MaxKey, MinKey
 from mongottl.exec.plan.expr_bounds import compared_paths
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.arrays import ElemMatchObjectExpression
-from mongottl.query.match.comparison import ComparisonExpression, InExpression
+from mongottl.query.match.comparison import EQ, ComparisonExpression, InExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, union
 from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.text_order import text_orders
@@ -31,9 +31,10 @@ class Predicate:
     """The intervals of one path's values in which one part of a filter may be true.
 
     source: the conjunct that contains this part. exact, exact_multikey: whether a key in the intervals proves the
-    source, in an index that is not multikey, and in one that is. exists: whether the source is false where the path is
-    missing. elements: the $elemMatch around it, outermost first, as (serial number, path). orders: the collations that
-    the intervals depend on.
+    source, in an index that is not multikey, and in one that is. of_null: whether the source is an equality to null,
+    for which counts need no documents: null and a missing field have the same key, and it matches both.
+    exists: whether the source is false where the path is missing. elements: the $elemMatch around it, outermost first,
+    as (serial number, path). orders: the collations that the intervals depend on.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Predicate:
         self.exact = exact
         self.exact_multikey = exact_multikey
         self.exists = exists
+        self.of_null = False
         self.elements = elements
         self.points = bool(intervals) and all(interval.is_point for interval in intervals)
         self.full = len(intervals) == 1 and is_everything(intervals[0])
@@ -98,7 +100,9 @@ class Filter:
             exists = not part.matches_single(b"", 0, -1)
             path = prefix + part.path.dotted
             orders = text_orders(part)
-            self._add(Predicate(path, intervals, source, exact, everywhere, exists, elements, orders))
+            predicate = Predicate(path, intervals, source, exact, everywhere, exists, elements, orders)
+            predicate.of_null = not elements and _equals_null(part, intervals)
+            self._add(predicate)
         elif isinstance(part, NotExpression):
             self._collect_not(part, source, prefix, elements, True)
         elif isinstance(part, NorExpression):
@@ -179,6 +183,15 @@ def is_everything(interval: Interval) -> bool:
 
 def _all_exact(intervals: list[Interval]) -> bool:
     return all(interval.exact for interval in intervals)
+
+
+def _equals_null(part: MatchExpression, intervals: list[Interval]) -> bool:
+    """Whether the part is an equality to null, or to one of several values with null among them."""
+    if isinstance(part, ComparisonExpression):
+        return part.operator == EQ and part.value is None
+    if not isinstance(part, InExpression) or part.regexes:
+        return False
+    return all(interval.exact or (interval.is_point and interval.low is None) for interval in intervals)
 
 
 def _within_values(intervals: list[Interval]) -> bool:

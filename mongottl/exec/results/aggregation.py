@@ -491,7 +491,8 @@ def plan_aggregation(
     counting = taken
     while counting < len(specs) and isinstance(specs[counting], (SkipSpec, LimitSpec)):
         counting += 1
-    plan.counted = not metadata and counting < len(specs) and _only_counts(specs[counting])
+    if not metadata and counting < len(specs) and _only_counts(specs[counting]):
+        plan.count_only()
     return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation, covered_paths)
 
 

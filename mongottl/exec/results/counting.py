@@ -195,6 +195,7 @@ def count_documents(
     if collection is not None and is_trivial(match) and hint is MISSING:
         return within(_living(op, collection), skip, limit)
     plan = plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
+    plan.count_only()
     entries = entry_count(plan)
     while entries is not None and not entries.is_outdated():
         known = entries.step(op)
@@ -205,6 +206,7 @@ def count_documents(
     if entries is not None:
         # The filter is to be tested, which the plan leaves to the index.
         plan = plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
+        plan.count_only()
     count = 0
     stage = plan.open()
     while (batch := stage.next_batch(op)) is not None:

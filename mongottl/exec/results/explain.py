@@ -184,21 +184,29 @@ def explain_plan(
 def _plan_root(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> PlanNode:
     """The plan's stages; for a count that does not execute them, RECORD_STORE_FAST_COUNT or COUNT_SCAN.
 
-    explain executes the stages in any case.
+    explain executes the stages in any case. Below a SKIP or LIMIT, an IXSCAN counts entries, as mongod shows it.
     """
     node = stage.node()
     counts = plan.counted or (bool(wrappers) and wrappers[0].stage == "COUNT")
-    if not counts or plan.collection is None or plan.skip or plan.limit:
+    if not counts or plan.collection is None:
         return node
-    if plan.path is not None and is_trivial(plan.match) and node.stage == "COLLSCAN":
+    limited = bool(plan.skip or plan.limit)
+    if plan.path is not None and is_trivial(plan.match) and node.stage == "COLLSCAN" and not limited:
         counters = StageCounters()
         counters.returned = stage.returned
         return PlanNode("RECORD_STORE_FAST_COUNT", {}, [], counters)
-    if node.stage == "FETCH" and node.inputs[0].stage == "IXSCAN":
-        path = count_scan_of(plan)
-        if path is not None:
-            return _counted(node.inputs[0], path.bounds)
-    return node
+    path = count_scan_of(plan)
+    if path is None:
+        return node
+    top = PlanNode("", {}, [node])
+    above = top
+    while above.inputs and above.inputs[0].stage in ("SKIP", "LIMIT"):
+        above = above.inputs[0]
+    fetch = above.inputs[0]
+    if fetch.stage == "FETCH" and fetch.inputs[0].stage == "IXSCAN":
+        scan = fetch.inputs[0]
+        above.inputs = [scan if limited else _counted(scan, path.bounds)]
+    return top.inputs[0]
 
 
 def _counted(scan: PlanNode, bounds: IndexBounds) -> PlanNode:

@@ -66,7 +66,9 @@ def test_an_index_dropped_meanwhile_ends_the_count() -> None:
 
 def planned(bench: Bench, filter: dict[str, Any], **options: Any) -> dict[str, Any]:
     """The stage below COUNT."""
-    reply = bench.explain(bench.plan(filter, **options), "queryPlanner", count_wrapper())
+    plan = bench.plan(filter, **options)
+    plan.count_only()
+    reply = bench.explain(plan, "queryPlanner", count_wrapper())
     return bson.decode(encode(reply["queryPlanner"]["winningPlan"]["inputStage"]))
 
 
@@ -126,7 +128,47 @@ def test_a_count_over_several_ranges_is_an_ixscan_alone() -> None:
     assert (stats["totalKeysExamined"], stats["totalDocsExamined"]) == (20, 0)
     assert stats["executionStages"]["nCounted"] == 20
     assert planned(bench, {}, hint={"a": 1})["indexBounds"]["startKey"] == {"a": MinKey()}
+
+
+def test_null_counts_by_its_key_unless_arrays_have_it_too() -> None:
+    bench = Bench()
+    bench.index([("a", 1)])
+    bench.index([("x.y", 1)])
+    bench.insert([{}, {"a": None, "x": 1}, {"a": 0, "x": {}}, {"a": bson.Int64(1), "x": {"y": 1}}])
+    for filter, expected in [
+        ({"a": None}, 2),
+        ({"a": {"$in": [None, 1]}}, 3),
+        ({"x.y": None}, 3),
+        ({"x.y": {"$in": [None, 2]}}, 3),
+    ]:
+        plan = bench.plan(filter)
+        plan.count_only()
+        stats = bench.explain(plan, "executionStats", count_wrapper())["executionStats"]
+        assert (stats["executionStages"]["nCounted"], stats["totalDocsExamined"]) == (expected, 0)
+        assert bench.count(filter) == bench.count(filter, hint=NATURAL) == expected
+    assert planned(bench, {"a": None})["stage"] == "COUNT_SCAN"
+    for filter in ({"a": {"$exists": False}}, {"a": {"$in": [None, [1]]}}, {"a": {"$in": [None, bson.Regex("x")]}}):
+        assert planned(bench, filter, hint={"a": 1})["stage"] == "FETCH"
+    # The key of [5] at x.y is null, but it does not match.
+    bench.insert([{"a": [None, 1], "x": [5]}, {"a": [], "x": []}])
     assert planned(bench, {"a": None})["stage"] == "FETCH"
+    assert bench.count({"a": None}) == 3
+    assert bench.count({"x.y": None}) == bench.count({"x.y": None}, hint=NATURAL) == 3
+
+
+def test_filters_on_indexed_fields_are_tested_on_keys() -> None:
+    bench = Bench()
+    bench.index([("a", 1), ("b", 1)])
+    bench.insert([{"a": i % 10, "b": i} for i in range(100)])
+    for filter, expected in [({"a": 3, "b": {"$mod": [20, 3]}}, 5), ({"a": {"$mod": [5, 3]}}, 20)]:
+        plan = bench.plan(filter, hint={"a": 1, "b": 1})
+        plan.count_only()
+        stats = bench.explain(plan, "executionStats", count_wrapper())["executionStats"]
+        scan = stats["executionStages"]["inputStage"]
+        assert (scan["stage"], "filter" in scan, stats["totalDocsExamined"]) == ("IXSCAN", True, 0)
+        assert bench.count(filter) == bench.count(filter, hint=NATURAL) == expected
+        assert bench.count(filter, skip=2, limit=2) == 2
+    assert planned(bench, {"a": 3, "c": {"$exists": False}})["stage"] == "FETCH"
 
 
 def test_skip_and_limit_are_the_count_stage_s() -> None:
