@@ -121,6 +121,7 @@ class ErrorCode(IntEnum):
     QueryExceededMemoryLimitNoDiskUseAllowed = 292
     APIVersionError = 322
     APIStrictError = 323
+    MechanismUnavailable = 334
     UnsupportedOpQueryCommand = 352
     CannotConvertIndexToUnique = 359
     CollectionUUIDMismatch = 361

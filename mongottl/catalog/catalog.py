@@ -25,9 +25,9 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.icu import icu_version
 from mongottl.storage.interface import DataDirectoryError, Record, SortedDataInterface, StorageEngine, WriteUnitOfWork
 
-# Views read at once where all are wanted.
-_VIEWS_PER_SCAN: Final = 256
-_VIEW_BYTES_PER_SCAN: Final = 16 << 20
+# Records read at once where all are wanted.
+_RECORDS_PER_SCAN: Final = 256
+_BYTES_PER_SCAN: Final = 16 << 20
 
 
 def _name_of(view: View) -> str:
@@ -201,28 +201,36 @@ class Catalog:
 
     def view_record(self, database: str, name: str) -> Record | None:
         """The record of `system.views` that defines a view."""
+        if name == SYSTEM_VIEWS or len(name) > MAX_NAMESPACE_BYTES:
+            return None
+        return self.record_by_id(database, SYSTEM_VIEWS, f"{database}.{name}")
+
+    def record_by_id(self, database: str, name: str, record_id: str) -> Record | None:
+        """The record with this `_id` of a collection of the system, as it is now; None if there is none."""
         collections = self._databases.get(database)
-        definitions = None if collections is None else collections.get(SYSTEM_VIEWS)
-        if definitions is None or name == SYSTEM_VIEWS or len(name) > MAX_NAMESPACE_BYTES:
+        collection = None if collections is None else collections.get(name)
+        index = None if collection is None else collection.id_index
+        if collection is None or index is None or index.data is None:
             return None
-        index = definitions.id_index
-        if index is None or index.data is None:
-            return None
-        return index.data.fetch_exact(definitions.store, encode_value(f"{database}.{name}"))
+        return index.data.fetch_exact(collection.store, encode_value(record_id))
+
+    def all_records(self, database: str, name: str) -> list[Record]:
+        """The records of a collection of the system, as they are now; none if it does not exist."""
+        collection = self._databases.get(database, {}).get(name)
+        found: list[Record] = []
+        position = 0
+        while collection is not None:
+            batch, more = collection.store.scan(position, _RECORDS_PER_SCAN, True, _BYTES_PER_SCAN)
+            found.extend(batch)
+            if not more:
+                break
+            position = batch[-1][0]
+        return found
 
     def views(self, database: str) -> list[View]:
         """The database's views by name. InvalidViewDefinition (182) if a stored definition is not valid."""
-        definitions = self._databases.get(database, {}).get(SYSTEM_VIEWS)
-        found: list[View] = []
-        if definitions is None:
-            return found
-        position = 0
-        while True:
-            batch, more = definitions.store.scan(position, _VIEWS_PER_SCAN, True, _VIEW_BYTES_PER_SCAN)
-            found.extend([view_of(database, record[1]) for record in batch])
-            if not more:
-                return sorted(found, key=_name_of)
-            position = batch[-1][0]
+        found = [view_of(database, record[1]) for record in self.all_records(database, SYSTEM_VIEWS)]
+        return sorted(found, key=_name_of)
 
     def by_number(self, number: int) -> Collection | None:
         return self._by_number.get(number)

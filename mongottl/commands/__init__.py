@@ -1,8 +1,9 @@
 """The commands: one module a family, each command declared by a decorator above its body (see `registry`).
 
-    crud   reading and writing documents
-    ddl    databases, collections, views and indexes
-    admin  the server itself
+    crud      reading and writing documents
+    ddl       databases, collections, views and indexes
+    admin     the server itself
+    security  users: logging in, and what is stored of them
     registry, request, concerns: how commands are declared, how their fields are read, what replies wait for
     query_context, collection_uuid, time_series, listing: checks and parsing shared by several families
 
@@ -46,9 +47,11 @@ from mongottl.commands.ddl import (
     indexes,
 )
 from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
+from mongottl.commands.security import authentication, users
 
 FAMILIES = (
     aggregate,
+    authentication,
     bulk_write,
     capped,
     clock,
@@ -77,6 +80,7 @@ FAMILIES = (
     session,
     sizes,
     update,
+    users,
     validate,
 )
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from mongottl.commands.request import RequestParser, parser_for
+from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
+from mongottl.document.walk import fields
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.usage import LatencyGroup
@@ -42,6 +44,7 @@ class CommandSpec:
     latency: its group in `$collStats`' latencyStats.
     counter: its group in serverStatus' `opcounters`.
     handshake: may be sent as OP_QUERY, in the handshake.
+    secret_fields: its fields that `$currentOp` must not show.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class CommandSpec:
         latency: LatencyGroup,
         counter: str,
         handshake: bool,
+        secret_fields: tuple[str, ...],
     ) -> None:
         self.name = name
         self.function = function
@@ -92,10 +96,17 @@ class CommandSpec:
         self.latency = latency
         self.counter = counter
         self.handshake = handshake
+        self.secret_fields = secret_fields
 
     def is_write(self, body: bytes) -> bool:
         """Whether the command with this body writes."""
         return self.writes or (self.writes_if is not None and self.writes_if(body))
+
+    def without_secrets(self, body: bytes) -> bytes:
+        """The command's body for others to see: with "xxx" in place of passwords."""
+        if not self.secret_fields:
+            return body
+        return encode_fields([(name, "xxx" if name in self.secret_fields else value) for name, value in fields(body)])
 
     def takes_default_time_limit(self, body: bytes) -> bool:
         """Whether the cluster parameter `defaultMaxTimeMS` applies: to reads that may give `maxTimeMS` for themselves.
@@ -131,6 +142,7 @@ def command(
     latency: LatencyGroup = "commands",
     counter: str = "command",
     handshake: bool = False,
+    secret_fields: tuple[str, ...] = (),
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
 
@@ -160,6 +172,7 @@ def command(
             latency=latency,
             counter=counter,
             handshake=handshake,
+            secret_fields=secret_fields,
         )
         for known in (name, *aliases):
             if known in COMMANDS or known in UNSUPPORTED_COMMANDS:
@@ -173,14 +186,8 @@ def command(
 _NO_SEARCH: Final = "Atlas Search is not available"
 # Commands that mongod itself refuses without Atlas Search, with SearchNotEnabled (31082).
 SEARCH_COMMANDS: Final = frozenset({"createSearchIndexes", "dropSearchIndex", "listSearchIndexes", "updateSearchIndex"})
-_NO_USERS: Final = "this server runs without users; connect without user name and password"
 # Messages for unsupported commands that say more than "not supported".
 UNSUPPORTED_REASONS: Final = {
-    "authenticate": _NO_USERS,
-    "createUser": _NO_USERS,
-    "getnonce": _NO_USERS,
-    "saslContinue": _NO_USERS,
-    "saslStart": _NO_USERS,
     **dict.fromkeys(sorted(SEARCH_COMMANDS), _NO_SEARCH),
 }
 
@@ -194,7 +201,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     analyze
     appendOplogNote
     applyOps
-    authenticate
     autoCompact
     balancerCollectionStatus
     balancerStart
@@ -214,13 +220,10 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     coordinateCommitTransaction
     createRole
     createSearchIndexes
-    createUser
     dropAllRolesFromDatabase
-    dropAllUsersFromDatabase
     dropConnections
     dropRole
     dropSearchIndex
-    dropUser
     enableSharding
     features
     filemd5
@@ -233,15 +236,12 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     godinsert
     grantPrivilegesToRole
     grantRolesToRole
-    grantRolesToUser
-    invalidateUserCache
     isdbgrid
     killAllSessions
     killAllSessionsByPattern
     listSearchIndexes
     listShards
     logApplicationMessage
-    logout
     logRotate
     makeSnapshot
     mapReduce
@@ -271,11 +271,8 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     reshardCollection
     revokePrivilegesFromRole
     revokeRolesFromRole
-    revokeRolesFromUser
     rolesInfo
     rotateCertificates
-    saslContinue
-    saslStart
     setAllowMigrations
     setFeatureCompatibilityVersion
     setShardVersion
@@ -298,9 +295,7 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     untrackUnshardedCollection
     updateRole
     updateSearchIndex
-    updateUser
     updateZoneKeyRange
-    usersInfo
     voteCommitIndexBuild
     waitForFailPoint
     whatsmysni

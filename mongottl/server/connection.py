@@ -22,7 +22,7 @@ import trio
 
 from mongottl.errors import ProtocolError
 from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.steps import Flush, Steps, Wait
+from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
 from mongottl.server.shell import Shell
 from mongottl.server.transport import Transport
 from mongottl.server.transport.tls import HandshakeError, TlsTransport
@@ -80,7 +80,7 @@ class Connection:
         self._error: Exception | None = None
         self._message: OpMsg | OpQuery | None = None
         self._outcome: bytes | Steps[bytes] | None = None
-        self._step: Wait | Flush | None = None
+        self._step: Wait | Flush | InThread | None = None
         self._unsent = b""
 
     async def run(self) -> None:
@@ -349,6 +349,8 @@ class Connection:
                         await self._server.durability.flush()
                     except EngineUnavailable as failure:
                         error = failure  # thrown into the command, which answers with it
+                elif isinstance(step, InThread):
+                    await trio.to_thread.run_sync(step.run)
                 look_at = monotonic_s() + SLICE_WITH_CLIENTS_S
                 slice_end = look_at + SLICE_S - SLICE_WITH_CLIENTS_S
         finally:

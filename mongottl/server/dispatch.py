@@ -36,6 +36,7 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.failpoints import FailCommand
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
+from mongottl.exec.operation.registry import RunningOperation
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
@@ -256,7 +257,7 @@ class Dispatcher:
             op.retryable = False  # only the labels that the fail point names are set
         try:
             if fail_point.block_s > 0:
-                running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
+                running = self._register(spec, op, body)
                 try:
                     op.waits_for = Signal()
                     yield Wait(fail_point.block_s, op.waits_for)
@@ -311,7 +312,7 @@ class Dispatcher:
         as in use."""
         if op.txn_number is not None and op.session_key is not None:
             steps = self._keep_busy(op.session_key, op.txn_number, steps)
-        running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
+        running = self._register(spec, op, body)
         sessions = self.service.sessions
         session = None if op.session_key is None else sessions.begin_operation(op.session_key)
         error: Exception | None = None
@@ -335,6 +336,11 @@ class Dispatcher:
             self.service.operations.end(running)
             if session is not None:
                 sessions.end_operation(session, self.service.clock.monotonic_s())
+
+    def _register(self, spec: CommandSpec, op: OperationContext, body: bytes) -> RunningOperation:
+        """Registers an operation for currentOp and killOp, without passwords."""
+        operations = self.service.operations
+        return operations.begin(op, spec.without_secrets(body), spec.counter, self.service.clock.monotonic_s())
 
     def _keep_busy(self, key: bytes, txn_number: int, steps: Steps[bytes]) -> Steps[bytes]:
         session = self.service.sessions.find(key)
@@ -377,7 +383,7 @@ class Dispatcher:
         carry_out: Callable[[], bytes | Steps[bytes]],
     ) -> Steps[bytes]:
         """Runs a command that writes to a collection that is being copied, after the copy has ended."""
-        running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
+        running = self._register(spec, op, body)
         try:
             while op.used_namespace in self.service.exclusive:
                 op.check_interrupt()

@@ -37,6 +37,8 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Connection accepted": 22943,
     "Connection ended": 22944,
     "Waiting for connections": 23016,
+    "Successfully authenticated": 5286306,
+    "Authentication failed": 5286307,
     "Cannot start": 9900001,
     "Stopping": 9900002,
     "Stopped": 9900003,

@@ -74,6 +74,7 @@ class Server:
         self.service.log_lines = log.lines
         self.service.log_settings = log.settings
         self.service.log_invalid_document = self._log_invalid_document
+        self.service.log_login = self._log_login
 
     @property
     def uri(self) -> str:
@@ -162,6 +163,14 @@ class Server:
         self.log.warning(
             "storage", "Document would fail validation", ctx, namespace=namespace, document=document, errInfo=info
         )
+
+    def _log_login(self, client: ClientInfo, mechanism: str, user: str, succeeded: bool) -> None:
+        attributes = {"mechanism": mechanism, "user": user, "remote": client.remote}
+        ctx = f"conn{client.connection_id}"
+        if succeeded:
+            self.log.info("access", "Successfully authenticated", ctx, **attributes)
+        else:
+            self.log.warning("access", "Authentication failed", ctx, **attributes)
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         failing = False

@@ -21,6 +21,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("geometry",),
     ("wire", "query", "ttl", "dialect", "storage.interface"),
     ("catalog", "storage"),
+    ("security",),
     ("exec.operation",),
     # Which keys of an index a filter needs, and the plans by `_id`: of `plan`, the stages know only these modules.
     ("exec.plan.bounds", "exec.plan.bounds_text", "exec.plan.expr_bounds", "exec.plan.predicates", "exec.plan.express"),
@@ -51,6 +52,7 @@ CHANCE = {
     "exec.operation.cursor_registry": {"os.urandom"},
     "exec.operation.object_ids": {"os.urandom"},
     "query.expr.misc": {"random"},
+    "security.scram": {"os.urandom"},
     "query.match.special": {"random"},
 }
 

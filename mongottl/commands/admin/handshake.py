@@ -1,4 +1,4 @@
-"""hello and its older names, ping, connectionStatus, whatsmyuri: commands of the driver handshake.
+"""hello and its older names, ping, whatsmyuri: commands of the driver handshake.
 
 Source: the driver specifications' "MongoDB Handshake" and "Server Discovery and Monitoring".
 """
@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
+from mongottl.commands.security.login import log_in_by_certificate, prepare, start
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.types import (
     MAX_DOCUMENT_BYTES,
@@ -18,11 +19,12 @@ from mongottl.document.types import (
     type_code_of,
     type_name,
 )
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.security.names import EXTERNAL, UserName
 from mongottl.wire.compression import negotiate_compression
 
 _MAX_METADATA_BYTES: Final = 512
@@ -37,6 +39,7 @@ class HelloRequest(NamedTuple):
     max_await_time_ms: Annotated[int | None, Field("maxAwaitTimeMS", WHOLE)] = None
     hello_ok: Annotated[bool, Field("helloOk", BOOL_FIELD)] = False
     sasl_user: Annotated[Value, Field("saslSupportedMechs", ANY)] = MISSING
+    speculative: Annotated[bytes | None, Field("speculativeAuthenticate", DOCUMENT_FIELD)] = None
 
 
 @command(
@@ -69,8 +72,7 @@ def is_master(op: OperationContext, request: HelloRequest) -> Reply | Steps[Repl
 def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply | Steps[Reply]:
     if request.client is not None:
         _take_metadata(op, request.client)
-    if request.sasl_user is not MISSING:
-        _check_user_name(request.sasl_user)
+    user = None if request.sasl_user is MISSING else _user_name(request.sasl_user)
     if (request.topology_version is None) != (request.max_await_time_ms is None):
         raise CommandError(
             31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS', and the other way round"
@@ -81,23 +83,61 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
         and _process_id(request.topology_version) == op.service.process_id
     ):
         return _wait_for_change(op, request, primary_field, request.max_await_time_ms / 1000)
-    return _describe(op, request, primary_field)
+    reply = _describe(op, request, primary_field)
+    if user is not None:
+        mechanisms = op.service.accounts.mechanisms(user)
+        if mechanisms is not None:
+            reply["saslSupportedMechs"] = list(mechanisms)
+    if request.speculative is not None:
+        return _begin_login(op, request.speculative, reply)
+    return reply
 
 
-def _check_user_name(user: Value) -> None:
-    """Checks `saslSupportedMechs`, `"db.user"` or `{user, db}`: BadValue (2) for another form, TypeMismatch (14)."""
+def _user_name(user: Value) -> UserName:
+    """The user of `saslSupportedMechs`, `"db.user"` or `{user, db}`: BadValue (2) for another form, TypeMismatch
+    (14)."""
     if isinstance(user, str):
-        if "." not in user:
+        database, dot, name = user.partition(".")
+        if not dot:
             raise CommandError(ErrorCode.BadValue, "UserName must contain a '.' separated database.user pair")
-    elif isinstance(user, bytes):
-        if any(not isinstance(get_value(user, name), str) for name in ("user", "db")):
+        return UserName(name, database)
+    if isinstance(user, bytes):
+        given, of = get_value(user, "user"), get_value(user, "db")
+        if not isinstance(given, str) or not isinstance(of, str):
             raise CommandError(ErrorCode.BadValue, "UserName must contain fields 'user' and 'db', both strings")
-    else:
-        raise CommandError(
-            ErrorCode.TypeMismatch,
-            f"BSON field 'hello.saslSupportedMechs' is the wrong type '{type_name(type_code_of(user))}', expected types"
-            " '[string, object]'",
-        )
+        return UserName(given, of)
+    raise CommandError(
+        ErrorCode.TypeMismatch,
+        f"BSON field 'hello.saslSupportedMechs' is the wrong type '{type_name(type_code_of(user))}', expected types"
+        " '[string, object]'",
+    )
+
+
+def _begin_login(op: OperationContext, request: bytes, reply: dict[str, Value]) -> Steps[Reply]:
+    """Adds the answer to `speculativeAuthenticate`: `{saslStart: 1, mechanism, payload, db}` or `{authenticate: 1, …}`.
+
+    If the login cannot begin, the reply has no answer, and the client then begins it by a command of its own.
+    """
+    mechanism = get_value(request, "mechanism")
+    database = get_value(request, "db")
+    if not isinstance(mechanism, str):
+        return reply
+    yield from prepare(mechanism)
+    op.database = database if isinstance(database, str) else EXTERNAL
+    try:
+        if first_field_name(request) == "authenticate":
+            given = get_value(request, "user")
+            user = log_in_by_certificate(op, given if isinstance(given, str) else "")
+            reply["speculativeAuthenticate"] = {"dbname": user.database, "user": user.name}
+        else:
+            options = get_value(request, "options")
+            skip = isinstance(options, bytes) and get_value(options, "skipEmptyExchange") is True
+            begun = start(op, mechanism, get_value(request, "payload"), skip)
+            assert isinstance(begun, dict)
+            reply["speculativeAuthenticate"] = begun
+    except CommandError:
+        pass
+    return reply
 
 
 def _process_id(topology_version: bytes) -> Value:
@@ -209,24 +249,6 @@ class PingRequest(NamedTuple):
 )
 def ping(op: OperationContext, request: PingRequest) -> Reply:
     return {}
-
-
-class ConnectionStatusRequest(NamedTuple):
-    command: Annotated[Value, Field("connectionStatus", ONE)]
-    show_privileges: Annotated[bool, Field("showPrivileges", BOOL_FIELD)] = False
-    show_authentication_restrictions: Annotated[Value, Field("showAuthenticationRestrictions", ANY)] = None
-
-
-@command(
-    "connectionStatus",
-    ConnectionStatusRequest,
-    help="Returns the authenticated users of this connection; there are none yet.",
-)
-def connection_status(op: OperationContext, request: ConnectionStatusRequest) -> Reply:
-    info: dict[str, Value] = {"authenticatedUsers": [], "authenticatedUserRoles": []}
-    if request.show_privileges:
-        info["authenticatedUserPrivileges"] = []
-    return {"authInfo": info, "uuid": op.client.uuid}
 
 
 class WhatsMyUriRequest(NamedTuple):

@@ -4,6 +4,7 @@ from typing import Final
 
 from mongottl.catalog.catalog import new_uuid
 from mongottl.document.types import BinData
+from mongottl.security.accounts import Login
 
 UUID_SUBTYPE: Final = 4
 
@@ -12,6 +13,7 @@ class ClientInfo:
     """One connection. local, remote: "host:port" of its two ends. metadata: raw `client` document of its `hello`.
 
     subject: the distinguished name in the verified certificate that the client has presented, else empty.
+    login: its user, or None. conversation: the login that has begun (`commands.security.login.Conversation`), or None.
     """
 
     def __init__(self, connection_id: int, local: str, remote: str) -> None:
@@ -22,3 +24,5 @@ class ClientInfo:
         self.metadata: bytes | None = None
         self.app_name = ""
         self.subject = ""
+        self.login: Login | None = None
+        self.conversation: object = None

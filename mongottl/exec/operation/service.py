@@ -19,6 +19,7 @@ from mongottl.exec.operation.registry import OperationRegistry
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.operation.temporary_files import TemporaryFiles
 from mongottl.query.timestamps import TimestampClock
+from mongottl.security.accounts import Accounts
 from mongottl.storage.interface import StorageEngine
 from mongottl.ttl.wheel import TimingWheel
 
@@ -45,6 +46,7 @@ class ServiceContext:
         self.started_ms = clock.now_ms()
         self.started_monotonic_s = clock.monotonic_s()
         self.catalog = Catalog(engine, clock)
+        self.accounts = Accounts(self.catalog)
         self.cursors = CursorRegistry()
         self.sessions = SessionRegistry()
         self.metrics = Metrics()
@@ -75,6 +77,8 @@ class ServiceContext:
         self.log_lines: Callable[[str], list[str] | None] = _no_log
         # Logs a document that fails its collection's validator: client, namespace, document, errInfo.
         self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
+        # Logs a login: client, mechanism, user, whether it succeeded.
+        self.log_login: Callable[[ClientInfo, str, str, bool], None] = _no_login
         # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
         self.wake_reaper: Callable[[], None] = _nothing
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
@@ -97,6 +101,10 @@ def _nothing() -> None:
 
 
 def _no_warning(client: ClientInfo, namespace: str, document: str, info: str) -> None:
+    pass
+
+
+def _no_login(client: ClientInfo, mechanism: str, user: str, succeeded: bool) -> None:
     pass
 
 

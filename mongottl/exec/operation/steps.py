@@ -1,12 +1,12 @@
 """Steps: how long operations yield to others, and wait.
 
 A command runs to its end without suspending unless it is long or has to wait. Then it is a generator of steps: it
-yields None where other operations may run, or a `Wait` or `Flush`; its driver (the server's connection, or `run_to_end`
-in tests) resumes it. Between two steps any state may change: collections are dropped, documents expire, the clock
-moves.
+yields None where other operations may run, or a `Wait`, `Flush` or `InThread`; its driver (the server's connection, or
+`run_to_end` in tests) resumes it. Between two steps any state may change: collections are dropped, documents expire,
+the clock moves.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 from mongottl.exec.operation.signal import Signal
@@ -26,7 +26,34 @@ class Flush:
     """A step that waits until all that was committed so far is on disk, for `j: true`."""
 
 
-Steps: TypeAlias = Generator[Wait | Flush | None, None, T]
+class InThread:
+    """A step that computes something long without touching the server's state: its driver may call `run` in another
+    thread. The command then takes the result by `result`, which runs the function if no driver has.
+    """
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self._done = False
+        self._result: object = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Calls the function; its exception is raised by `result`."""
+        try:
+            self._result = self._function()
+        except Exception as error:
+            self._error = error
+        self._done = True
+
+    def result(self) -> object:
+        if not self._done:
+            self.run()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+Steps: TypeAlias = Generator[Wait | Flush | InThread | None, None, T]
 
 
 def run_to_end(steps: Steps[T]) -> T:

@@ -1,0 +1,1 @@
+"""Commands of users: logging in and out, and the stored users and roles."""

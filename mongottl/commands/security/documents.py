@@ -1,0 +1,137 @@
+"""Parsing what the commands of users and roles have in common, and storing their documents."""
+
+import ipaddress
+
+from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.write.writes import delete_batch, insert_document, update_record
+from mongottl.security.accounts import DATABASE
+from mongottl.security.names import RoleName, UserName
+from mongottl.storage.interface import Record
+
+
+def role_names(field: str, given: list[Value], database: str) -> list[RoleName]:
+    """The roles of an array: `"read"` is one of the command's own database, `{role, db}` of any.
+
+    BadValue (2) for another form or an empty name.
+    """
+    return [_role_name(field, value, database) for value in given]
+
+
+def _role_name(field: str, value: Value, database: str) -> RoleName:
+    if isinstance(value, str):
+        name = RoleName(value, database)
+    elif isinstance(value, bytes):
+        given = read_fields(field, value)
+        check_known(field, given, ["role", "db"])
+        name = RoleName(_text(field, given, "role"), _text(field, given, "db"))
+    else:
+        raise CommandError(ErrorCode.BadValue, "Role names must be either strings or objects")
+    if not name.name or not name.database:
+        raise CommandError(ErrorCode.BadValue, "Role names must be non-empty")
+    return name
+
+
+def user_name(field: str, value: Value, database: str) -> UserName:
+    """The user of `"ann"` or `{user: "ann", db: "shop"}`. BadValue (2) for another form."""
+    if isinstance(value, str):
+        return UserName(value, database)
+    if not isinstance(value, bytes):
+        raise CommandError(ErrorCode.BadValue, "User names must be either strings or objects")
+    given = read_fields(field, value)
+    check_known(field, given, ["user", "db"])
+    return UserName(_text(field, given, "user"), _text(field, given, "db"))
+
+
+def _text(field: str, given: dict[str, Value], name: str) -> str:
+    value = given.get(name, MISSING)
+    if value is MISSING:
+        raise missing_field(f"{field}.{name}")
+    if not isinstance(value, str):
+        raise wrong_type(f"{field}.{name}", value, "string")
+    return value
+
+
+def check_roles_exist(op: OperationContext, roles: list[RoleName]) -> None:
+    """RoleNotFound (31) unless there are all these roles."""
+    for role in roles:
+        if not op.service.accounts.has_role(role):
+            raise role_not_found(role)
+
+
+def role_not_found(role: RoleName) -> CommandError:
+    return CommandError(ErrorCode.RoleNotFound, f"Could not find role: {role}")
+
+
+def user_not_found(user: UserName) -> CommandError:
+    return CommandError(ErrorCode.UserNotFound, f"User '{user}' not found")
+
+
+def as_documents(roles: list[RoleName]) -> list[Value]:
+    """Roles as they are stored and shown; each once."""
+    return [encode({"role": role.name, "db": role.database}) for role in dict.fromkeys(roles)]
+
+
+def parse_restrictions(given: list[Value]) -> list[Value]:
+    """`authenticationRestrictions` in the form in which they are stored.
+
+    `[{clientSource: "10.0.0.0/8" | [...], serverAddress: "10.0.0.1" | [...]}]`. UnsupportedFormat (12) for a text that
+    is no address or range, TypeMismatch (14), 40415.
+    """
+    parsed: list[Value] = []
+    for index, restriction in enumerate(given):
+        path = f"authenticationRestrictions.{index}"
+        if not isinstance(restriction, bytes):
+            raise wrong_type(path, restriction, "object")
+        values = read_fields(path, restriction)
+        check_known(path, values, ["clientSource", "serverAddress"])
+        stored: dict[str, Value] = {}
+        for name, value in values.items():
+            ranges = value if isinstance(value, list) else [value]
+            for text in ranges:
+                if not isinstance(text, str):
+                    raise wrong_type(f"{path}.{name}", text, "string")
+                _check_range(text)
+            stored[name] = ranges
+        parsed.append(encode(stored))
+    return parsed
+
+
+def _check_range(text: str) -> None:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise CommandError(ErrorCode.UnsupportedFormat, f"'{text}' is no IP address or CIDR range") from None
+
+
+def store(op: OperationContext, collection: str, present: Record | None, document: bytes) -> None:
+    """Inserts the document of a user or role, or replaces the present one."""
+    stored = op.catalog.lookup(DATABASE, collection)
+    if stored is None:
+        stored = op.catalog.create_collection(DATABASE, collection)
+    if present is None:
+        insert_document(op, stored, document)
+    else:
+        update_record(op, stored, present, document, own=True)
+
+
+def delete(op: OperationContext, collection: str, records: list[Record]) -> None:
+    stored = op.catalog.lookup(DATABASE, collection)
+    if stored is not None and records:
+        delete_batch(op, stored, records)
+
+
+def with_fields(document: bytes, changed: dict[str, Value]) -> bytes:
+    """The document with these fields replaced in place or appended; MISSING removes one."""
+    left = dict(changed)
+    result: list[tuple[str, Value]] = []
+    for name, value in fields(document):
+        new = left.pop(name) if name in left else value
+        if new is not MISSING:
+            result.append((name, new))
+    result.extend((name, value) for name, value in left.items() if value is not MISSING)
+    return encode_fields(result)

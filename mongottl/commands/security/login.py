@@ -1,0 +1,159 @@
+"""How a connection becomes that of a user: for the commands of `authentication`, and for `hello`, which can begin a
+login to save a round trip (`speculativeAuthenticate`).
+
+Source: the driver specifications' "Authentication".
+"""
+
+import base64
+import binascii
+import hmac
+from typing import Final
+
+from mongottl.commands.registry import Reply
+from mongottl.document.bson_field import wrong_type
+from mongottl.document.types import BinData, Value
+from mongottl.document.walk import get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import InThread, Steps
+from mongottl.security import scram
+from mongottl.security.accounts import Login
+from mongottl.security.names import EXTERNAL, UserName
+from mongottl.security.scram import ScramConversation, authentication_failed
+
+X509: Final = "MONGODB-X509"
+# A connection has one conversation at a time.
+_CONVERSATION_ID: Final = 1
+# Characters of a user name that the log shows; clients choose the name.
+_LOGGED_CHARACTERS: Final = 200
+
+
+class Conversation:
+    """A SCRAM login that has begun. verified: whether only the empty exchange is left, which ends it."""
+
+    def __init__(self, scram: ScramConversation, user: UserName, skip_empty_exchange: bool) -> None:
+        self.scram = scram
+        self.user = user
+        self.skip_empty_exchange = skip_empty_exchange
+        self.verified = False
+
+
+def prepare(mechanism: str) -> Steps[None]:
+    """Imports in another thread what a mechanism needs, at its first use."""
+    if mechanism in scram.MECHANISMS and not scram.is_loaded():
+        loading = InThread(scram.load)
+        yield loading
+        loading.result()
+
+
+def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_exchange: bool) -> Reply:
+    """The reply to `saslStart`. MechanismUnavailable (334) for an unknown mechanism, AuthenticationFailed (18)."""
+    op.client.conversation = None
+    if mechanism == X509:
+        name = _payload_bytes("saslStart", payload).decode("utf-8", "replace")
+        log_in_by_certificate(op, name)
+        return _reply(b"", True)
+    if mechanism not in scram.MECHANISMS:
+        raise unavailable(mechanism)
+    user: UserName | None = None
+    try:
+        conversation = ScramConversation(mechanism, _payload_bytes("saslStart", payload))
+        user = UserName(conversation.user, op.database)
+        mechanisms = op.service.accounts.mechanisms(user)
+        if mechanisms is not None and mechanism not in mechanisms:
+            raise authentication_failed()  # `hello` tells it as well, and clients then try the other mechanism
+        answer = conversation.set_first(op.service.accounts.credential(user, mechanism))
+    except CommandError:
+        _log(op, mechanism, user, False)
+        raise
+    op.client.conversation = Conversation(conversation, user, skip_empty_exchange)
+    return _reply(answer, False)
+
+
+def proceed(op: OperationContext, conversation_id: Value, payload: Value) -> Reply:
+    """The reply to `saslContinue`. ProtocolError (17) without a conversation, AuthenticationFailed (18)."""
+    conversation = op.client.conversation
+    if not isinstance(conversation, Conversation):
+        raise CommandError(ErrorCode.ProtocolError, "No SASL session state found")
+    if conversation_id != _CONVERSATION_ID:
+        raise CommandError(ErrorCode.ProtocolError, "sasl: Mismatched conversation id")
+    sent = _payload_bytes("saslContinue", payload)
+    user = conversation.user
+    mechanism = conversation.scram.mechanism
+    try:
+        if conversation.verified:
+            if sent:
+                raise authentication_failed()
+            _finish(op, user, mechanism)
+            return _reply(b"", True)
+        answer = conversation.scram.set_final(sent)
+        conversation.verified = True
+        if conversation.skip_empty_exchange:
+            _finish(op, user, mechanism)
+        return _reply(answer, conversation.skip_empty_exchange)
+    except CommandError:
+        op.client.conversation = None
+        _log(op, mechanism, user, False)
+        raise
+
+
+def log_in_by_certificate(op: OperationContext, name: str) -> UserName:
+    """Logs in the user whose name is the subject of the client's certificate; `name` must be that, or empty.
+
+    AuthenticationFailed (18).
+    """
+    subject = op.client.subject
+    user = UserName(name or subject, EXTERNAL)
+    try:
+        if not subject or not hmac.compare_digest(user.name.encode(), subject.encode()):
+            raise authentication_failed()
+        _finish(op, user, X509)
+    except CommandError:
+        _log(op, X509, user, False)
+        raise
+    return user
+
+
+def unavailable(mechanism: str) -> CommandError:
+    return CommandError(
+        ErrorCode.MechanismUnavailable, f"Received authentication for mechanism {mechanism} which is not enabled"
+    )
+
+
+def _finish(op: OperationContext, user: UserName, mechanism: str) -> None:
+    """Makes the connection that of the user. AuthenticationFailed (18) if the user was dropped meanwhile or may not log
+    in from this address."""
+    accounts = op.service.accounts
+    op.client.conversation = None
+    record = accounts.user_record(user)
+    if record is None or not accounts.admits(user, op.client.remote, op.client.local):
+        raise authentication_failed()
+    present = op.client.login
+    if present is not None and present.user != user:
+        raise CommandError(
+            ErrorCode.Unauthorized,
+            f"Each client connection may only be authenticated once. Previously authenticated as: {present.user}",
+        )
+    op.client.login = Login(user, get_value(record[1], "userId"), mechanism)
+    _log(op, mechanism, user, True)
+
+
+def _log(op: OperationContext, mechanism: str, user: UserName | None, succeeded: bool) -> None:
+    name = "" if user is None else str(user)[:_LOGGED_CHARACTERS]
+    op.service.log_login(op.client, mechanism, name, succeeded)
+
+
+def _reply(payload: bytes, done: bool) -> dict[str, Value]:
+    return {"conversationId": _CONVERSATION_ID, "done": done, "payload": BinData(payload)}
+
+
+def _payload_bytes(command: str, payload: Value) -> bytes:
+    """A message of the conversation: binary data, or a string in base64."""
+    if isinstance(payload, BinData):
+        return payload.data
+    if isinstance(payload, str):
+        try:
+            return base64.b64decode(payload, validate=True)
+        except binascii.Error:
+            raise authentication_failed() from None
+    raise wrong_type(f"{command}.payload", payload, "[string, binData]")

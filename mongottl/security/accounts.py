@@ -1,0 +1,222 @@
+"""The stored users and roles, and what they may do.
+
+    admin.system.users   {_id: "shop.ann", userId, user: "ann", db: "shop", credentials, customData,
+                          roles: [{role, db}], authenticationRestrictions}
+    admin.system.roles   {_id: "shop.cashier", role: "cashier", db: "shop", privileges: [{resource, actions}],
+                          roles: [{role, db}], authenticationRestrictions}
+
+They are ordinary documents: `mongodump` and `mongorestore` copy them. What a user may do is computed once and kept
+until either collection changes, which `generation` tells.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.collection import Collection
+from mongottl.document.types import Value
+from mongottl.document.walk import get_value
+from mongottl.security.builtin_roles import add_privileges, builtin_role
+from mongottl.security.names import RoleName, UserName
+from mongottl.security.privileges import PrivilegeSet, parse_privileges
+from mongottl.security.scram import MECHANISMS, UnknownUsers
+from mongottl.storage.interface import Record
+
+DATABASE: Final = "admin"
+USERS: Final = "system.users"
+ROLES: Final = "system.roles"
+
+# Changes when a user or role does: number and writes of each of the two collections.
+Generation: TypeAlias = tuple[int, int, int, int]
+
+
+class Grants:
+    """What a user may do. all_roles: the roles granted directly, and all that these include."""
+
+    def __init__(self, all_roles: list[RoleName], privileges: PrivilegeSet) -> None:
+        self.all_roles = all_roles
+        self.privileges = privileges
+
+
+class Login:
+    """The user of a connection, from its login to its logout.
+
+    user_id: the `userId` of the user's document; one that is dropped and made again is another user.
+    """
+
+    def __init__(self, user: UserName, user_id: Value, mechanism: str) -> None:
+        self.user = user
+        self.user_id = user_id
+        self.mechanism = mechanism
+
+
+class Accounts:
+    """The users and roles of a server."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.unknown_users = UnknownUsers()
+        self._grants: dict[UserName, tuple[Value, Grants] | None] = {}
+        self._grants_of: Generation = (0, 0, 0, 0)
+
+    def generation(self) -> Generation:
+        """A value that changes when any user or role is made, changed or dropped."""
+        users = self._catalog.find(DATABASE, USERS)
+        roles = self._catalog.find(DATABASE, ROLES)
+        return (*_version(users), *_version(roles))
+
+    def any_user(self) -> bool:
+        """Whether there is a user, so that the localhost exception has ended."""
+        users = self._catalog.find(DATABASE, USERS)
+        return isinstance(users, Collection) and users.store.count() > 0
+
+    def user_record(self, user: UserName) -> Record | None:
+        return self._catalog.record_by_id(DATABASE, USERS, user.id)
+
+    def role_record(self, role: RoleName) -> Record | None:
+        """The record of a role that users have made; None for a built-in one."""
+        return self._catalog.record_by_id(DATABASE, ROLES, role.id)
+
+    def has_role(self, role: RoleName) -> bool:
+        return builtin_role(role) is not None or self.role_record(role) is not None
+
+    def users(self) -> list[Record]:
+        return self._catalog.all_records(DATABASE, USERS)
+
+    def roles(self) -> list[Record]:
+        return self._catalog.all_records(DATABASE, ROLES)
+
+    def grants(self, login: Login) -> Grants | None:
+        """What the user of a connection may do at present; None if the user was dropped since the login."""
+        generation = self.generation()
+        if generation != self._grants_of:
+            self._grants.clear()
+            self._grants_of = generation
+        if login.user in self._grants:
+            known = self._grants[login.user]
+        else:
+            record = self.user_record(login.user)
+            known = None
+            if record is not None:
+                known = (get_value(record[1], "userId"), self.grants_of_roles(roles_in(record[1])))
+            self._grants[login.user] = known
+        return known[1] if known is not None and known[0] == login.user_id else None
+
+    def invalidate(self) -> None:
+        """Forgets what users may do; it is computed again when it is needed."""
+        self._grants.clear()
+
+    def grants_of_roles(self, roles: list[RoleName]) -> Grants:
+        """What somebody with these roles may do. Roles that do not exist give nothing."""
+        privileges = PrivilegeSet()
+        all_roles = self.with_included(roles)
+        for role in all_roles:
+            privileges.include(self.own_privileges(role))
+        return Grants(all_roles, privileges)
+
+    def with_included(self, roles: Iterable[RoleName]) -> list[RoleName]:
+        """The roles and all that they include, directly or by other roles."""
+        found: dict[RoleName, None] = {}
+        waiting = list(roles)
+        while waiting:
+            role = waiting.pop(0)
+            if role not in found and self.has_role(role):
+                found[role] = None
+                waiting.extend(self.included_by(role))
+        return list(found)
+
+    def included_by(self, role: RoleName) -> list[RoleName]:
+        """The roles that a role includes directly; a built-in role includes none that `rolesInfo` shows."""
+        if builtin_role(role) is not None:
+            return []
+        record = self.role_record(role)
+        return [] if record is None else roles_in(record[1])
+
+    def own_privileges(self, role: RoleName) -> PrivilegeSet:
+        """The privileges of a role without those of the roles that it includes."""
+        privileges = PrivilegeSet()
+        if builtin_role(role) is not None:
+            add_privileges(role, privileges)
+            return privileges
+        record = self.role_record(role)
+        stored = None if record is None else get_value(record[1], "privileges")
+        if isinstance(stored, list):
+            for resource, actions in parse_privileges("privileges", stored):
+                privileges.add(resource, actions)
+        return privileges
+
+    def credential(self, user: UserName, mechanism: str) -> bytes:
+        """The stored credential of a user; one that fits no password if there is none."""
+        substitute = self.unknown_users.credential(user.id, mechanism)
+        record = self.user_record(user)
+        credentials = None if record is None else get_value(record[1], "credentials")
+        stored = get_value(credentials, mechanism) if isinstance(credentials, bytes) else None
+        return stored if isinstance(stored, bytes) else substitute
+
+    def mechanisms(self, user: UserName) -> list[str] | None:
+        """The mechanisms by which a user can log in; None if there is no such user."""
+        record = self.user_record(user)
+        if record is None:
+            return None
+        credentials = get_value(record[1], "credentials")
+        if not isinstance(credentials, bytes):
+            return []
+        return [name for name in MECHANISMS if isinstance(get_value(credentials, name), bytes)]
+
+    def admits(self, user: UserName, client: str, server: str) -> bool:
+        """Whether the `authenticationRestrictions` of a user and of its roles allow a login between these addresses.
+
+        client, server: "host:port".
+        """
+        record = self.user_record(user)
+        if record is None:
+            return False
+        stored = [record[1]]
+        for role in self.with_included(roles_in(record[1])):
+            of_role = self.role_record(role)
+            if of_role is not None:
+                stored.append(of_role[1])
+        return all(_restrictions_met(document, _host(client), _host(server)) for document in stored)
+
+
+def _version(collection: object) -> tuple[int, int]:
+    return (collection.number, collection.writes) if isinstance(collection, Collection) else (0, 0)
+
+
+def roles_in(document: bytes) -> list[RoleName]:
+    """The `roles` of a stored user or role."""
+    found: list[RoleName] = []
+    roles = get_value(document, "roles")
+    for role in roles if isinstance(roles, list) else []:
+        if isinstance(role, bytes):
+            found.append(RoleName(str(get_value(role, "role")), str(get_value(role, "db"))))
+    return found
+
+
+def _restrictions_met(document: bytes, client: str, server: str) -> bool:
+    """Whether one of the document's restrictions allows the addresses, or it has none."""
+    restrictions = get_value(document, "authenticationRestrictions")
+    if not isinstance(restrictions, list) or not restrictions:
+        return True
+    return any(
+        isinstance(restriction, bytes)
+        and _among(client, get_value(restriction, "clientSource"))
+        and _among(server, get_value(restriction, "serverAddress"))
+        for restriction in restrictions
+    )
+
+
+def _among(host: str, ranges: Value) -> bool:
+    """Whether an address lies in one of the ranges (`10.0.0.0/8`), or there are none."""
+    if not isinstance(ranges, list):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return any(address in ipaddress.ip_network(str(text), strict=False) for text in ranges)
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
