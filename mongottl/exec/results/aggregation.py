@@ -333,6 +333,9 @@ class OperationRun(RunContext):
     def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:
         output.insert_output(self._pull.op, database, temporary, documents)
 
+    def stamp_output(self, database: str, temporary: str, after: int) -> int:
+        return output.stamp_output(self._pull.op, database, temporary, after)
+
     def publish_output(self, database: str, temporary: str, collection: str) -> None:
         output.publish_output(self._pull.op, database, temporary, collection)
 

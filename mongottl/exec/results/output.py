@@ -3,7 +3,7 @@
 from functools import cmp_to_key
 from typing import Final
 
-from mongottl.catalog.collection import Collection
+from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.time_series import completed_options
@@ -26,6 +26,9 @@ from mongottl.query.update import parse_update
 from mongottl.query.update.nodes import compare_components
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
 
+# What one call of `stamp_output` writes again: a few milliseconds' work.
+STAMPED_PER_STEP: Final = 256
+STAMPED_BYTES: Final = 2 << 20
 _MAX_CONFLICTS: Final = 100
 
 
@@ -98,7 +101,8 @@ def _is_capped(collection: Collection) -> bool:
 def open_output(op: OperationContext, database: str, name: str, time_series: bytes | None) -> str:
     """Creates an empty temporary collection with the target's options and indexes; its name.
 
-    `publish_output` renames it; `discard_output` or the next start of the server drops it.
+    The TTL setting on `_ts` has no effect until `publish_output`, so that no document expires before it can be seen.
+    `publish_output` renames the collection; `discard_output` or the next start of the server drops it.
 
     time_series: as for `check_out`.
     """
@@ -116,15 +120,14 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
         ready = [index.descriptor for index in target.indexes if index.ready and not index.descriptor.is_id]
         wanted = [descriptor.spec for descriptor in ready if descriptor.spec not in existing_specs]
         started = [op.catalog.start_index(made, IndexDescriptor(spec)) for spec in wanted]
-        if started:
-            op.catalog.finish_indexes(made, started)
+        finished = [index for index in started if not index.descriptor.is_ttl_setting]
+        if finished:
+            op.catalog.finish_indexes(made, finished)
     return temporary
 
 
 def insert_output(op: OperationContext, database: str, temporary: str, documents: list[bytes]) -> None:
-    collection = op.catalog.lookup(database, temporary, time_series=True)
-    if collection is None:
-        raise CommandError(ErrorCode.CommandFailed, f"the temporary collection {database}.{temporary} was dropped")
+    collection = _temporary(op, database, temporary)
     prepared = [prepare_document(op, document) for document in documents]
     try:
         insert_batch(op, collection, prepared)
@@ -133,11 +136,39 @@ def insert_output(op: OperationContext, database: str, temporary: str, documents
             insert_document(op, collection, document)
 
 
-def publish_output(op: OperationContext, database: str, temporary: str, name: str) -> None:
-    """Renames the temporary collection to the target's name. CommandFailed (125) if the target's indexes changed."""
+def _temporary(op: OperationContext, database: str, temporary: str) -> Collection:
     made = op.catalog.lookup(database, temporary, time_series=True)
     if made is None:
         raise CommandError(ErrorCode.CommandFailed, f"the temporary collection {database}.{temporary} was dropped")
+    return made
+
+
+def stamp_output(op: OperationContext, database: str, temporary: str, after: int) -> int:
+    """Sets `_ts` of the records behind `after` to now, up to STAMPED_PER_STEP; the last one's id, 0 after the end.
+
+    Without a TTL setting it does nothing: then documents count from when they were written.
+    """
+    made = _temporary(op, database, temporary)
+    if not _ttl_settings(made):
+        return 0
+    unit = op.recovery_unit.write(made)
+    records, more = op.recovery_unit.records(made).scan(after, STAMPED_PER_STEP, True, STAMPED_BYTES)
+    old = [record for record in records if record[2] != unit.now_s]
+    if old:
+        with unit:
+            unit.records.update_records(old, [(rid, document, unit.now_s, ttl_s) for rid, document, _, ttl_s in old])
+            unit.commit()
+    return records[-1][0] if more else 0
+
+
+def _ttl_settings(made: Collection) -> list[IndexEntry]:
+    """The TTL setting of a temporary collection, which has no effect yet."""
+    return [index for index in made.indexes if not index.ready]
+
+
+def publish_output(op: OperationContext, database: str, temporary: str, name: str) -> None:
+    """Renames the temporary collection to the target's name. CommandFailed (125) if the target's indexes changed."""
+    made = _temporary(op, database, temporary)
     target = op.catalog.lookup(database, name, time_series=True)
     if target is None:
         _check_publishable(op, database, name)
@@ -148,7 +179,13 @@ def publish_output(op: OperationContext, database: str, temporary: str, name: st
                 f"indexes of target collection {target.namespace} changed while processing $out",
             )
         op.service.cursors.close_where_namespace(target.namespace)
+    settings = _ttl_settings(made)
+    if settings:
+        op.catalog.finish_indexes(made, settings)
+        op.service.unarmed.add(made.number)
     op.catalog.rename_collection(made, database, name, target)
+    if settings:
+        op.service.wake_reaper()
 
 
 def _specs(collection: Collection) -> list[bytes]:

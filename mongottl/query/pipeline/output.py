@@ -69,7 +69,10 @@ class OutSpec(OutputSpec):
 
 
 class OutSource(TransformSource):
-    """Fills a temporary collection, which replaces the target after the last document."""
+    """Fills a temporary collection, which replaces the target after the last document.
+
+    Its documents count from when the collection replaces the target: just before that, `_ts` is set again in steps.
+    """
 
     def __init__(self, source: DocumentSource, spec: OutSpec, run: RunContext) -> None:
         super().__init__(source)
@@ -78,6 +81,7 @@ class OutSource(TransformSource):
         self._temporary = ""
         self._batch: list[bytes] = []
         self._position = 0
+        self._stamped_through = 0  # the last record whose `_ts` was set again
         self._finished = False
 
     def next_batch(self) -> list[bytes] | None:
@@ -92,10 +96,14 @@ class OutSource(TransformSource):
             self._position = end_of_write(self._batch, start)
             self._run.insert_output(spec.database, self._temporary, self._batch[start : self._position])
             return []
-        batch = self.source.next_batch()
-        if batch is not None:
-            self._batch = [plain(document) for document in batch] if self._run.metadata else batch
-            self._position = 0
+        if self._stamped_through == 0:
+            batch = self.source.next_batch()
+            if batch is not None:
+                self._batch = [plain(document) for document in batch] if self._run.metadata else batch
+                self._position = 0
+                return []
+        self._stamped_through = self._run.stamp_output(spec.database, self._temporary, self._stamped_through)
+        if self._stamped_through != 0:
             return []
         self._run.publish_output(spec.database, self._temporary, spec.collection)
         self._temporary = ""

@@ -191,6 +191,13 @@ class RunContext:
         """Inserts a batch of documents into a temporary collection. DuplicateKeyError (11000)."""
         raise NotImplementedError
 
+    def stamp_output(self, database: str, temporary: str, after: int) -> int:
+        """Sets `_ts` of the next documents of a temporary collection to now, if the target has a TTL.
+
+        after: the last record of the call before, 0 at first. Returns the last record of this call, 0 after the end.
+        """
+        raise NotImplementedError
+
     def publish_output(self, database: str, temporary: str, collection: str) -> None:
         """Renames a temporary collection to its target, dropping an existing target, in one unit of work."""
         raise NotImplementedError

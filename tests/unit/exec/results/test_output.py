@@ -3,6 +3,10 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.errors import CommandError
+from mongottl.exec.operation.steps import run_to_end
+from mongottl.exec.results.output import STAMPED_PER_STEP
+from mongottl.exec.write.expiry import reap_due
 from tests.running import Document, Running
 
 
@@ -78,6 +82,79 @@ def test_out_keeps_the_lifetime_of_documents(server: Running) -> None:
     assert len(found(server)) == 2
     server.clock.advance(20)
     assert found(server) == []
+
+
+OWN_TTLS: list[int | None] = [None, None, 2, -1, 7]
+
+
+def filled_for_out(default_s: int, count: int) -> Running:
+    """A server whose `target` has a TTL; the documents of its `source` have none or one of OWN_TTLS."""
+    running = Running()
+    running.run({"insert": "target", "documents": [{"_id": "old", "ttl": -1}]})
+    running.index({"_ts": 1}, on="target", expireAfterSeconds=default_s)
+    documents: list[Document] = []
+    for i in range(count):
+        ttl = OWN_TTLS[i % len(OWN_TTLS)]
+        documents.append({"_id": i} if ttl is None else {"_id": i, "ttl": ttl})
+    if documents:
+        running.insert(*documents, into="source")
+    return running
+
+
+@pytest.mark.parametrize("default_s", [1, 10, -1])
+def test_documents_of_out_count_from_when_they_appear(default_s: int) -> None:
+    count = STAMPED_PER_STEP - 1
+    running = filled_for_out(default_s, count)
+    taken_s = 0
+    steps = running.steps({"aggregate": "source", "pipeline": [{"$out": "target"}], "cursor": {}})
+    for _ in steps:
+        running.advance(1)
+        taken_s += 1
+        run_to_end(reap_due(running.service))
+        if taken_s % 3 == 1:
+            assert running.listed({"find": "target"}) == [{"_id": "old", "ttl": -1}]
+    assert taken_s > 5
+    assert running.ids("target") == list(range(count))
+    # From now on each one lives as long as one that is written now.
+    for age_s in range(12):
+        alive = [i for i in range(count) if lives(OWN_TTLS[i % len(OWN_TTLS)], default_s, age_s)]
+        assert running.ids("target") == alive
+        run_to_end(reap_due(running.service))
+        assert running.collection("target").store.count() == len(alive)
+        running.advance(1)
+
+
+def lives(own_s: int | None, default_s: int, age_s: int) -> bool:
+    ttl_s = default_s if own_s is None else own_s
+    return ttl_s == -1 or age_s < ttl_s
+
+
+def test_the_clock_may_move_while_out_sets_ts_again() -> None:
+    count = 3 * STAMPED_PER_STEP
+    running = filled_for_out(60, 0)
+    running.insert(*({"_id": i} for i in range(count)), into="source")
+    steps = running.steps({"aggregate": "source", "pipeline": [{"$out": "target"}], "cursor": {}})
+    for _ in steps:
+        running.advance(1)
+    assert len(running.ids("target")) == count
+    now_s = running.clock.now_ms() // 1000
+    records, _ = running.collection("target").store.scan(0, count)
+    # One second for each step, and one for the end of the scan.
+    assert sorted({record[2] for record in records}) == [now_s - 3, now_s - 2, now_s - 1]
+
+
+def test_a_ttl_that_changes_during_out_refuses_it() -> None:
+    running = filled_for_out(10, 300)
+    steps = running.steps({"aggregate": "source", "pipeline": [{"$out": "target"}], "cursor": {}})
+    for _ in range(3):
+        next(steps)
+    index = {"keyPattern": {"_ts": 1}, "expireAfterSeconds": 20}
+    running.run({"collMod": "target", "index": index})
+    with pytest.raises(CommandError) as refused:
+        run_to_end(steps)
+    assert refused.value.code == 125
+    assert running.ids("target") == ["old"]
+    assert names(running) == ["source", "target"]
 
 
 @pytest.mark.parametrize(
