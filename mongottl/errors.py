@@ -54,6 +54,7 @@ class ErrorCode(IntEnum):
     DBPathInUse = 46
     NoMatchingDocument = 47
     NamespaceExists = 48
+    InvalidRoleModification = 49
     MaxTimeMSExpired = 50
     DollarPrefixedFieldName = 52
     InvalidIdField = 53

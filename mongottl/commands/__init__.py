@@ -47,7 +47,7 @@ from mongottl.commands.ddl import (
     indexes,
 )
 from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
-from mongottl.commands.security import authentication, users
+from mongottl.commands.security import authentication, roles, users
 
 FAMILIES = (
     aggregate,
@@ -76,6 +76,7 @@ FAMILIES = (
     plan_cache,
     profile,
     query_settings,
+    roles,
     rw_concern_defaults,
     session,
     sizes,

@@ -218,11 +218,8 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     configureQueryAnalyzer
     connPoolSync
     coordinateCommitTransaction
-    createRole
     createSearchIndexes
-    dropAllRolesFromDatabase
     dropConnections
-    dropRole
     dropSearchIndex
     enableSharding
     features
@@ -234,8 +231,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     getShardMap
     getShardVersion
     godinsert
-    grantPrivilegesToRole
-    grantRolesToRole
     isdbgrid
     killAllSessions
     killAllSessionsByPattern
@@ -269,9 +264,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     replSetSyncFrom
     resetPlacementHistory
     reshardCollection
-    revokePrivilegesFromRole
-    revokeRolesFromRole
-    rolesInfo
     rotateCertificates
     setAllowMigrations
     setFeatureCompatibilityVersion
@@ -293,7 +285,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     transitionToDedicatedConfigServer
     unshardCollection
     untrackUnshardedCollection
-    updateRole
     updateSearchIndex
     updateZoneKeyRange
     voteCommitIndexBuild

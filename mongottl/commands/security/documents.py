@@ -19,10 +19,11 @@ def role_names(field: str, given: list[Value], database: str) -> list[RoleName]:
 
     BadValue (2) for another form or an empty name.
     """
-    return [_role_name(field, value, database) for value in given]
+    return [role_name(field, value, database) for value in given]
 
 
-def _role_name(field: str, value: Value, database: str) -> RoleName:
+def role_name(field: str, value: Value, database: str) -> RoleName:
+    """The role of `"read"` or `{role: "read", db: "shop"}`. BadValue (2)."""
     if isinstance(value, str):
         name = RoleName(value, database)
     elif isinstance(value, bytes):

@@ -1,0 +1,349 @@
+"""createRole, updateRole, dropRole, dropAllRolesFromDatabase, grantPrivilegesToRole, revokePrivilegesFromRole,
+grantRolesToRole, revokeRolesFromRole, rolesInfo.
+
+Source: MongoDB's "Role Management Commands".
+"""
+
+from typing import Annotated, NamedTuple
+
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, ARRAY_FIELD, ONE, STRICT_BOOL, TEXT, Field
+from mongottl.commands.security.documents import (
+    as_documents,
+    check_roles_exist,
+    delete,
+    parse_restrictions,
+    role_name,
+    role_names,
+    role_not_found,
+    store,
+    with_fields,
+)
+from mongottl.document.build import encode
+from mongottl.document.types import Value
+from mongottl.document.walk import get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.security.accounts import ROLES, USERS, roles_in
+from mongottl.security.builtin_roles import builtin_role, builtin_roles_of
+from mongottl.security.names import RoleName
+from mongottl.security.privileges import PrivilegeSet, Resource, parse_privileges
+from mongottl.storage.interface import Record
+
+Privileges = Annotated[list[Value], Field("privileges", ARRAY_FIELD)]
+Roles = Annotated[list[Value], Field("roles", ARRAY_FIELD)]
+Restrictions = Annotated[list[Value] | None, Field("authenticationRestrictions", ARRAY_FIELD)]
+
+
+class CreateRoleRequest(NamedTuple):
+    name: Annotated[str, Field("createRole", TEXT)]
+    privileges: Privileges
+    roles: Roles
+    restrictions: Restrictions = None
+
+
+@command("createRole", CreateRoleRequest, help="Creates a role of privileges and of other roles.", writes=True)
+def create_role(op: OperationContext, request: CreateRoleRequest) -> Reply:
+    """51002 if there is such a role, RoleNotFound (31), InvalidRoleModification (49) for what a role of this database
+    may not have, BadValue (2) for a name that cannot be used."""
+    role = RoleName(request.name, op.database)
+    if not role.name:
+        raise CommandError(ErrorCode.BadValue, "Role name must be non-empty")
+    if role.database in ("local", "$external"):
+        raise CommandError(ErrorCode.BadValue, f"Cannot create roles in the {role.database} database")
+    if builtin_role(role) is not None:
+        raise CommandError(ErrorCode.BadValue, "Cannot create roles with the same name as a built-in role")
+    included = role_names("createRole.roles", request.roles, op.database)
+    privileges = parse_privileges("createRole.privileges", request.privileges)
+    restrictions = None if request.restrictions is None else parse_restrictions(request.restrictions)
+    if op.service.accounts.role_record(role) is not None:
+        raise CommandError(51002, f'Role "{role}" already exists')
+    _check_included(op, role, included)
+    _check_privileges(role, privileges)
+    document: dict[str, Value] = {
+        "_id": role.id,
+        "role": role.name,
+        "db": role.database,
+        "privileges": _merged(privileges),
+        "roles": as_documents(included),
+    }
+    if restrictions is not None:
+        document["authenticationRestrictions"] = restrictions
+    store(op, ROLES, None, encode(document))
+    return {}
+
+
+def _check_included(op: OperationContext, role: RoleName, included: list[RoleName]) -> None:
+    """RoleNotFound (31); InvalidRoleModification (49) for a role that includes itself, or, unless it belongs to
+    `admin`, one of another database."""
+    for other in included:
+        if other == role:
+            raise _wrong_modification(f"Cannot grant role {role} to itself.")
+        if role.database != "admin" and other.database != role.database:
+            raise _wrong_modification(
+                f"Roles on the '{role.database}' database cannot be granted roles from other databases"
+            )
+    check_roles_exist(op, included)
+    for other in included:
+        if role in op.service.accounts.with_included([other]):
+            raise _wrong_modification(f"Granting {other} to {role} would introduce a cycle in the role graph.")
+
+
+def _check_privileges(role: RoleName, privileges: list[tuple[Resource, list[str]]]) -> None:
+    """InvalidRoleModification (49) for privileges on another database, unless the role belongs to `admin`."""
+    if role.database == "admin":
+        return
+    for resource, _ in privileges:
+        if resource.kind not in ("namespace", "buckets") or resource.database != role.database:
+            raise _wrong_modification(
+                f"Roles on the '{role.database}' database cannot be granted privileges that target other databases or"
+                " the cluster"
+            )
+
+
+def _wrong_modification(message: str) -> CommandError:
+    return CommandError(ErrorCode.InvalidRoleModification, message)
+
+
+def _merged(privileges: list[tuple[Resource, list[str]]]) -> list[Value]:
+    """The privileges as documents, one for each resource."""
+    merged = PrivilegeSet()
+    for resource, actions in privileges:
+        merged.add(resource, actions)
+    return merged.documents()
+
+
+def _existing(op: OperationContext, role: RoleName) -> Record:
+    """The record of a role to be changed. RoleNotFound (31), InvalidRoleModification (49) for a built-in one."""
+    if builtin_role(role) is not None:
+        raise _wrong_modification(f"{role} is a built-in role and cannot be modified.")
+    record = op.service.accounts.role_record(role)
+    if record is None:
+        raise role_not_found(role)
+    return record
+
+
+def _privileges_in(document: bytes) -> list[tuple[Resource, list[str]]]:
+    stored = get_value(document, "privileges")
+    return parse_privileges("privileges", stored) if isinstance(stored, list) else []
+
+
+class UpdateRoleRequest(NamedTuple):
+    name: Annotated[str, Field("updateRole", TEXT)]
+    privileges: Annotated[list[Value] | None, Field("privileges", ARRAY_FIELD)] = None
+    roles: Annotated[list[Value] | None, Field("roles", ARRAY_FIELD)] = None
+    restrictions: Restrictions = None
+
+
+@command(
+    "updateRole", UpdateRoleRequest, help="Replaces a role's privileges or the roles that it includes.", writes=True
+)
+def update_role(op: OperationContext, request: UpdateRoleRequest) -> Reply:
+    """RoleNotFound (31), InvalidRoleModification (49), BadValue (2) without anything to change."""
+    role = RoleName(request.name, op.database)
+    changed: dict[str, Value] = {}
+    if request.restrictions is not None:
+        changed["authenticationRestrictions"] = parse_restrictions(request.restrictions)
+    if request.privileges is None and request.roles is None and not changed:
+        raise CommandError(ErrorCode.BadValue, "Must specify at least one field to update in updateRole")
+    record = _existing(op, role)
+    if request.roles is not None:
+        included = role_names("updateRole.roles", request.roles, op.database)
+        _check_included(op, role, included)
+        changed["roles"] = as_documents(included)
+    if request.privileges is not None:
+        privileges = parse_privileges("updateRole.privileges", request.privileges)
+        _check_privileges(role, privileges)
+        changed["privileges"] = _merged(privileges)
+    store(op, ROLES, record, with_fields(record[1], changed))
+    return {}
+
+
+class GrantPrivilegesRequest(NamedTuple):
+    name: Annotated[str, Field("grantPrivilegesToRole", TEXT)]
+    privileges: Privileges
+
+
+@command("grantPrivilegesToRole", GrantPrivilegesRequest, help="Adds privileges to a role.", writes=True)
+def grant_privileges_to_role(op: OperationContext, request: GrantPrivilegesRequest) -> Reply:
+    """RoleNotFound (31), InvalidRoleModification (49), BadValue (2) for no privilege."""
+    role = RoleName(request.name, op.database)
+    privileges = _some_privileges("grantPrivilegesToRole", request.privileges)
+    record = _existing(op, role)
+    _check_privileges(role, privileges)
+    granted = _merged([*_privileges_in(record[1]), *privileges])
+    store(op, ROLES, record, with_fields(record[1], {"privileges": granted}))
+    return {}
+
+
+def _some_privileges(name: str, given: list[Value]) -> list[tuple[Resource, list[str]]]:
+    if not given:
+        raise CommandError(ErrorCode.BadValue, f"{name} command requires a non-empty 'privileges' array")
+    return parse_privileges(f"{name}.privileges", given)
+
+
+class RevokePrivilegesRequest(NamedTuple):
+    name: Annotated[str, Field("revokePrivilegesFromRole", TEXT)]
+    privileges: Privileges
+
+
+@command("revokePrivilegesFromRole", RevokePrivilegesRequest, help="Takes privileges from a role.", writes=True)
+def revoke_privileges_from_role(op: OperationContext, request: RevokePrivilegesRequest) -> Reply:
+    """Takes actions from the privilege on exactly the same resource. RoleNotFound (31), BadValue (2) for none."""
+    revoked = PrivilegeSet()
+    for resource, actions in _some_privileges("revokePrivilegesFromRole", request.privileges):
+        revoked.add(resource, actions)
+    record = _existing(op, RoleName(request.name, op.database))
+    gone = dict(revoked)
+    left: list[tuple[Resource, list[str]]] = []
+    for resource, actions in _privileges_in(record[1]):
+        kept = [action for action in actions if action not in gone.get(resource, ())]
+        if kept:
+            left.append((resource, kept))
+    store(op, ROLES, record, with_fields(record[1], {"privileges": _merged(left)}))
+    return {}
+
+
+class GrantRolesRequest(NamedTuple):
+    name: Annotated[str, Field("grantRolesToRole", TEXT)]
+    roles: Roles
+
+
+@command("grantRolesToRole", GrantRolesRequest, help="Makes a role include further roles.", writes=True)
+def grant_roles_to_role(op: OperationContext, request: GrantRolesRequest) -> Reply:
+    """RoleNotFound (31), InvalidRoleModification (49) for a cycle or a role of another database."""
+    role = RoleName(request.name, op.database)
+    record = _existing(op, role)
+    included = role_names("grantRolesToRole.roles", request.roles, op.database)
+    _check_included(op, role, included)
+    granted = as_documents([*roles_in(record[1]), *included])
+    store(op, ROLES, record, with_fields(record[1], {"roles": granted}))
+    return {}
+
+
+class RevokeRolesRequest(NamedTuple):
+    name: Annotated[str, Field("revokeRolesFromRole", TEXT)]
+    roles: Roles
+
+
+@command("revokeRolesFromRole", RevokeRolesRequest, help="Makes a role no longer include other roles.", writes=True)
+def revoke_roles_from_role(op: OperationContext, request: RevokeRolesRequest) -> Reply:
+    """RoleNotFound (31). A role that is not included is no error."""
+    record = _existing(op, RoleName(request.name, op.database))
+    revoked = role_names("revokeRolesFromRole.roles", request.roles, op.database)
+    check_roles_exist(op, revoked)
+    left = as_documents([role for role in roles_in(record[1]) if role not in revoked])
+    store(op, ROLES, record, with_fields(record[1], {"roles": left}))
+    return {}
+
+
+class DropRoleRequest(NamedTuple):
+    name: Annotated[str, Field("dropRole", TEXT)]
+
+
+@command("dropRole", DropRoleRequest, help="Deletes a role, and takes it from users and other roles.", writes=True)
+def drop_role(op: OperationContext, request: DropRoleRequest) -> Reply:
+    """RoleNotFound (31), InvalidRoleModification (49) for a built-in role."""
+    role = RoleName(request.name, op.database)
+    _drop(op, [_existing(op, role)], [role])
+    return {}
+
+
+class DropAllRolesRequest(NamedTuple):
+    command: Annotated[Value, Field("dropAllRolesFromDatabase", ONE)]
+
+
+@command(
+    "dropAllRolesFromDatabase",
+    DropAllRolesRequest,
+    help="Deletes all roles of a database, except the built-in ones.",
+    writes=True,
+)
+def drop_all_roles(op: OperationContext, request: DropAllRolesRequest) -> Reply:
+    """`{n: <how many>}`."""
+    records = [record for record in op.service.accounts.roles() if get_value(record[1], "db") == op.database]
+    _drop(op, records, [RoleName(str(get_value(record[1], "role")), op.database) for record in records])
+    return {"n": len(records)}
+
+
+def _drop(op: OperationContext, records: list[Record], roles: list[RoleName]) -> None:
+    """Deletes roles, first from the users and roles that have them: nobody may keep a role that could be made again."""
+    accounts = op.service.accounts
+    for collection, holders in ((USERS, accounts.users()), (ROLES, accounts.roles())):
+        for record in holders:
+            present = roles_in(record[1])
+            left = [role for role in present if role not in roles]
+            if len(left) < len(present) and record not in records:
+                store(op, collection, record, with_fields(record[1], {"roles": as_documents(left)}))
+    delete(op, ROLES, records)
+
+
+class RolesInfoRequest(NamedTuple):
+    which: Annotated[Value, Field("rolesInfo", ONE)]
+    show_privileges: Annotated[Value, Field("showPrivileges", ANY)] = False
+    show_builtin: Annotated[bool, Field("showBuiltinRoles", STRICT_BOOL)] = False
+    show_restrictions: Annotated[bool, Field("showAuthenticationRestrictions", STRICT_BOOL)] = False
+
+
+@command("rolesInfo", RolesInfoRequest, help="Describes roles, built-in ones as well.")
+def roles_info(op: OperationContext, request: RolesInfoRequest) -> Reply:
+    """`{rolesInfo: 1 | "cashier" | {role, db} | [...]}`: `{roles: [{role, db, isBuiltin, roles, inheritedRoles}]}`.
+
+    With `showPrivileges` also `privileges` and `inheritedPrivileges`. BadValue (2) for another form.
+    """
+    shown = named_roles(request.which, op.database)
+    if shown is None:
+        stored = [record for record in op.service.accounts.roles() if get_value(record[1], "db") == op.database]
+        shown = sorted(RoleName(str(get_value(record[1], "role")), op.database) for record in stored)
+        if request.show_builtin:
+            shown += builtin_roles_of(op.database)
+    if request.show_privileges == "asUserFragment":
+        grants = op.service.accounts.grants_of_roles(shown)
+        return {
+            "userFragment": {
+                "roles": as_documents(shown),
+                "inheritedRoles": as_documents(grants.all_roles),
+                "inheritedPrivileges": grants.privileges.documents(),
+            }
+        }
+    with_privileges = request.show_privileges is True
+    existing = [role for role in dict.fromkeys(shown) if op.service.accounts.has_role(role)]
+    return {"roles": [_described(op, role, with_privileges, request.show_restrictions) for role in existing]}
+
+
+def named_roles(which: Value, database: str) -> list[RoleName] | None:
+    """The roles that `rolesInfo` names; None for all of the database. BadValue (2)."""
+    if isinstance(which, list):
+        return role_names("rolesInfo.rolesInfo", which, database)
+    if isinstance(which, (str, bytes)):
+        return [role_name("rolesInfo.rolesInfo", which, database)]
+    if isinstance(which, (int, float)) and which == 1:
+        return None
+    raise CommandError(ErrorCode.BadValue, "rolesInfo takes 1, a role, or an array of roles")
+
+
+def _described(op: OperationContext, role: RoleName, with_privileges: bool, with_restrictions: bool) -> Value:
+    accounts = op.service.accounts
+    record = accounts.role_record(role)
+    included = accounts.included_by(role)
+    described: dict[str, Value] = {} if record is None else {"_id": role.id}
+    inherited = accounts.grants_of_roles(included)
+    described.update(
+        {
+            "role": role.name,
+            "db": role.database,
+            "isBuiltin": builtin_role(role) is not None,
+            "roles": as_documents(included),
+            "inheritedRoles": as_documents(inherited.all_roles),
+        }
+    )
+    if with_privileges:
+        own = accounts.own_privileges(role)
+        described["privileges"] = own.documents()
+        own.include(inherited.privileges)
+        described["inheritedPrivileges"] = own.documents()
+    if with_restrictions:
+        given = None if record is None else get_value(record[1], "authenticationRestrictions")
+        described["authenticationRestrictions"] = given if isinstance(given, list) else []
+        described["inheritedAuthenticationRestrictions"] = described["authenticationRestrictions"]
+    return encode(described)
