@@ -197,6 +197,63 @@ def test_what_was_changed_since_it_was_read_conflicts(engine: StorageEngine, sta
     assert store.find_record(2) == changed
 
 
+def _read_all(engine: StorageEngine, store: RecordStore, how: str) -> list[Record]:
+    """The records 1 to 8 by one of the reads that return several."""
+    if how == "scan":
+        return store.scan(0, 10)[0]
+    if how == "find_records":
+        return store.find_records(list(range(1, 9)))[0]
+    if how == "due_by_default":
+        return store.due_by_default(10_000, 10)
+    entries, _ = engine.sorted_data("by_id", True).scan_fetch(store, b"", b"\xff", None, 10)
+    return [entry[1:] for entry in entries]
+
+
+@pytest.mark.parametrize("how", ["scan", "find_records", "due_by_default", "scan_fetch"])
+@pytest.mark.parametrize("change", ["one", "several", "delete", "same unit", "rolled back"])
+def test_a_batch_conflicts_if_one_of_its_records_was_changed_after_it_was_read(
+    engine: StorageEngine, how: str, change: str
+) -> None:
+    store = new_store(engine, numbered(8))
+    with engine.unit_of_work() as unit:
+        engine.create_sorted_data("by_id", True).insert([(b"%d" % number, number) for number in range(1, 9)])
+        unit.commit()
+    fifth: Record = (5, b"document 5", 1005, 0)
+    changed: Record = (5, b"document 9", 1005, 0)
+    read = _read_all(engine, store, how)
+    assert read[4] == fifth
+    if change in ("one", "several", "delete"):
+        with engine.unit_of_work() as unit:
+            if change == "one":
+                store.update_record(fifth, changed)
+            elif change == "several":
+                store.update_records(read[:6], [*read[:4], changed, read[5]])
+            else:
+                store.delete_record(fifth)
+                engine.sorted_data("by_id", True).remove_one(b"5", 5)
+            unit.commit()
+    elif change == "rolled back":
+        with engine.unit_of_work():
+            store.update_record(fifth, changed)
+            read = _read_all(engine, store, how)
+        assert read[4] == changed
+    for delete in (False, True):
+        with pytest.raises(WriteConflict), engine.unit_of_work() as unit:
+            if change == "same unit":
+                store.update_record(fifth, changed)
+            if delete:
+                store.delete_records(read)
+            else:
+                store.update_records(read, read)
+            unit.commit()
+    read = _read_all(engine, store, how)
+    with engine.unit_of_work() as unit:
+        store.update_records(read[1:6], read[1:6])
+        store.delete_records(read[:7])
+        unit.commit()
+    assert store.scan(0, 10)[0] == read[7:]
+
+
 def test_records_equal_to_those_stored_are_accepted_whatever_objects_they_are(engine: StorageEngine) -> None:
     store = new_store(engine, [(b"x" * 100_000, 1000, 60), (b"y", 2**40, -1)])
     for record in store.scan(0, 10)[0]:

@@ -3,6 +3,10 @@
 Every statement of the engine goes through `SqliteConnection`, which refuses writes outside a unit of work and turns
 SQLite's errors into the engine's. It knows no table but `stores`.
 
+An update or a delete must find out whether the records that it is given are still stored as they were read. Most were
+read just before, so the connection remembers what the last read has returned until something is written to the same
+store: records that equal it need not be compared by SQLite, which would copy and read each document again.
+
 Counters of a record store live in memory and are exact: the calls adjust them, a rollback restores them, and the commit
 writes them into the row of the store in the same transaction, so that they are also exact after a crash.
 """
@@ -10,8 +14,11 @@ writes them into the row of the store in the same transaction, so that they are 
 import sqlite3
 from typing import Any, Final
 
-from mongottl.storage.interface import MAX_RECORD_ID, EngineUnavailable
+from mongottl.storage.interface import MAX_RECORD_ID, EngineUnavailable, Record
 from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
+
+# Documents of the last read that are remembered: enough for a batch of small ones.
+_REMEMBERED_BYTES: Final = 1 << 20
 
 _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, next_record_id = ? WHERE id = ?"
 
@@ -50,8 +57,12 @@ class StoreCounters:
 
     def fits_repeated(self, count: int, max_bytes: int) -> bool:
         """`fits` for records that may be named more than once, as the entries of a multikey index name them."""
+        return self.most_bytes(count) < max_bytes
+
+    def most_bytes(self, count: int) -> int:
+        """A length that the documents of `count` records do not exceed together, even if one is named repeatedly."""
         longest = self.longest if self.measured_through == MAX_RECORD_ID else self.size_bytes
-        return count * longest < max_bytes
+        return count * longest
 
 
 class SqliteConnection(UnitOfWorkState):
@@ -69,6 +80,11 @@ class SqliteConnection(UnitOfWorkState):
         # end at once, so no two statements share it.
         self._cursor: sqlite3.Cursor = raw.cursor()
         self._touched: list[StoreCounters] = []
+        # The store of the last read that returned several records, and its rows: records, or index entries with records
+        # (`_read_id_at`: the place of the record id in a row).
+        self._read_store: StoreCounters | None = None
+        self._read_rows: list[Any] = []
+        self._read_id_at = 0
 
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """All rows of a query."""
@@ -144,13 +160,44 @@ class SqliteConnection(UnitOfWorkState):
             raise engine_error(error) from error
         return len(rows)
 
+    def remember_read(self, counters: StoreCounters, rows: list[Any], most_bytes: int, id_at: int = 0) -> None:
+        """Remembers what a read of a store has returned, unless it may be large.
+
+        most_bytes: how long the documents are together at most. id_at: 0 for records, 1 for index entries with records.
+        """
+        if most_bytes <= _REMEMBERED_BYTES:
+            self._read_store = counters
+            self._read_rows = rows.copy()
+            self._read_id_at = id_at
+
+    def equals_last_read(self, counters: StoreCounters, records: list[Record]) -> bool:
+        """Whether all these records are among those that the last read of the store has returned, and nothing was
+        written to it since, so that they are stored like this. To be called before `touch`."""
+        if self._read_store is not counters:
+            return False
+        rows = self._read_rows
+        if self._read_id_at == 0:
+            if rows == records:
+                return True
+            read = {row[0]: row for row in rows}
+        else:
+            read = {row[1]: row[1:] for row in rows}
+        return [read.get(record[0]) for record in records] == records
+
     def touch(self, counters: StoreCounters) -> None:
-        """Remembers a store's counters before their first change in this unit of work."""
+        """To be called before each write to a store: remembers its counters before their first change in this unit of
+        work, and forgets what was read from it."""
+        if self._read_store is counters:
+            self._forget_read()
         if not counters.touched:
             counters.touched = True
             counters.saved_count = counters.record_count
             counters.saved_size = counters.size_bytes
             self._touched.append(counters)
+
+    def _forget_read(self) -> None:
+        self._read_store = None
+        self._read_rows = []
 
     def begin_writes(self) -> None:
         try:
@@ -176,6 +223,7 @@ class SqliteConnection(UnitOfWorkState):
 
     def undo_writes(self) -> None:
         """Restores the counters, and rolls the transaction back."""
+        self._forget_read()
         for counters in self._touched:
             counters.record_count = counters.saved_count
             counters.size_bytes = counters.saved_size

@@ -58,6 +58,9 @@ class SqliteRecordStore(RecordStore):
         as_read = "doc = ?6 AND ts = ?7 AND ttl = ?8"
         self._update = f"UPDATE {table} SET doc = ?2, ts = ?3, ttl = ?4 WHERE rid = ?1 AND {as_read}"
         self._delete = f"DELETE FROM {table} WHERE rid = ? AND doc = ? AND ts = ? AND ttl = ?"
+        # For records that are known to be stored as they were read.
+        self._update_known = f"UPDATE {table} SET doc = ?2, ts = ?3, ttl = ?4 WHERE rid = ?1"
+        self._delete_known = f"DELETE FROM {table} WHERE rid IN {LOOKUP_VALUES}"
         self._find = f"SELECT {columns} FROM {table} WHERE rid = ?"
         self._find_many = f"SELECT {columns} FROM {LOOKUP_VALUES} v CROSS JOIN {table} ON rid = v.column1"
         self._forward = f"SELECT {columns} FROM {table} WHERE rid > ? ORDER BY rid LIMIT ?"
@@ -107,9 +110,15 @@ class SqliteRecordStore(RecordStore):
         if not new:
             return
         counters = self.counters
-        self._connection.touch(counters)
-        if self._connection.write_many(self._update, list(map(add, new, old))) != len(new):
-            raise self._connection.conflict(f"a record to update in {self.ident} was changed or deleted")
+        connection = self._connection
+        known = connection.equals_last_read(counters, old)
+        connection.touch(counters)
+        if known:
+            updated = connection.write_many(self._update_known, new)
+        else:
+            updated = connection.write_many(self._update, list(map(add, new, old)))
+        if updated != len(new):
+            raise connection.conflict(f"a record to update in {self.ident} was changed or deleted")
         lengths = [len(record[1]) for record in new]
         counters.longest = max(counters.longest, *lengths)
         growth = sum(lengths)
@@ -131,9 +140,18 @@ class SqliteRecordStore(RecordStore):
         if not records:
             return
         counters = self.counters
-        self._connection.touch(counters)
-        if self._connection.write_many(self._delete, records) != len(records):
-            raise self._connection.conflict(f"a record to delete in {self.ident} was changed or deleted")
+        connection = self._connection
+        known = len(records) > FEW and connection.equals_last_read(counters, records)
+        connection.touch(counters)
+        deleted = 0
+        if known:
+            ids: list[object] = [record[0] for record in records]
+            for start in range(0, len(ids), LOOKUP_WIDTH):
+                deleted += connection.write(self._delete_known, padded(ids[start : start + LOOKUP_WIDTH]))
+        else:
+            deleted = connection.write_many(self._delete, records)
+        if deleted != len(records):
+            raise connection.conflict(f"a record to delete in {self.ident} was changed or deleted")
         size = 0
         for record in records:
             size += len(record[1])
@@ -178,6 +196,9 @@ class SqliteRecordStore(RecordStore):
                 for row in rows:
                     taken = part.index(row[0], taken) + 1
                 return found, start + taken
+        self._connection.remember_read(
+            self.counters, found, self.counters.most_bytes(count) if fits else max_bytes - left
+        )
         return found, count
 
     def scan(
@@ -188,8 +209,10 @@ class SqliteRecordStore(RecordStore):
         counters = self.counters
         if counters.fits(limit, max_bytes):
             rows = self._connection.read(sql, (after, limit))
+            self._connection.remember_read(counters, rows, counters.most_bytes(len(rows)))
             return rows, len(rows) >= limit
         rows, left = self._connection.read_within(sql, (after, limit), 1, max_bytes)
+        self._connection.remember_read(counters, rows, max_bytes - left)
         more = len(rows) >= limit or left <= 0
         if forward and after <= counters.measured_through < MAX_RECORD_ID:
             if rows:
@@ -211,10 +234,14 @@ class SqliteRecordStore(RecordStore):
 
     def _due(self, sql: str, last: int, limit: int, max_bytes: int) -> list[Record]:
         rows: list[Record]
-        if self.counters.fits(limit, max_bytes):
+        counters = self.counters
+        if counters.fits(limit, max_bytes):
             rows = self._connection.read(sql, (last, limit))
+            most_bytes = counters.most_bytes(len(rows))
         else:
-            rows, _ = self._connection.read_within(sql, (last, limit), 1, max_bytes)
+            rows, left = self._connection.read_within(sql, (last, limit), 1, max_bytes)
+            most_bytes = max_bytes - left
+        self._connection.remember_read(counters, rows, most_bytes)
         return rows
 
     def count_due_by_default(self, max_ts: int) -> int:

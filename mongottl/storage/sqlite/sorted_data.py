@@ -141,10 +141,13 @@ class SqliteSortedData(SortedDataInterface):
             key, record_id = (high, 0) if after is None else after
             sql = self._fetch_backward
             end = low
-        if records.counters.fits_repeated(limit, max_bytes):
+        counters = records.counters
+        if counters.fits_repeated(limit, max_bytes):
             rows = self._connection.read(sql, (key, record_id, end, limit))
+            self._connection.remember_read(counters, rows, counters.most_bytes(len(rows)), 1)
             return rows, len(rows) >= limit
         rows, left = self._connection.read_within(sql, (key, record_id, end, limit), 2, max_bytes)
+        self._connection.remember_read(counters, rows, max_bytes - left, 1)
         return rows, len(rows) >= limit or left <= 0
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
