@@ -1,0 +1,50 @@
+"""Patches: a few records or index entries that differ from what a store has, in the order of the store."""
+
+from bisect import bisect_left, insort
+from typing import Final
+
+from mongottl.storage.interface import IndexEntry, Record
+
+
+class RecordPatch:
+    """Records by id that a view has instead of its base's. images: the record of an id, or None if the view has none.
+
+    order: the ids, ascending.
+    """
+
+    def __init__(self) -> None:
+        self.images: Final[dict[int, Record | None]] = {}
+        self.order: Final[list[int]] = []
+
+    def add(self, record_id: int, image: Record | None) -> None:
+        """Sets the image of an id, which may have one."""
+        if record_id not in self.images:
+            insort(self.order, record_id)
+        self.images[record_id] = image
+
+    def discard(self, record_id: int) -> None:
+        """Removes the image of an id that has one: the view then has what its base has."""
+        del self.images[record_id]
+        del self.order[bisect_left(self.order, record_id)]
+
+
+class EntryPatch:
+    """Index entries of which a view differs from its base. images: whether the view has the entry.
+
+    order: the entries, ascending.
+    """
+
+    def __init__(self) -> None:
+        self.images: Final[dict[IndexEntry, bool]] = {}
+        self.order: Final[list[IndexEntry]] = []
+
+    def add(self, entry: IndexEntry, present: bool) -> None:
+        """Says whether the view has an entry."""
+        if entry not in self.images:
+            insort(self.order, entry)
+        self.images[entry] = present
+
+    def discard(self, entry: IndexEntry) -> None:
+        """Removes an entry from the patch: the view then has it if its base has it."""
+        del self.images[entry]
+        del self.order[bisect_left(self.order, entry)]

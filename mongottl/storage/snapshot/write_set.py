@@ -1,0 +1,304 @@
+"""The writes of one transaction before its commit: patches over its snapshot, statement by statement.
+
+    own = WriteSet(snapshot, claims)
+    with own.statement() as unit:          the writes of one statement: all of them, or none
+        own.own_records(store).insert_records(rows)
+        own.own_entries(data).insert(entries)
+        unit.commit()
+    …
+    own.release()                          after the engine has been given what is in `records` and `entries`, or not
+
+Inserted records get provisional ids, above every id of an engine and in the order of insertion; the commit exchanges
+them for the engine's own.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from mongottl.storage.interface import (
+    DuplicateKey,
+    IndexEntry,
+    NewRecord,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+    StorageError,
+    WriteConflict,
+    WriteUnitOfWork,
+)
+from mongottl.storage.snapshot.claims import Claims, SnapshotConflict
+from mongottl.storage.snapshot.history import Snapshot
+from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
+from mongottl.storage.snapshot.views import PatchedEntries, PatchedRecords
+
+# Ids of records that transactions have inserted begin here; an engine never comes so far.
+FIRST_PROVISIONAL_ID: Final = 1 << 61
+MAX_WRITE_SET_BYTES: Final = 256 * 1024 * 1024
+# Memory of a written record or entry in addition to its document or key.
+_OVERHEAD_BYTES: Final = 200
+
+
+class WriteSetTooLarge(StorageError):
+    """The writes of a transaction exceed what it may hold in memory."""
+
+
+class WriteSet:
+    """What one transaction has written so far. records, entries: the patches by ident.
+
+    stores, sorted_data: the engine's, of these idents. released: whether the transaction has ended.
+    """
+
+    def __init__(self, snapshot: Snapshot, claims: Claims, max_bytes: int = MAX_WRITE_SET_BYTES) -> None:
+        self.snapshot: Final = snapshot
+        self.claims: Final = claims
+        self.records: Final[dict[str, RecordPatch]] = {}
+        self.entries: Final[dict[str, EntryPatch]] = {}
+        self.stores: Final[dict[str, RecordStore]] = {}
+        self.sorted_data: Final[dict[str, SortedDataInterface]] = {}
+        self.released = False
+        self.bytes: int = 0
+        self._max_bytes = max_bytes
+        self._next_id: int = FIRST_PROVISIONAL_ID
+        self._claimed_records: list[tuple[str, int]] = []
+        self._claimed_keys: list[tuple[str, bytes]] = []
+        self._release_actions: list[Callable[[], None]] = []
+        # What the open statement has changed: patch, id or entry, whether there was an image, and which.
+        self._record_undo: list[tuple[RecordPatch, int, bool, Record | None]] = []
+        self._entry_undo: list[tuple[EntryPatch, IndexEntry, bool, bool]] = []
+        self._bytes_before: int = 0
+
+    def statement(self) -> "StatementUnit":
+        """A unit of work that puts its writes here."""
+        return StatementUnit(self)
+
+    def records_view(self, store: RecordStore) -> RecordStore:
+        """A record store of the engine as the transaction sees it, for reads."""
+        base = self.snapshot_records(store)
+        patch = self.records.get(store.ident)
+        return base if patch is None else PatchedRecords(base, patch)
+
+    def entries_view(self, data: SortedDataInterface) -> SortedDataInterface:
+        """A sorted data of the engine as the transaction sees it, for reads."""
+        base = self.snapshot_entries(data)
+        patch = self.entries.get(data.ident)
+        return base if patch is None else PatchedEntries(base, patch)
+
+    def snapshot_records(self, store: RecordStore) -> RecordStore:
+        """A record store as it was at the snapshot."""
+        at = self.snapshot.records_at(store.ident)
+        return store if at is None else PatchedRecords(store, at)
+
+    def snapshot_entries(self, data: SortedDataInterface) -> SortedDataInterface:
+        """A sorted data as it was at the snapshot."""
+        at = self.snapshot.entries_at(data.ident)
+        return data if at is None else PatchedEntries(data, at)
+
+    def own_records(self, store: RecordStore) -> "OwnRecords":
+        """A record store of the engine for a statement that writes."""
+        ident = store.ident
+        patch = self.records.get(ident)
+        if patch is None:
+            patch = self.records[ident] = RecordPatch()
+            self.stores[ident] = store
+        return OwnRecords(self.snapshot_records(store), patch, self)
+
+    def own_entries(self, data: SortedDataInterface) -> "OwnEntries":
+        """A sorted data of the engine for a statement that writes."""
+        ident = data.ident
+        patch = self.entries.get(ident)
+        if patch is None:
+            patch = self.entries[ident] = EntryPatch()
+            self.sorted_data[ident] = data
+        return OwnEntries(self.snapshot_entries(data), patch, self, data)
+
+    def new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
+    def claim_record(self, ident: str, record_id: int) -> None:
+        """SnapshotConflict if the record was written after the snapshot, or another transaction has it."""
+        if record_id >= FIRST_PROVISIONAL_ID or self.claims.record_owner(ident, record_id) is self:
+            return
+        if self.snapshot.changed(ident, record_id):
+            raise SnapshotConflict("the record was written after the snapshot")
+        self.claims.claim_record(ident, record_id, self)
+        self._claimed_records.append((ident, record_id))
+
+    def claim_key(self, ident: str, key: bytes) -> None:
+        """SnapshotConflict if another transaction has written this unique key."""
+        if self.claims.key_owner(ident, key) is self:
+            return
+        self.claims.claim_key(ident, key, self)
+        self._claimed_keys.append((ident, key))
+
+    def put_record(self, patch: RecordPatch, record_id: int, image: Record | None) -> None:
+        """Sets a record of the transaction; None deletes it. WriteSetTooLarge."""
+        self._record_undo.append((patch, record_id, record_id in patch.images, patch.images.get(record_id)))
+        patch.add(record_id, image)
+        self._grow(0 if image is None else len(image[1]))
+
+    def put_entry(self, patch: EntryPatch, entry: IndexEntry, present: bool) -> None:
+        """Adds or removes an entry of the transaction. WriteSetTooLarge."""
+        self._entry_undo.append((patch, entry, entry in patch.images, patch.images.get(entry, False)))
+        patch.add(entry, present)
+        self._grow(len(entry[0]))
+
+    def _grow(self, size: int) -> None:
+        self.bytes += size + _OVERHEAD_BYTES
+        if self.bytes > self._max_bytes:
+            raise WriteSetTooLarge(f"the writes of a transaction exceed {self._max_bytes >> 20} MiB")
+
+    def begin_statement(self) -> None:
+        self._bytes_before = self.bytes
+
+    def keep_statement(self) -> None:
+        """Keeps what the open statement has written."""
+        self._record_undo.clear()
+        self._entry_undo.clear()
+
+    def undo_statement(self) -> None:
+        """Takes back what the open statement has written. Its claims remain until the transaction ends."""
+        for patch, record_id, known, image in reversed(self._record_undo):
+            if known:
+                patch.images[record_id] = image
+            else:
+                patch.discard(record_id)
+        for entries, entry, known, present in reversed(self._entry_undo):
+            if known:
+                entries.images[entry] = present
+            else:
+                entries.discard(entry)
+        self.bytes = self._bytes_before
+        self.keep_statement()
+
+    def on_release(self, action: Callable[[], None]) -> None:
+        """Calls `action` when the transaction ends."""
+        self._release_actions.append(action)
+
+    def release(self) -> None:
+        """Ends the transaction: its claims, its snapshot and what it holds in memory. May be called again."""
+        if self.released:
+            return
+        self.released = True
+        self.claims.release(self, self._claimed_records, self._claimed_keys)
+        self.snapshot.close()
+        self.records.clear()
+        self.entries.clear()
+        actions = self._release_actions
+        self._release_actions = []
+        for action in actions:
+            action()
+
+
+class OwnRecords(PatchedRecords):
+    """The records that a transaction sees, for one of its statements that writes them."""
+
+    def __init__(self, base: RecordStore, patch: RecordPatch, own: WriteSet) -> None:
+        super().__init__(base, patch)
+        self._own = own
+
+    def insert_records(self, records: list[NewRecord]) -> list[int]:
+        return [self.insert_record(document, ts, ttl) for document, ts, ttl in records]
+
+    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
+        record_id = self._own.new_id()
+        self._own.put_record(self.patch, record_id, (record_id, document, ts, ttl))
+        return record_id
+
+    def update_records(self, old: list[Record], new: list[Record]) -> None:
+        for before, after in zip(old, new, strict=True):
+            self.update_record(before, after)
+
+    def update_record(self, old: Record, new: Record) -> None:
+        self._claim(old)
+        self._own.put_record(self.patch, new[0], new)
+
+    def delete_records(self, records: list[Record]) -> None:
+        for record in records:
+            self.delete_record(record)
+
+    def delete_record(self, record: Record) -> None:
+        self._claim(record)
+        self._own.put_record(self.patch, record[0], None)
+
+    def _claim(self, record: Record) -> None:
+        self._own.claim_record(self.ident, record[0])
+        if self.find_record(record[0]) != record:
+            raise WriteConflict(f"record {record[0]} is not as it was read")
+
+
+class OwnEntries(PatchedEntries):
+    """The entries that a transaction sees, for one of its statements that writes them. raw: the engine's."""
+
+    def __init__(self, base: SortedDataInterface, patch: EntryPatch, own: WriteSet, raw: SortedDataInterface) -> None:
+        super().__init__(base, patch)
+        self._own = own
+        self._raw = raw
+
+    def insert(self, entries: list[IndexEntry]) -> None:
+        if self.unique:
+            self._check_unique(entries)
+        for entry in entries:
+            self._own.put_entry(self.patch, entry, True)
+
+    def insert_one(self, key: bytes, record_id: int) -> None:
+        self.insert([(key, record_id)])
+
+    def remove(self, entries: list[IndexEntry]) -> None:
+        for entry in entries:
+            if self.unique:
+                self._own.claim_key(self.ident, entry[0])
+            self._own.put_entry(self.patch, entry, False)
+
+    def remove_one(self, key: bytes, record_id: int) -> None:
+        self.remove([(key, record_id)])
+
+    def _check_unique(self, entries: list[IndexEntry]) -> None:
+        """DuplicateKey if the transaction sees the key at another record, SnapshotConflict if it exists unseen."""
+        added: dict[bytes, int] = {}
+        for position, (key, record_id) in enumerate(entries):
+            other = added.setdefault(key, record_id)
+            for _, holder in self.find_exact([key]):
+                if holder != record_id:
+                    other = holder
+            if other != record_id:
+                raise DuplicateKey(key, other, position)
+            self._own.claim_key(self.ident, key)
+            for entry in self._raw.find_exact([key]):
+                if entry[1] != record_id and self.patch.images.get(entry, True):
+                    raise SnapshotConflict("the unique key was added after the snapshot")
+
+
+class StatementUnit(WriteUnitOfWork):
+    """A unit of work of a transaction: its writes are put in the write set by `commit`, or taken back."""
+
+    def __init__(self, own: WriteSet) -> None:
+        self._own = own
+        self._committed = False
+        self._commit_actions: list[Callable[[], None]] = []
+        self._rollback_actions: list[Callable[[], None]] = []
+
+    def __enter__(self) -> WriteUnitOfWork:
+        self._own.begin_statement()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._committed:
+            self._own.undo_statement()
+            for action in reversed(self._rollback_actions):
+                action()
+
+    def commit(self) -> None:
+        self._committed = True
+        self._own.keep_statement()
+        for action in self._commit_actions:
+            action()
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        self._commit_actions.append(action)
+
+    def on_rollback(self, action: Callable[[], None]) -> None:
+        self._rollback_actions.append(action)
