@@ -26,6 +26,7 @@ COMPILED = (
     "mongottl/query",
     "mongottl/storage/interface.py",
     "mongottl/storage/memory",
+    "mongottl/storage/snapshot",
     "mongottl/storage/unit_of_work.py",
     "mongottl/ttl",
     "mongottl/wire",

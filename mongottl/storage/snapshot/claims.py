@@ -5,12 +5,22 @@ fails (SnapshotConflict); a plain write meets ClaimedByTransaction, waits until 
 again.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from mongottl.storage.interface import StorageError
+from mongottl.storage.interface import StorageError, WriteConflict
 
-if TYPE_CHECKING:
-    from mongottl.storage.snapshot.write_set import WriteSet
+
+class ClaimOwner:
+    """Who claims: a transaction's write set. released: whether the transaction has ended."""
+
+    def __init__(self) -> None:
+        self.released = False
+        self._release_actions: list[Callable[[], None]] = []
+
+    def on_release(self, action: Callable[[], None]) -> None:
+        """Calls `action` when the transaction ends."""
+        self._release_actions.append(action)
 
 
 class SnapshotConflict(StorageError):
@@ -18,10 +28,11 @@ class SnapshotConflict(StorageError):
     transaction. The transaction must be aborted; its client may begin it again."""
 
 
-class ClaimedByTransaction(StorageError):
-    """A plain write meets a record or unique key that an open transaction has written. owner: that transaction's."""
+class ClaimedByTransaction(WriteConflict):
+    """A plain write meets a record or unique key that an open transaction has written: wait until that has ended, read
+    again and repeat the write. owner: the write set of the transaction."""
 
-    def __init__(self, owner: "WriteSet") -> None:
+    def __init__(self, owner: ClaimOwner) -> None:
         super().__init__("written by a transaction that has not ended")
         self.owner = owner
 
@@ -31,31 +42,32 @@ class Claims:
 
     def __init__(self) -> None:
         self.any = False
-        self._records: Final[dict[str, dict[int, WriteSet]]] = {}
-        self._keys: Final[dict[str, dict[bytes, WriteSet]]] = {}
+        self._records: Final[dict[str, dict[int, ClaimOwner]]] = {}
+        self._keys: Final[dict[str, dict[bytes, ClaimOwner]]] = {}
 
-    def record_owner(self, ident: str, record_id: int) -> "WriteSet | None":
+    def record_owner(self, ident: str, record_id: int) -> ClaimOwner | None:
         """Who has written this record of a record store."""
         records = self._records.get(ident)
         return None if records is None else records.get(record_id)
 
-    def key_owner(self, ident: str, key: bytes) -> "WriteSet | None":
+    def key_owner(self, ident: str, key: bytes) -> ClaimOwner | None:
         """Who has added or removed this key of a unique sorted data."""
         keys = self._keys.get(ident)
         return None if keys is None else keys.get(key)
 
-    def claims_records(self, ident: str) -> bool:
-        """Whether a record of this record store is claimed."""
-        return ident in self._records
+    def count_records(self, ident: str) -> int:
+        """How many records of a record store are claimed."""
+        records = self._records.get(ident)
+        return 0 if records is None else len(records)
 
-    def claim_record(self, ident: str, record_id: int, owner: "WriteSet") -> None:
+    def claim_record(self, ident: str, record_id: int, owner: ClaimOwner) -> None:
         """SnapshotConflict if another transaction has the record."""
         other = self._records.setdefault(ident, {}).setdefault(record_id, owner)
         if other is not owner:
             raise SnapshotConflict("another transaction has written the record")
         self.any = True
 
-    def claim_key(self, ident: str, key: bytes, owner: "WriteSet") -> None:
+    def claim_key(self, ident: str, key: bytes, owner: ClaimOwner) -> None:
         """SnapshotConflict if another transaction has the key."""
         other = self._keys.setdefault(ident, {}).setdefault(key, owner)
         if other is not owner:
@@ -74,7 +86,7 @@ class Claims:
         if owner is not None:
             raise ClaimedByTransaction(owner)
 
-    def release(self, owner: "WriteSet", records: list[tuple[str, int]], keys: list[tuple[str, bytes]]) -> None:
+    def release(self, owner: ClaimOwner, records: list[tuple[str, int]], keys: list[tuple[str, bytes]]) -> None:
         """Ends these claims of a transaction."""
         for ident, record_id in records:
             held = self._records[ident]

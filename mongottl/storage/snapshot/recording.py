@@ -27,6 +27,11 @@ class RecordingRecords(RecordStore):
         self._images: Final = images
         self._claims: Final = claims
 
+    @property
+    def store(self) -> RecordStore:
+        """The engine's record store."""
+        return self._store
+
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         ids = self._store.insert_records(records)
         for record_id in ids:
@@ -160,10 +165,10 @@ class RecordingEntries(SortedDataInterface):
         forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
-        return self._data.scan_fetch(records, low, high, after, limit, forward, max_bytes)
+        return self._data.scan_fetch(_engine_store(records), low, high, after, limit, forward, max_bytes)
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
-        return self._data.fetch_exact(records, key)
+        return self._data.fetch_exact(_engine_store(records), key)
 
     def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
         return self._data.find_exact(keys)
@@ -173,3 +178,8 @@ class RecordingEntries(SortedDataInterface):
 
     def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
         return self._data.entry_behind(low, high, after, entries)
+
+
+def _engine_store(records: RecordStore) -> RecordStore:
+    """The engine's record store, which the engine's sorted data can fetch from."""
+    return records.store if isinstance(records, RecordingRecords) else records

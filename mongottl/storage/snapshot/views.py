@@ -244,6 +244,8 @@ class PatchedEntries(SortedDataInterface):
         forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
+        if not isinstance(records, PatchedRecords) and not self._patched(low, high):
+            return self.base.scan_fetch(records, low, high, after, limit, forward, max_bytes)
         while True:
             entries, more = self.scan(low, high, after, limit, forward)
             ids = list(dict.fromkeys([entry[1] for entry in entries]))
@@ -264,6 +266,8 @@ class PatchedEntries(SortedDataInterface):
             after = entries[-1]
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
+        if not isinstance(records, PatchedRecords) and not self.patch.order:
+            return self.base.fetch_exact(records, key)
         for entry in self.find_exact([key]):
             record = records.find_record(entry[1])
             if record is not None:

@@ -27,7 +27,7 @@ from mongottl.storage.interface import (
     WriteConflict,
     WriteUnitOfWork,
 )
-from mongottl.storage.snapshot.claims import Claims, SnapshotConflict
+from mongottl.storage.snapshot.claims import ClaimOwner, Claims, SnapshotConflict
 from mongottl.storage.snapshot.history import Snapshot
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
 from mongottl.storage.snapshot.views import PatchedEntries, PatchedRecords
@@ -37,32 +37,32 @@ FIRST_PROVISIONAL_ID: Final = 1 << 61
 MAX_WRITE_SET_BYTES: Final = 256 * 1024 * 1024
 # Memory of a written record or entry in addition to its document or key.
 _OVERHEAD_BYTES: Final = 200
+_NO_ENTRIES: Final = EntryPatch()
 
 
 class WriteSetTooLarge(StorageError):
     """The writes of a transaction exceed what it may hold in memory."""
 
 
-class WriteSet:
+class WriteSet(ClaimOwner):
     """What one transaction has written so far. records, entries: the patches by ident.
 
     stores, sorted_data: the engine's, of these idents. released: whether the transaction has ended.
     """
 
     def __init__(self, snapshot: Snapshot, claims: Claims, max_bytes: int = MAX_WRITE_SET_BYTES) -> None:
+        super().__init__()
         self.snapshot: Final = snapshot
         self.claims: Final = claims
         self.records: Final[dict[str, RecordPatch]] = {}
         self.entries: Final[dict[str, EntryPatch]] = {}
         self.stores: Final[dict[str, RecordStore]] = {}
         self.sorted_data: Final[dict[str, SortedDataInterface]] = {}
-        self.released = False
         self.bytes: int = 0
         self._max_bytes = max_bytes
         self._next_id: int = FIRST_PROVISIONAL_ID
         self._claimed_records: list[tuple[str, int]] = []
         self._claimed_keys: list[tuple[str, bytes]] = []
-        self._release_actions: list[Callable[[], None]] = []
         # What the open statement has changed: patch, id or entry, whether there was an image, and which.
         self._record_undo: list[tuple[RecordPatch, int, bool, Record | None]] = []
         self._entry_undo: list[tuple[EntryPatch, IndexEntry, bool, bool]] = []
@@ -79,10 +79,13 @@ class WriteSet:
         return base if patch is None else PatchedRecords(base, patch)
 
     def entries_view(self, data: SortedDataInterface) -> SortedDataInterface:
-        """A sorted data of the engine as the transaction sees it, for reads."""
+        """A sorted data of the engine as the transaction sees it, for reads.
+
+        Always a view, because the records that are fetched through it may be one, which no engine can fetch from.
+        """
         base = self.snapshot_entries(data)
         patch = self.entries.get(data.ident)
-        return base if patch is None else PatchedEntries(base, patch)
+        return PatchedEntries(base, _NO_ENTRIES if patch is None else patch)
 
     def snapshot_records(self, store: RecordStore) -> RecordStore:
         """A record store as it was at the snapshot."""
@@ -103,14 +106,15 @@ class WriteSet:
             self.stores[ident] = store
         return OwnRecords(self.snapshot_records(store), patch, self)
 
-    def own_entries(self, data: SortedDataInterface) -> "OwnEntries":
-        """A sorted data of the engine for a statement that writes."""
+    def own_entries(self, data: SortedDataInterface, complete: bool = True) -> "OwnEntries":
+        """A sorted data of the engine for a statement that writes. complete: whether it has the entries of all records;
+        unique keys are not checked if not."""
         ident = data.ident
         patch = self.entries.get(ident)
         if patch is None:
             patch = self.entries[ident] = EntryPatch()
             self.sorted_data[ident] = data
-        return OwnEntries(self.snapshot_entries(data), patch, self, data)
+        return OwnEntries(self.snapshot_entries(data), patch, self, data, data.unique and complete)
 
     def new_id(self) -> int:
         self._next_id += 1
@@ -172,10 +176,6 @@ class WriteSet:
         self.bytes = self._bytes_before
         self.keep_statement()
 
-    def on_release(self, action: Callable[[], None]) -> None:
-        """Calls `action` when the transaction ends."""
-        self._release_actions.append(action)
-
     def release(self) -> None:
         """Ends the transaction: its claims, its snapshot and what it holds in memory. May be called again."""
         if self.released:
@@ -231,8 +231,16 @@ class OwnRecords(PatchedRecords):
 class OwnEntries(PatchedEntries):
     """The entries that a transaction sees, for one of its statements that writes them. raw: the engine's."""
 
-    def __init__(self, base: SortedDataInterface, patch: EntryPatch, own: WriteSet, raw: SortedDataInterface) -> None:
+    def __init__(
+        self,
+        base: SortedDataInterface,
+        patch: EntryPatch,
+        own: WriteSet,
+        raw: SortedDataInterface,
+        unique: bool,
+    ) -> None:
         super().__init__(base, patch)
+        self.unique = unique
         self._own = own
         self._raw = raw
 
