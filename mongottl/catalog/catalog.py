@@ -23,11 +23,22 @@ from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.icu import icu_version
-from mongottl.storage.interface import DataDirectoryError, Record, SortedDataInterface, StorageEngine, WriteUnitOfWork
+from mongottl.storage.interface import (
+    DataDirectoryError,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+    StorageEngine,
+    WriteUnitOfWork,
+)
 
 # Records read at once where all are wanted.
 _RECORDS_PER_SCAN: Final = 256
 _BYTES_PER_SCAN: Final = 16 << 20
+
+
+# The record store of `exec.operation.retryable_writes`, which belongs to no collection.
+RETRYABLE_WRITES_IDENT: Final = "retryableWrites"
 
 
 def _name_of(view: View) -> str:
@@ -71,7 +82,7 @@ class Catalog:
         self._load()
 
     def _load(self) -> None:
-        known: set[str] = set()
+        known: set[str] = {RETRYABLE_WRITES_IDENT}
         outdated: list[tuple[Collection, IndexEntry]] = []
         temporary: list[str] = []
         for key, entry in self.engine.catalog_entries():
@@ -451,6 +462,15 @@ class Catalog:
         with self.engine.unit_of_work() as work:
             self.engine.put_catalog_entry(name, entry)
             work.commit()
+
+    def retryable_writes(self) -> RecordStore:
+        """The record store for what sessions remember of retryable writes, created if there is none."""
+        if RETRYABLE_WRITES_IDENT in self.engine.idents():
+            return self.engine.record_store(RETRYABLE_WRITES_IDENT)
+        with self.engine.unit_of_work() as work:
+            store = self.engine.create_record_store(RETRYABLE_WRITES_IDENT)
+            work.commit()
+        return store
 
     def _put(self, collection: Collection, entry: bytes) -> None:
         self.engine.put_catalog_entry(str(collection.number), entry)

@@ -36,7 +36,7 @@ from mongottl.document.types import (
     Value,
     type_name,
 )
-from mongottl.document.walk import ElementCursor, find_field_at, read_embedded, read_string, skip_value
+from mongottl.document.walk import ElementCursor, read_embedded, read_string
 from mongottl.errors import CommandError, ErrorCode
 
 # Kinds of fields. Each defines which BSON types are accepted and how the value is converted.
@@ -427,14 +427,6 @@ def _bool_or_uuid(value: Value) -> Value:
     if isinstance(value, BinData) and (value.subtype != _UUID_SUBTYPE or len(value.data) != _UUID_BYTES):
         raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
     return value
-
-
-def session_key(lsid: bytes) -> bytes:
-    """The bytes that identify a session: the UUID in `lsid.id`. BadValue (2) if it is no UUID."""
-    type_code, pos = find_field_at(lsid, 0, b"id")
-    if type_code != 5:
-        raise CommandError(ErrorCode.BadValue, "BSON field 'lsid.id' is missing or not a UUID")
-    return lsid[pos : skip_value(lsid, type_code, pos)]
 
 
 def parser_for(command: str, request: type[Any], strict: bool = True, raw_data: bool = False) -> RequestParser:

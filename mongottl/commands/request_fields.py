@@ -15,7 +15,6 @@ from mongottl.commands.request import (
     BOOL_FIELD,
     DOCUMENT_FIELD,
     HINT,
-    IGNORED,
     STRICT_BOOL,
     UNSUPPORTED,
     Field,
@@ -38,5 +37,5 @@ ArrayFilters = Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)]
 Ordered = Annotated[bool, Field("ordered", STRICT_BOOL)]
 BypassValidation = Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)]
 StatementIds = Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)]
-StatementId = Annotated[Value, Field("stmtId", IGNORED)]
+StatementId = Annotated[Value, Field("stmtId", ANY)]
 EncryptionInformation = Annotated[Value, Field("encryptionInformation", UNSUPPORTED)]

@@ -19,7 +19,7 @@ from mongottl.commands.concerns import (
     reach_cluster_time,
 )
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
-from mongottl.commands.request import GenericArguments, session_key
+from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Value
@@ -37,6 +37,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.failpoints import FailCommand
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
 from mongottl.exec.operation.registry import RunningOperation
+from mongottl.exec.operation.retryable_writes import session_key
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
@@ -293,9 +294,7 @@ class Dispatcher:
             if self._is_under_way(generic):
                 carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
                 return self._await_first_attempt(spec, generic, op, carry_out)
-            retried = self._enter_session(spec, generic, op)
-            if retried is not None:
-                return self._with_times(retried)
+            self._enter_session(spec, generic, op)
         elif generic.txn_number is not None:
             raise CommandError(
                 ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"
@@ -311,7 +310,7 @@ class Dispatcher:
         """Runs the steps of a command; meanwhile the operation is registered for currentOp and killOp, and its session
         as in use."""
         if op.txn_number is not None and op.session_key is not None:
-            steps = self._keep_busy(op.session_key, op.txn_number, steps)
+            steps = self._keep_busy(op.session_key, steps)
         running = self._register(spec, op, body)
         sessions = self.service.sessions
         session = None if op.session_key is None else sessions.begin_operation(op.session_key)
@@ -342,23 +341,22 @@ class Dispatcher:
         operations = self.service.operations
         return operations.begin(op, spec.without_secrets(body), spec.counter, self.service.clock.monotonic_s())
 
-    def _keep_busy(self, key: bytes, txn_number: int, steps: Steps[bytes]) -> Steps[bytes]:
+    def _keep_busy(self, key: bytes, steps: Steps[bytes]) -> Steps[bytes]:
         session = self.service.sessions.find(key)
         if session is None:
             return (yield from steps)
-        session.busy_with = txn_number
+        session.busy = True
         try:
             return (yield from steps)
         finally:
-            if session.busy_with == txn_number:
-                session.busy_with = -1
+            session.busy = False
 
     def _is_under_way(self, generic: GenericArguments) -> bool:
-        """Whether an earlier attempt of this retryable write, whose reply the client did not wait for, still runs."""
+        """Whether this is a retryable write, and an earlier one of its session, or its first attempt, still runs."""
         if generic.txn_number is None or generic.lsid is None:
             return False
         session = self.service.sessions.find(session_key(generic.lsid))
-        return session is not None and session.busy_with == generic.txn_number
+        return session is not None and session.busy
 
     def _await_first_attempt(
         self,
@@ -405,23 +403,30 @@ class Dispatcher:
         except Exception as error:
             return self._failed(spec.name, error, op)
 
-    def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> bytes | None:
-        """Registers the use of the session; the stored reply if this is a retry of a write that was carried out."""
+    def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> None:
+        """Registers the use of the session, and begins its retryable write if the command has a `txnNumber`."""
         assert generic.lsid is not None
         key = session_key(generic.lsid)
         op.session_key = key
         session = self.service.sessions.touch(key, generic.lsid, op.now_ms, self.service.clock.monotonic_s())
-        if generic.txn_number is None:
-            return None
+        txn_number = generic.txn_number
+        if txn_number is None:
+            return
+        if txn_number < 0:
+            raise CommandError(ErrorCode.InvalidOptions, "Transaction number cannot be negative")
         if generic.autocommit is not None:
             raise CommandError(
                 ErrorCode.CommandNotSupported, "Multi-document transactions are not supported yet (autocommit: false)"
             )
         if not spec.retryable:
-            raise CommandError(50768, "txnNumber may only be provided for retryable write commands")
+            raise CommandError(
+                50768,
+                "txnNumber may only be provided for multi-document transactions and retryable write commands."
+                f" autocommit:false was not provided, and {spec.name} is not a retryable write command.",
+            )
         self.dialect.check_retryable_write()
-        op.txn_number = generic.txn_number
-        return self.service.sessions.retried_reply(session, generic.txn_number, spec.name)
+        op.txn_number = txn_number
+        op.recovery_unit.retryable_write = self.service.sessions.begin_write(session, txn_number)
 
     def _with_concern(
         self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...], concern: WriteConcern
@@ -462,10 +467,6 @@ class Dispatcher:
         _check_size(reply)
         if spec.writes and spec.latency == "commands":
             self.service.cluster_clock.tick(self.service.clock.now_ms())  # writes of metadata have no unit that ticks
-        if op.txn_number is not None and op.session_key is not None:
-            session = self.service.sessions.find(op.session_key)
-            if session is not None and session.txn_number == op.txn_number:
-                self.service.sessions.remember(session, reply)
         return self._with_times(reply)
 
     def _with_times(self, reply: bytes) -> bytes:
@@ -532,11 +533,8 @@ def _check_size(body: bytes) -> None:
 
 
 def _is_retryable(op: OperationContext, code: int) -> bool:
-    """Whether a driver may retry a write that ended with this error.
-
-    The statements of a batch are not remembered one by one, so a batch must not be sent again if some have succeeded.
-    """
-    return op.retryable and op.statements_done == 0 and code in RETRYABLE_WRITE_CODES
+    """Whether a driver may retry a write that ended with this error; statements that were executed are remembered."""
+    return op.retryable and code in RETRYABLE_WRITE_CODES
 
 
 def _is_handshake(name: str) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 import trio
 
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.write_unit import delete_ended_writes
 from mongottl.server.log import Log
 
 JANITOR_INTERVAL_S: Final = 60.0
@@ -15,4 +16,6 @@ async def run_janitor(service: ServiceContext, log: Log) -> None:
     while True:
         await trio.sleep(JANITOR_INTERVAL_S)
         service.close_idle()
+        while delete_ended_writes(service):
+            await trio.lowlevel.checkpoint()
         log.drain()

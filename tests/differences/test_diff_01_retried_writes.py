@@ -1,26 +1,30 @@
-"""Retried writes are remembered in memory.
+"""What is remembered for retries of writes has a bound of 64 MiB.
 
-MongoDB keeps the outcome of each session's last retryable writes in `config.transactions`, which survives a restart.
-Source: MongoDB manual, "Retryable Writes". Cosmos DB has them only where `EnableMongoRetryableWrites` is on.
+MongoDB keeps the statements of retryable writes in its oplog and the images of findAndModify in
+`config.image_collection`. A retry whose entries have left the oplog is refused as well. Source: MongoDB manual,
+"Retryable Writes".
 """
 
-from pathlib import Path
+from typing import Any
 
-from tests.golden.runner import Runner
+from bson import Binary, Int64
 
-UPDATE = """{update: "c", updates: [{q: {_id: 1}, u: {$inc: {n: 1}}}],
-    lsid: {id: UUID("00112233-4455-6677-8899-aabbccddeeff")}, txnNumber: NumberLong(1)}"""
+import mongottl
+from tests.drivers.test_protocol import Raw
 
 
-def test_a_retry_is_recognised_until_a_restart(tmp_path: Path) -> None:
-    runner = Runner(tmp_path)
-    try:
-        runner.run('{insert: "c", documents: [{_id: 1, n: 0}]}')
-        for _ in range(2):
-            assert runner.run(UPDATE) == "{n: 1, nModified: 1, ok: 1.0}"
-            assert "{_id: 1, n: 1}" in runner.run('{find: "c"}')
-        runner.run("restart")
-        assert runner.run(UPDATE) == "{n: 1, nModified: 1, ok: 1.0}"
-        assert "{_id: 1, n: 2}" in runner.run('{find: "c"}')
-    finally:
-        runner.stop()
+def test_the_oldest_images_are_forgotten() -> None:
+    with mongottl.start_server() as server:
+        raw = Raw(server.port)
+
+        def take(session: int) -> dict[str, Any]:
+            lsid = {"id": Binary(bytes([session]) * 16, 4)}
+            command = {"findAndModify": "c", "query": {"_id": session}, "remove": True}
+            return raw.run({**command, "lsid": lsid, "txnNumber": Int64(1)})
+
+        for session in range(5):
+            raw.run({"insert": "c", "documents": [{"_id": session, "filling": bytes(15_000_000)}]})
+            assert take(session)["value"]["_id"] == session
+        assert take(0)["code"] == 217
+        assert take(1)["retriedStmtId"] == 0
+        raw.socket.close()

@@ -58,6 +58,7 @@ class Stage:
         self.most = [0] * COUNTERS
         self.durable = 0
         self.retried = 0
+        self.retried_after_crash = 0
         self.idle_closed = 0
         self.slow_builds = 0
         world.aged = self.model.age
@@ -416,6 +417,7 @@ def counter(stage: Stage) -> Client:
         if stage.random.random() < 0.3:
             command["writeConcern"] = {"j": True}
         crashes = stage.world.crashes
+        power_cuts = stage.world.power_cuts
         if pick == 0:
             txn_number += 1
             command |= {"lsid": lsid, "txnNumber": Int64(txn_number)}
@@ -440,11 +442,16 @@ def counter(stage: Stage) -> Client:
             again = Request(command)
             second = yield again
             idle_s = again.started_s - request.started_s
-            if stage.world.crashes > crashes or idle_s >= SESSION_TIMEOUT_S or second is None:
+            if idle_s >= SESSION_TIMEOUT_S:
                 stage.most[number] += 1  # the server may have forgotten the first
-            elif not stage.check_error(second):
-                assert without_times(second) == without_times(reply), f"{reply}, and when it was sent again {second}"
+            elif second is not None and not stage.check_error(second):
+                answers = f"{reply}, and when it was sent again {second}"
+                again_done = second.pop("retriedStmtIds", None) is None
+                assert without_times(second) == without_times(reply), answers
+                # A power cut loses both the write and that it was executed, or neither.
+                assert not again_done or stage.world.power_cuts > power_cuts, answers
                 stage.retried += 1
+                stage.retried_after_crash += stage.world.crashes > crashes
 
 
 def check_counters(stage: Stage) -> None:

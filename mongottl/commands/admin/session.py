@@ -7,11 +7,12 @@ import os
 from typing import Annotated, NamedTuple
 
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import ARRAY_FIELD, ONE, Field, session_key
+from mongottl.commands.request import ARRAY_FIELD, ONE, Field
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.retryable_writes import session_key
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 
 

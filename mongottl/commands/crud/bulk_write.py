@@ -7,15 +7,16 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
 from mongottl.commands.collection_uuid import check_form, check_uuid_of
-from mongottl.commands.crud.delete import DeleteStatement, run_delete
+from mongottl.commands.crud.delete import DeleteStatement, deleted_by, run_delete
 from mongottl.commands.crud.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
-from mongottl.commands.crud.update import UpdateStatement, run_update
+from mongottl.commands.crud.update import UpdateStatement, result_of, run_update
 from mongottl.commands.crud.write_batch import (
     WHOLE_COMMAND_ERRORS,
     WriteErrors,
     check_batch,
-    check_statement_ids,
     collection_for_write,
+    number_statements,
+    with_retried,
 )
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -53,6 +54,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.retryable_writes import Executed, RetryableWrite
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
@@ -173,7 +175,7 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     if not request.namespaces:
         raise CommandError(ErrorCode.BadValue, "bulkWrite needs at least one entry in nsInfo")
     check_batch(op, len(request.namespaces))
-    check_statement_ids(request.statement_ids, len(request.operations))
+    write = number_statements(op, "bulkWrite", len(request.operations), request.statement_id, request.statement_ids)
     namespaces: list[tuple[str, str]] = []
     uuids: list[Value] = []
     for described in request.namespaces:
@@ -187,7 +189,7 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
         check_form(_NAMESPACE.command, namespace.collection_uuid)
     operations = [_parsed(op, index, operation, namespaces) for index, operation in enumerate(request.operations)]
     options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
-    return _run(op, request, operations, namespaces, uuids, options.batch_size)
+    return _run(op, request, operations, namespaces, uuids, options.batch_size, write)
 
 
 def _parsed(op: OperationContext, index: int, operation: bytes, namespaces: list[tuple[str, str]]) -> Operation:
@@ -211,6 +213,7 @@ def _run(
     namespaces: list[tuple[str, str]],
     uuids: list[Value],
     batch_size: int,
+    write: RetryableWrite | None,
 ) -> Steps[Reply]:
     outcome = Outcome(request.errors_only)
     home = op.database
@@ -221,18 +224,25 @@ def _run(
         op.cluster_time = op.service.cluster_clock.last  # each operation has its own `$$CLUSTER_TIME`
         if isinstance(operation, InsertOperation):
             end = _end_of_inserts(operations, index)
-            uuid = uuids[operation.namespace_index]
-            _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
-            op.statements_done += end - index
+            if write is not None and write.is_retry:
+                retried = write.pass_executed(index, end - index)
+                outcome.inserted += retried
+                for _ in range(retried):
+                    outcome.succeeded(index, {"n": 1})
+                    index += 1
+                end = index + write.count_new(index, end - index)
+            if index < end:
+                uuid = uuids[operation.namespace_index]
+                _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
             index = end
         else:
             try:
                 check_uuid_of(op, _NAMESPACE.command, uuids[operation.namespace_index], name)
+                executed = None if write is None else write.begin(index)
                 if isinstance(operation, UpdateOperation):
-                    yield from _update(op, name, operation, index, request.let, outcome)
+                    yield from _update(op, name, operation, index, request.let, outcome, executed)
                 else:
-                    yield from _delete(op, name, operation, index, request.let, outcome)
-                op.statements_done += 1
+                    yield from _delete(op, name, operation, index, request.let, outcome, executed)
             except CommandError as error:
                 if error.code in WHOLE_COMMAND_ERRORS:
                     raise
@@ -249,7 +259,7 @@ def _run(
     pages = ListPages(outcome.entries)
     cursor = ClientCursor(RESULTS_NAMESPACE, pages, op.session_key, op.service.clock.monotonic_s())
     reply = yield from first_reply(op, cursor, batch_size if batch_size >= 0 else len(outcome.entries) + 1)
-    return {**reply, **outcome.totals()}
+    return with_retried(write, {**reply, **outcome.totals()})
 
 
 def _end_of_inserts(operations: list[Operation], start: int) -> int:
@@ -300,7 +310,13 @@ def _insert(
 
 
 def _update(
-    op: OperationContext, name: str, operation: UpdateOperation, index: int, let: bytes, outcome: Outcome
+    op: OperationContext,
+    name: str,
+    operation: UpdateOperation,
+    index: int,
+    let: bytes,
+    outcome: Outcome,
+    executed: Executed | None,
 ) -> Steps[None]:
     statement = UpdateStatement(
         query=operation.filter,
@@ -313,7 +329,7 @@ def _update(
         constants=operation.constants,
         sort=operation.sort,
     )
-    result = yield from run_update(op, name, statement, let)
+    result = (yield from run_update(op, name, statement, let)) if executed is None else result_of(executed)
     counts: dict[str, Value] = {"n": result.matched, "nModified": result.modified}
     outcome.modified += result.modified
     if result.upserted_id is MISSING:
@@ -325,9 +341,15 @@ def _update(
 
 
 def _delete(
-    op: OperationContext, name: str, operation: DeleteOperation, index: int, let: bytes, outcome: Outcome
+    op: OperationContext,
+    name: str,
+    operation: DeleteOperation,
+    index: int,
+    let: bytes,
+    outcome: Outcome,
+    executed: Executed | None,
 ) -> Steps[None]:
     statement = DeleteStatement(operation.filter, 0 if operation.multi else 1, operation.hint, operation.collation)
-    deleted = yield from run_delete(op, name, statement, let)
+    deleted = (yield from run_delete(op, name, statement, let)) if executed is None else deleted_by(executed)
     outcome.deleted += deleted
     outcome.succeeded(index, {"n": deleted})

@@ -8,9 +8,10 @@ from mongottl.commands.crud.write_batch import (
     StatementsRequest,
     WriteErrors,
     check_batch,
-    check_statement_ids,
     collection_if_any,
+    number_statements,
     refused_by_uuid,
+    with_retried,
 )
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
@@ -32,6 +33,7 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.retryable_writes import DELETED, Executed, RetryableWrite, other_write
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
@@ -86,7 +88,7 @@ def parse_delete_statement(document: bytes) -> DeleteStatement:
 def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]:
     """The reply's `n` counts deleted documents."""
     check_batch(op, len(request.statements))
-    check_statement_ids(request.statement_ids, len(request.statements))
+    write = number_statements(op, "delete", len(request.statements), request.statement_id, request.statement_ids)
     statements = [parse_delete_statement(document) for document in request.statements]
     refused = refused_by_uuid(
         op, "delete", request.collection_uuid, request.collection, len(statements), request.ordered
@@ -94,11 +96,11 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
     if refused is not None:
         return refused
     collection = collection_if_any(op, request.collection)
-    if collection is not None and len(statements) == 1:
+    if collection is not None and len(statements) == 1 and (write is None or not write.is_retry):
         reply = _delete_by_id(op, collection, statements[0])
         if reply is not None:
             return reply
-    return _run_deletes(op, request, statements)
+    return _run_deletes(op, request, statements, write)
 
 
 def _delete_by_id(op: OperationContext, collection: Collection, statement: DeleteStatement) -> dict[str, Value] | None:
@@ -119,7 +121,9 @@ def _delete_by_id(op: OperationContext, collection: Collection, statement: Delet
     return {"n": 1}
 
 
-def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement]) -> Steps[Reply]:
+def _run_deletes(
+    op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement], write: RetryableWrite | None
+) -> Steps[Reply]:
     errors = WriteErrors()
     deleted = 0
     for index, statement in enumerate(statements):
@@ -127,15 +131,25 @@ def _run_deletes(op: OperationContext, request: DeleteRequest, statements: list[
             op.check_interrupt()
             yield None
         try:
-            deleted += yield from run_delete(op, request.collection, statement, request.let)
-            op.statements_done += 1
+            executed = None if write is None else write.begin(index)
+            if executed is not None:
+                deleted += deleted_by(executed)
+            else:
+                deleted += yield from run_delete(op, request.collection, statement, request.let)
         except CommandError as error:
             if error.code in WHOLE_COMMAND_ERRORS:
                 raise
             errors.add(index, error)
             if request.ordered:
                 break
-    return errors.add_to({"n": deleted if deleted < 2**31 else Int64(deleted)})
+    return with_retried(write, errors.add_to({"n": deleted if deleted < 2**31 else Int64(deleted)}))
+
+
+def deleted_by(executed: Executed) -> int:
+    """How many documents an earlier attempt has deleted. InvalidOptions (72) if it was no delete."""
+    if executed.kind != DELETED:
+        raise other_write("a delete")
+    return 1
 
 
 def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> Steps[int]:

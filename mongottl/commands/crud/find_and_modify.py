@@ -5,7 +5,8 @@ from typing import Annotated, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.crud.update import check_array_filters, upsert_or_update
+from mongottl.commands.crud.update import check_array_filters, result_of, upsert_or_update
+from mongottl.commands.crud.write_batch import number_statements
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -31,6 +32,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.retryable_writes import AFTER, BEFORE, DELETED, NO_IMAGE, Executed, other_write
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, delete_one, update_one
@@ -87,6 +89,12 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     if collection is None:
         check_database_name(op.database)
         check_new_collection_name(op.database, request.collection)
+    write = number_statements(op, "findAndModify", 1, request.statement_id)
+    executed = None
+    if write is not None:
+        executed = write.begin(0, AFTER if request.new else BEFORE)
+        if executed is not None:
+            check_same_kind(request, executed)
     context = context_of(op, request.collection, request.let, request.collation)
     projection = (
         None
@@ -99,12 +107,14 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         driver = parse_update(request.update, context, filters)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
     key = express_key(collection, request.query) if collection is not None and plain else None
-    if collection is not None and key is not None:
+    if collection is not None and key is not None and executed is None:
         record = express_record(op, collection, key)
         reply = _modify_by_id(op, collection, request, record, driver, projection)
         if reply is not None:
             return reply
     match = parse_match(request.query, context, near=True)
+    if executed is not None:
+        return {**_retried_reply(request, executed, match, projection), "retriedStmtId": executed.first}
     natural = natural_order(request.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):
@@ -113,6 +123,26 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     if driver is None:
         return _remove(op, selection, projection)
     return _update(op, request, selection, driver, projection, context)
+
+
+def check_same_kind(request: FindAndModifyRequest, executed: Executed) -> None:
+    """InvalidOptions (72) for a retry that asks for something else than its first attempt."""
+    if request.remove != (executed.kind == DELETED):
+        raise other_write("a findAndModify with remove" if request.remove else "a findAndModify with an update")
+    if executed.image_kind == NO_IMAGE or (not request.remove and request.new != (executed.image_kind == AFTER)):
+        raise other_write(f"a findAndModify with new={str(request.new).lower()}")
+
+
+def _retried_reply(
+    request: FindAndModifyRequest, executed: Executed, match: MatchExpression, projection: Projection | None
+) -> dict[str, Value]:
+    """The reply to a statement that an earlier attempt has executed."""
+    if executed.kind == DELETED:
+        assert executed.image is not None
+        return {"lastErrorObject": {"n": 1}, "value": _projected(executed.image, match, projection)}
+    result = result_of(executed)
+    result.before = result.after = executed.image
+    return _reply(result, request.new, match, projection)
 
 
 def check_request(request: FindAndModifyRequest) -> None:
@@ -185,7 +215,9 @@ def _remove(op: OperationContext, selection: Selection, projection: Projection |
     return {"lastErrorObject": {"n": 1}, "value": _projected(document, selection.match, projection)}
 
 
-def _reply(result: UpdateResult, new: bool, match: MatchExpression | None, projection: Projection | None) -> Reply:
+def _reply(
+    result: UpdateResult, new: bool, match: MatchExpression | None, projection: Projection | None
+) -> dict[str, Value]:
     last: dict[str, Value] = {
         "n": 1 if result.matched else 0,
         "updatedExisting": result.matched > 0 and result.upserted_id is MISSING,

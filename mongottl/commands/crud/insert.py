@@ -6,9 +6,10 @@ from mongottl.catalog.collection import Collection
 from mongottl.commands.crud.write_batch import (
     WriteErrors,
     check_batch,
-    check_statement_ids,
     collection_for_write,
+    number_statements,
     refused_by_uuid,
+    with_retried,
 )
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -26,6 +27,7 @@ from mongottl.commands.request_fields import (
 )
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document
 from mongottl.storage.interface import DuplicateKey, WriteConflict
@@ -63,23 +65,24 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
     documents = request.documents
     check_batch(op, len(documents))
     op.bypass_validation = request.bypass
-    if request.statement_ids is not None:
-        check_statement_ids(request.statement_ids, len(documents))
+    write = number_statements(op, "insert", len(documents), request.statement_id, request.statement_ids)
     refused = refused_by_uuid(
         op, "insert", request.collection_uuid, request.collection, len(documents), request.ordered
     )
     if refused is not None:
         return refused
     collection = collection_for_write(op, request.collection)
-    if len(documents) == 1:
+    if len(documents) == 1 and (write is None or not write.is_retry):
         errors = WriteErrors()
         n = _insert_one_by_one(op, collection, documents, 0, request.ordered, errors)
         op.service.metrics.documents["inserted"] += n
         return errors.add_to({"n": n})
-    return _insert_many(op, collection, request)
+    return _insert_many(op, collection, request, write)
 
 
-def _insert_many(op: OperationContext, collection: Collection, request: InsertRequest) -> Steps[Reply]:
+def _insert_many(
+    op: OperationContext, collection: Collection, request: InsertRequest, write: RetryableWrite | None
+) -> Steps[Reply]:
     documents = request.documents
     errors = WriteErrors()
     inserted = 0
@@ -88,15 +91,22 @@ def _insert_many(op: OperationContext, collection: Collection, request: InsertRe
         if collection.dropped:
             collection = collection_for_write(op, request.collection)
         chunk = next_chunk(documents, start)
+        if write is not None and write.is_retry:
+            chunk = chunk[: write.count_new(start, len(chunk))]
+            if not chunk:
+                retried = write.pass_executed(start, min(len(documents) - start, INSERT_CHUNK))
+                inserted += retried
+                start += retried
+                yield None
+                continue
         inserted += insert_chunk(op, collection, chunk, start, request.ordered, errors)
         start += len(chunk)
-        op.statements_done = inserted
         if errors.entries and request.ordered:
             break
         op.check_interrupt()
         yield None
     op.service.metrics.documents["inserted"] += inserted
-    return errors.add_to({"n": inserted})
+    return with_retried(write, errors.add_to({"n": inserted}))
 
 
 def next_chunk(documents: list[bytes], start: int) -> list[bytes]:
@@ -119,6 +129,9 @@ def insert_chunk(
 
     How many were inserted.
     """
+    write = op.recovery_unit.retryable_write
+    if write is not None:
+        write.begin_inserts(start)
     try:
         prepared = [prepare_document(op, document) for document in chunk]
         insert_batch(op, collection, prepared)
@@ -136,7 +149,10 @@ def _insert_one_by_one(
     errors: WriteErrors,
 ) -> int:
     inserted = 0
+    write = op.recovery_unit.retryable_write
     for index, document in enumerate(documents):
+        if write is not None:
+            write.begin_inserts(start + index)
         try:
             insert_document(op, collection, prepare_document(op, document))
             inserted += 1

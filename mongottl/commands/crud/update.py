@@ -8,11 +8,12 @@ from mongottl.commands.crud.write_batch import (
     StatementsRequest,
     WriteErrors,
     check_batch,
-    check_statement_ids,
     collection_for_write,
     collection_if_any,
+    number_statements,
     parsed_statements,
     refused_by_uuid,
+    with_retried,
 )
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import Reply, command
@@ -40,6 +41,14 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.retryable_writes import (
+    REFRESHED,
+    UPDATED,
+    UPSERTED,
+    Executed,
+    RetryableWrite,
+    other_write,
+)
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
@@ -102,7 +111,7 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     """
     check_batch(op, len(request.statements))
     op.bypass_validation = request.bypass
-    check_statement_ids(request.statement_ids, len(request.statements))
+    write = number_statements(op, "update", len(request.statements), request.statement_id, request.statement_ids)
     statements: list[UpdateStatement] = parsed_statements(UPDATE_STATEMENT, UpdateStatement, request.statements)
     for statement in statements:
         if isinstance(statement.update, list):
@@ -113,11 +122,11 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     if refused is not None:
         return {**refused, "nModified": 0}
     collection = collection_if_any(op, request.collection)
-    if collection is not None and len(statements) == 1:
+    if collection is not None and len(statements) == 1 and (write is None or not write.is_retry):
         reply = _update_by_id(op, collection, statements[0], request.let)
         if reply is not None:
             return reply
-    return _run_updates(op, request, statements)
+    return _run_updates(op, request, statements, write)
 
 
 def _update_by_id(
@@ -146,7 +155,9 @@ def _update_by_id(
     return errors.add_to({"n": result.matched, "nModified": result.modified})
 
 
-def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement]) -> Steps[Reply]:
+def _run_updates(
+    op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement], write: RetryableWrite | None
+) -> Steps[Reply]:
     errors = WriteErrors()
     upserted: list[Value] = []
     matched = modified = 0
@@ -155,8 +166,11 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
             op.check_interrupt()
             yield None
         try:
-            result = yield from run_update(op, request.collection, statement, request.let)
-            op.statements_done += 1
+            executed = None if write is None else write.begin(index)
+            if executed is not None:
+                result = result_of(executed)
+            else:
+                result = yield from run_update(op, request.collection, statement, request.let)
         except CommandError as error:
             if error.code in WHOLE_COMMAND_ERRORS:
                 raise
@@ -171,7 +185,20 @@ def _run_updates(op: OperationContext, request: UpdateRequest, statements: list[
     reply: dict[str, Value] = {"n": matched, "nModified": modified}
     if upserted:
         reply["upserted"] = upserted
-    return errors.add_to(reply)
+    return with_retried(write, errors.add_to(reply))
+
+
+def result_of(executed: Executed) -> UpdateResult:
+    """The result of an update that an earlier attempt has executed. InvalidOptions (72) if that was no update."""
+    if executed.kind not in (UPSERTED, UPDATED, REFRESHED):
+        raise other_write("an update")
+    result = UpdateResult()
+    result.matched = 1
+    if executed.kind == UPSERTED:
+        result.upserted_id = executed.upserted_id
+    elif executed.kind == UPDATED:
+        result.modified = 1
+    return result
 
 
 def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> Steps[UpdateResult]:

@@ -21,9 +21,10 @@ from mongottl.commands.request_fields import (
 )
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
-from mongottl.document.types import Value
+from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.retryable_writes import RetryableWrite
 
 # Bytes of error messages and details in one reply, which the last one may exceed; and maximum bytes of one of them.
 MAX_ERROR_BYTES: Final = 1024 * 1024
@@ -132,16 +133,44 @@ WHOLE_COMMAND_ERRORS: Final = (
 )
 
 
-def check_statement_ids(ids: list[Value] | None, size: int) -> None:
-    """Checks `stmtIds` of a retryable batch: InvalidLength (16) if their number is not that of the statements."""
-    if ids is None:
-        return
+def number_statements(
+    op: OperationContext, command: str, size: int, statement_id: Value, statement_ids: list[Value] | None = None
+) -> RetryableWrite | None:
+    """Checks `stmtId` and `stmtIds` and gives the statements their ids; None if the command is no retryable write.
+
+    size: the number of statements. InvalidLength (16) if it is not that of `stmtIds`, InvalidOptions (72) if both are
+    given, TypeMismatch (14) for other types than int.
+    """
+    write = op.recovery_unit.retryable_write
+    if statement_id is None and statement_ids is None:
+        return write
+    base = 0 if statement_id is None else _as_statement_id(f"{command}.stmtId", statement_id)
+    ids = None if statement_ids is None else _as_statement_ids(command, size, statement_ids)
+    if statement_id is not None and ids is not None:
+        raise CommandError(
+            ErrorCode.InvalidOptions, f"May not specify both stmtId and stmtIds in write command. Got {command}."
+        )
+    if write is not None:
+        write.number(base, ids)
+    return write
+
+
+def _as_statement_ids(command: str, size: int, ids: list[Value]) -> list[int]:
     if len(ids) != size:
         raise CommandError(
             ErrorCode.InvalidLength,
             f"Number of statement ids must match the number of batch entries. Got {len(ids)} statement ids but {size}"
             " operations.",
         )
-    for index, value in enumerate(ids):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise wrong_type(f"stmtIds.{index}", value, "int")
+    return [_as_statement_id(f"{command}.stmtIds.{index}", value) for index, value in enumerate(ids)]
+
+
+def _as_statement_id(field: str, value: Value) -> int:
+    if isinstance(value, (bool, Int64)) or not isinstance(value, int):
+        raise wrong_type(field, value, "int")
+    return value
+
+
+def with_retried(write: RetryableWrite | None, reply: dict[str, Value]) -> dict[str, Value]:
+    """The reply of a write command, with `retriedStmtIds` if it is a retry of statements that were executed."""
+    return reply if write is None else write.add_to(reply)

@@ -22,8 +22,6 @@ class OperationContext(OperationState):
 
     txn_number: of a retryable write, or None.
     retryable: whether the command is a write with a `txnNumber`, which its driver may retry after some errors.
-    statements_done: how many statements of a batch have succeeded. A batch with some done must not be retried as a
-    whole.
     deadline_s: monotonic time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
     bypass_validation: whether documents that the collection's validator refuses may be written.
     recovery_unit: all reads and writes of stored data go through it.
@@ -43,7 +41,6 @@ class OperationContext(OperationState):
         self.cluster_time: Timestamp = service.cluster_clock.last
         self.txn_number: int | None = None
         self.retryable = False
-        self.statements_done = 0
         self.deadline_s = 0.0
         self.has_max_time = False
         self.has_write_concern = False

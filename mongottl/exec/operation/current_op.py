@@ -62,8 +62,8 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
                 described.append(encode_fields(idle))
     if options.idle_sessions:
         for session in service.sessions.all():
-            if session.key not in busy_sessions and session.txn_number >= 0:
-                parameters: Described = [("txnNumber", Int64(session.txn_number))]
+            if session.key not in busy_sessions and session.history.txn_number >= 0:
+                parameters: Described = [("txnNumber", Int64(session.history.txn_number))]
                 idle = [("type", "idleSession"), ("host", host), ("desc", "inactive transaction")]
                 idle += [("lsid", session.lsid), ("active", False), ("parameters", encode_fields(parameters))]
                 described.append(encode_fields(idle))

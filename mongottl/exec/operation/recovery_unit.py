@@ -14,16 +14,21 @@ The name is MongoDB's; see architecture decision 12. DDL goes through the catalo
 """
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.storage.interface import RecordStore, SortedDataInterface
 
 
 class RecoveryUnit:
-    """All reads and writes of one operation, or of one of the server's own tasks (reaper, index build)."""
+    """All reads and writes of one operation, or of one of the server's own tasks (reaper, index build).
+
+    retryable_write: the retryable write that the operation executes, or None.
+    """
 
     def __init__(self, service: ServiceContext) -> None:
         self._service = service
+        self.retryable_write: RetryableWrite | None = None
 
     def records(self, collection: Collection) -> RecordStore:
         """The record store of a collection, as this operation sees it."""
@@ -35,4 +40,4 @@ class RecoveryUnit:
 
     def write(self, collection: Collection) -> WriteUnit:
         """A unit of work on a collection, with the current time as its `_ts`. It begins when its block is entered."""
-        return WriteUnit(self._service, collection, collection.store)
+        return WriteUnit(self._service, collection, collection.store, self.retryable_write)

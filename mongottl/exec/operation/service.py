@@ -16,6 +16,7 @@ from mongottl.exec.operation.metrics import Metrics
 from mongottl.exec.operation.object_ids import ObjectIdGenerator
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
+from mongottl.exec.operation.retryable_writes import StatementRows
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.operation.temporary_files import TemporaryFiles
 from mongottl.query.timestamps import TimestampClock
@@ -48,7 +49,6 @@ class ServiceContext:
         self.catalog = Catalog(engine, clock)
         self.accounts = Accounts(self.catalog)
         self.cursors = CursorRegistry()
-        self.sessions = SessionRegistry()
         self.metrics = Metrics()
         self.fail_points = FailPoints()
         self.operations = OperationRegistry()
@@ -58,6 +58,10 @@ class ServiceContext:
         self.object_ids = ObjectIdGenerator()
         self.timestamps = TimestampClock()
         self.cluster_clock = ClusterClock(self.catalog, self.started_ms, config.data_dir is not None)
+        self.sessions = SessionRegistry()
+        if config.data_dir is not None:
+            rows = StatementRows(self.catalog.retryable_writes())
+            self.sessions.store_in(rows, self.started_monotonic_s)
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()

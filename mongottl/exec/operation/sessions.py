@@ -1,9 +1,8 @@
-"""Logical sessions, and the replies to retryable writes, so that a retried write is not executed twice.
+"""Logical sessions, with what each of them remembers of its latest retryable write (`retryable_writes`).
 
-A driver that retries a write sends the same session id and transaction number again. The reply to the last retryable
-write of each session is kept and returned again. Replies do not survive a restart: after one, a retry is executed.
-They are bounded by MAX_REPLY_BYTES: most are small, but one of findAndModify may have a document of 16 MiB. If a reply
-was dropped because of the bound, the retry is refused (217), since it might execute the write twice.
+What sessions remember is bounded by MAX_HISTORY_BYTES of all sessions together: most of it is small, but the image of a
+findAndModify may have 16 MiB. If the statements of a write were forgotten because of the bound, its retry is refused
+(217), since it might execute one of them twice. With a data directory it is stored as well, and read at the start.
 
 Sessions expire after 30 minutes of monotonic time without a command, independent of changes of the wall clock, and
 never while one of their operations runs. Their cursors are closed with them (`ServiceContext.close_idle`). endSessions
@@ -13,22 +12,22 @@ have expired: a retry can still come, also while the first attempt runs. mongod 
 
 from typing import Final
 
+from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.retryable_writes import RetryableWrite, StatementRows, WriteHistory, session_key
+from mongottl.storage.interface import Record
 
 SESSION_TIMEOUT_MINUTES: Final = 30
 SESSION_TIMEOUT_S: Final = 60.0 * SESSION_TIMEOUT_MINUTES
 MAX_SESSIONS: Final = 100_000
-# Bound on the replies to retryable writes that are kept, of all sessions together.
-MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
-# Memory that a reply takes in addition to its own length.
-_OVERHEAD_BYTES: Final = 128
+# Bound on what sessions remember of retryable writes, besides the one entry that each of them may have.
+MAX_HISTORY_BYTES: Final = 64 * 1024 * 1024
 
 
 class Session:
-    """One logical session. reply: the answer to the write of `txn_number`, once there is one.
+    """One logical session. history: what is known of its latest retryable write.
 
-    reply_dropped: whether there was a reply that was dropped to make room for others.
-    busy_with: the transaction number of a retryable write that is running, or -1.
+    key: the bytes that identify it. busy: whether a retryable write of it is running; the next one waits for its end.
     last_used_ms: wall time, as `$listSessions` shows it; last_used_s: monotonic time, for the session's timeout.
     running: how many of its operations are running.
     ended: whether a client has ended it; kept only for retries of its latest write, until it is used again.
@@ -41,11 +40,8 @@ class Session:
         self.last_used_s = 0.0
         self.running = 0
         self.ended = False
-        self.txn_number = -1
-        self.command = ""
-        self.busy_with = -1
-        self.reply: bytes | None = None
-        self.reply_dropped = False
+        self.busy = False
+        self.history = WriteHistory(key, lsid)
 
 
 class SessionRegistry:
@@ -57,10 +53,14 @@ class SessionRegistry:
     def __init__(self) -> None:
         self._sessions: dict[bytes, Session] = {}
         self.max_sessions = MAX_SESSIONS
-        self.max_reply_bytes = MAX_REPLY_BYTES
-        # Sessions with a reply, the oldest reply first.
-        self._replied: dict[bytes, Session] = {}
-        self.reply_bytes: int = 0
+        self.max_history_bytes = MAX_HISTORY_BYTES
+        # Histories that count towards the bound, by session, the oldest write first.
+        self._counted: dict[bytes, WriteHistory] = {}
+        self.history_bytes: int = 0
+        # Where what is remembered is stored; None without a data directory.
+        self._rows: StatementRows | None = None
+        # Rows of sessions that are gone, to be deleted by `delete_rows`.
+        self._abandoned: list[Record] = []
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -95,14 +95,15 @@ class SessionRegistry:
         session = self._sessions.get(key)
         if session is None:
             return
-        if session.running or session.txn_number >= 0:
+        if session.running or session.history.txn_number >= 0:
             session.ended = True
         else:
             self._forget(session)
 
     def _forget(self, session: Session) -> None:
         del self._sessions[session.key]
-        self._drop_reply(session)
+        self._release(session.history)
+        self._abandoned.extend(session.history.unused_rows)
 
     def all(self) -> list[Session]:
         """All sessions that have not been ended."""
@@ -131,46 +132,105 @@ class SessionRegistry:
                 self._forget(session)
                 return
 
-    def remember(self, session: Session, reply: bytes) -> None:
-        """Keeps the reply to the session's latest retryable write, and drops the oldest replies beyond the bound."""
-        self._drop_reply(session)
-        session.reply = reply
-        self._replied[session.key] = session
-        self.reply_bytes += len(reply) + _OVERHEAD_BYTES
-        while self.reply_bytes > self.max_reply_bytes:
-            oldest = self._replied[next(iter(self._replied))]
-            self._drop_reply(oldest)
-            oldest.reply_dropped = True
+    def store_in(self, rows: StatementRows, now_s: float) -> None:
+        """Stores what is remembered in `rows` from now on, and reads what an earlier run of the server has stored.
 
-    def _drop_reply(self, session: Session) -> None:
-        reply = session.reply
-        if reply is not None:
-            session.reply = None
-            self.reply_bytes -= len(reply) + _OVERHEAD_BYTES
-            del self._replied[session.key]
-
-    def retried_reply(self, session: Session, txn_number: int, command: str) -> bytes | None:
-        """The kept reply to this write, or None if the write is new; then it becomes the session's latest.
-
-        Must not be called while the session is busy with the same write.
-        TransactionTooOld (225) if the session has already begun a later write, IncompleteTransactionHistory (217) if
-        the reply was dropped.
+        now_s: monotonic time, from which these sessions have their whole timeout: how long the server did not run
+        is not known for sure, since the wall clock may have been set meanwhile.
         """
-        if txn_number < session.txn_number:
-            raise CommandError(
-                ErrorCode.TransactionTooOld,
-                f"Retryable write with txnNumber {txn_number} is prohibited on session because a newer retryable write"
-                f" with txnNumber {session.txn_number} has already started on this session.",
-            )
-        if txn_number == session.txn_number and session.command == command:
-            if session.reply_dropped:
+        self._rows = rows
+        found: dict[bytes, Session] = {}
+        for stored in rows.load():
+            key = session_key(stored.lsid)
+            session = found.get(key)
+            if session is None:
+                session = Session(key, stored.lsid)
+                session.ended = True
+                found[key] = session
+            history = session.history
+            history.txn_number = stored.txn_number
+            history.executed.append(stored.entry)
+            if stored.written_ms >= history.written_ms:
+                history.written_ms = stored.written_ms
+                history.written_at = stored.written_at
+        for session in sorted(found.values(), key=_written_ms):
+            history = session.history
+            session.last_used_ms = history.written_ms
+            session.last_used_s = now_s
+            self._sessions[session.key] = session
+            executed = history.executed
+            if len(executed) > 1 or executed[0].image is not None or executed[0].upserted:
+                self._count(history, sum([entry.size_bytes for entry in executed]))
+        while len(self._sessions) > self.max_sessions:
+            self._drop_oldest()
+
+    def delete_rows(self, limit: int) -> bool:
+        """Deletes up to `limit` rows of sessions that are gone, inside a unit of work; whether there are more.
+
+        If the unit is not committed, they remain until the next start.
+        """
+        rows = self._abandoned[:limit]
+        del self._abandoned[:limit]
+        if self._rows is not None:
+            self._rows.delete(rows)
+        return len(self._abandoned) > 0
+
+    @property
+    def has_abandoned_rows(self) -> bool:
+        """Whether there is work for `delete_rows`."""
+        return len(self._abandoned) > 0
+
+    def begin_write(self, session: Session, txn_number: int) -> RetryableWrite:
+        """Begins a retryable write, a new one or a retry. No other one of this session may be running.
+
+        TransactionTooOld (225) if the session has already begun a later write, IncompleteTransactionHistory (217) if
+        statements of this one were forgotten.
+        """
+        history = session.history
+        if txn_number != history.txn_number:
+            if txn_number < history.txn_number:
                 raise CommandError(
-                    ErrorCode.IncompleteTransactionHistory,
-                    f"The reply to the write with txnNumber {txn_number} is not remembered any more",
+                    ErrorCode.TransactionTooOld,
+                    f"Retryable write with txnNumber {txn_number} is prohibited on session because a newer retryable"
+                    f" write with txnNumber {history.txn_number} has already started on this session.",
                 )
-            return session.reply
-        self._drop_reply(session)
-        session.txn_number = txn_number
-        session.command = command
-        session.reply_dropped = False
-        return None
+            if history.executed:
+                self._release(history)
+            history.txn_number = txn_number
+            history.dropped = False
+        elif history.dropped:
+            raise CommandError(
+                ErrorCode.IncompleteTransactionHistory,
+                f"What the write with txnNumber {txn_number} has executed is not remembered any more",
+            )
+        return RetryableWrite(history, self._rows)
+
+    def committed(self, write: RetryableWrite, now_ms: int, at: Timestamp) -> None:
+        """Remembers what a committed unit of work has executed, and forgets the oldest beyond the bound.
+
+        now_ms: wall time of the unit; at: its cluster time.
+        """
+        size = write.committed(now_ms, at)
+        if size > 0:
+            self._count(write.history, size)
+
+    def _count(self, history: WriteHistory, size: int) -> None:
+        history.size_bytes += size
+        self.history_bytes += size
+        self._counted.pop(history.key, None)
+        self._counted[history.key] = history
+        while self.history_bytes > self.max_history_bytes:
+            oldest = self._counted[next(iter(self._counted))]
+            self._release(oldest)
+            oldest.dropped = True
+
+    def _release(self, history: WriteHistory) -> None:
+        """Frees the memory of a history."""
+        if history.size_bytes > 0:
+            self.history_bytes -= history.size_bytes
+            del self._counted[history.key]
+        history.clear()
+
+
+def _written_ms(session: Session) -> int:
+    return session.history.written_ms

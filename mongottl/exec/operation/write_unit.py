@@ -17,22 +17,41 @@ the same step (`Selection.current`), or must be read again.
 
 from collections.abc import Callable
 from types import TracebackType
+from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
+from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.storage.interface import NewRecord, Record, RecordStore, SortedDataInterface, WriteUnitOfWork
+from mongottl.storage.interface import (
+    EngineUnavailable,
+    NewRecord,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+    WriteUnitOfWork,
+)
 from mongottl.ttl.policy import NO_TTL, is_expired
+
+# How many stored retryable writes are deleted in one unit of work.
+_DELETED_WRITES: Final = 500
 
 
 class WriteUnit:
     """A unit of work on one collection. now_s: the time of its writes, in whole seconds.
 
     inserted: whether it inserts records, so that tailing cursors of a capped collection are notified. purged: how many
-    expired records it deletes. records: the collection's record store.
+    expired records it deletes. replaced: the former document of a single record that it updates, or None. records: the
+    collection's record store. retryable_write: whose statements it executes, or None.
     """
 
-    def __init__(self, service: ServiceContext, collection: Collection, records: RecordStore) -> None:
+    def __init__(
+        self,
+        service: ServiceContext,
+        collection: Collection,
+        records: RecordStore,
+        retryable_write: RetryableWrite | None = None,
+    ) -> None:
         self.service = service
         self.collection = collection
         self.records = records
@@ -41,6 +60,9 @@ class WriteUnit:
         self._work: WriteUnitOfWork = service.engine.unit_of_work()
         self.inserted = False
         self.purged: int = 0
+        self.replaced: bytes | None = None
+        self.retryable_write = retryable_write
+        self._removed: list[Record] = []
         self._rows: list[NewRecord] = []
         self._changed = False
 
@@ -92,6 +114,7 @@ class WriteUnit:
             covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
             self.index(index).remove([(key, record[0]) for record in covered for key in index.keys_of(record[1])])
         self.records.delete_records(records)
+        self._removed = records
         self._changed = True
 
     def commit(self) -> None:
@@ -101,7 +124,13 @@ class WriteUnit:
         cluster_clock.tick(self._now_ms)
         if cluster_clock.limit_due:
             cluster_clock.put_limit(self._work)
-        self._work.commit()
+        write = self.retryable_write
+        if write is not None and self.purged == 0:
+            self._note_statements(write)
+            self._work.commit()
+            service.sessions.committed(write, self._now_ms, cluster_clock.operation_time)
+        else:
+            self._work.commit()
         collection = self.collection
         if self._changed:
             collection.writes += 1
@@ -111,6 +140,18 @@ class WriteUnit:
         if self.inserted and collection.options.capped:
             service.cursors.notify_inserted(collection.number)
 
+    def _note_statements(self, write: RetryableWrite) -> None:
+        """Notes what this unit does for a retryable write: one insert or more, or the update or delete of a record."""
+        at = self.service.cluster_clock.operation_time
+        rows = self._rows
+        write.begin_unit()
+        if self.inserted:
+            write.note_inserts(len(rows), rows[0][0], self._now_ms, at)
+        elif self.replaced is not None:
+            write.note_update(self.replaced, rows[0][0], self._now_ms, at)
+        elif self._removed:
+            write.note_delete(self._removed[0][1], self._now_ms, at)
+
 
 def living_now(service: ServiceContext, collection: Collection, records: list[Record]) -> list[Record]:
     """The records that are not expired at the current time, which may be later than the command's own (`op.now_s`)."""
@@ -119,3 +160,20 @@ def living_now(service: ServiceContext, collection: Collection, records: list[Re
         return records
     now_s = service.now_s()
     return [record for record in records if not is_expired(record[2], record[3], default_ttl_s, now_s)]
+
+
+def delete_ended_writes(service: ServiceContext) -> bool:
+    """Deletes a batch of what was stored of the retryable writes of sessions that are gone; whether there is more.
+
+    To be called repeatedly after `ServiceContext.close_idle`, with other work in between.
+    """
+    sessions = service.sessions
+    if not sessions.has_abandoned_rows:
+        return False
+    try:
+        with service.engine.unit_of_work() as work:
+            more = sessions.delete_rows(_DELETED_WRITES)
+            work.commit()
+        return more
+    except EngineUnavailable:
+        return False  # they are read again at the next start

@@ -345,6 +345,7 @@ def update_record(
                         if index.covers_record(old[0]):
                             _move_keys(unit, index, old, document)
                 unit.stored([(document, new[2], ttl_s)])
+                unit.replaced = old[1]
                 unit.commit()
         except _ExpiredDuplicate as duplicate:
             remove_expired(op, collection, duplicate.record)

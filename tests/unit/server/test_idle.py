@@ -172,7 +172,7 @@ def test_an_operation_under_way_keeps_its_session(setup: Setup) -> None:
     reply = bson.decode(run_to_end(steps))
     assert reply["n"] == 1
     setup.pass_time(HALF_AN_HOUR_S - 1)
-    assert setup.run(long) == reply
+    assert setup.run(long)["retriedStmtIds"] == [0]
     assert counted(setup) == [1]
     setup.pass_time(HALF_AN_HOUR_S + 1)
     assert len(setup.service.sessions) == 0
@@ -198,6 +198,6 @@ def test_a_retry_while_the_first_attempt_outlives_its_session(setup: Setup) -> N
     again = setup.start(long)
     assert not isinstance(again, bytes)
     next(again)
-    reply = run_to_end(first)
-    assert run_to_end(again) == reply
+    assert bson.decode(run_to_end(first))["n"] == 1
+    assert bson.decode(run_to_end(again))["retriedStmtIds"] == [0]
     assert counted(setup) == [1]
