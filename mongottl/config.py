@@ -260,7 +260,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     Parameter(
         "internalDocumentSourceLookupCacheSizeBytes",
         "lookup_table_bytes",
-        "Memory in which a `$lookup` caches documents of the other collection, to read them only once.",
+        "Memory in which a `$lookup` caches the other collection; beyond it, that is read once for each batch.",
     ),
     Parameter(
         "internalQueryFacetMaxOutputDocSizeBytes",

@@ -287,12 +287,21 @@ graphs = st.builds(
 
 
 @settings(max_examples=50, deadline=None)
-@given(collections, collections, st.one_of(stage("$lookup", equalities), stage("$graphLookup", graphs)), st.booleans())
-def test_joins_find_the_same_with_an_index(rows: Documents, others: Documents, join: Document, indexed: bool) -> None:
+@given(
+    collections,
+    collections,
+    st.one_of(stage("$lookup", equalities), stage("$graphLookup", graphs)),
+    st.booleans(),
+    st.sampled_from([100 << 20, 1000, 500, 1]),
+)
+def test_joins_find_the_same_with_an_index_and_in_little_memory(
+    rows: Documents, others: Documents, join: Document, indexed: bool, table_bytes: int
+) -> None:
     """In what order joined documents come is open: they are compared by `_id`."""
     rows, others = numbered(rows), numbered(others, 5)
     expected = modelled([join], rows, others)
     running = Running()
+    running.service.limits.lookup_table_bytes = table_bytes
     filled(running, "c", rows)
     filled(running, "other", others)
     [argument] = join.values()

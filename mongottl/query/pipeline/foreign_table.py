@@ -33,19 +33,35 @@ def are_plain(values: list[Value]) -> bool:
     return all(not isinstance(value, (list, Regex)) and value is not None for value in values)
 
 
-class ForeignTable:
-    """The documents of a collection by the values of a field; given up if it needs more memory than `limit_bytes`."""
+def key_of(value: Value, collation: Collation | None) -> bytes:
+    """The key of a value in a table."""
+    return encode_value(value, False, collation)
 
-    def __init__(self, source: DocumentSource, path: FieldPath, collation: Collation | None, limit_bytes: int) -> None:
+
+class ForeignTable:
+    """The documents of a collection by the values of a field.
+
+    limit_bytes: the memory beyond which it is `too_large`; it is then to be reduced or dropped. wanted: the keys
+    (`key_of`) of the values whose documents it holds, None for all.
+    """
+
+    def __init__(
+        self,
+        source: DocumentSource,
+        path: FieldPath,
+        collation: Collation | None,
+        limit_bytes: int,
+        wanted: set[bytes] | None = None,
+    ) -> None:
+        self._wanted = wanted
         self._limit_bytes: Final = limit_bytes
         self._source: Final = source
         self._collation: Final = collation
         self._path: Final = path
-        self._by_key: Final[dict[bytes, list[int]]] = {}
-        self._documents: Final[list[bytes]] = []
+        self._by_key: dict[bytes, list[int]] = {}
+        self._documents: list[bytes] = []
         self._size = 0
         self.complete = False
-        self.too_large = False
 
     def read(self) -> None:
         """Reads one batch."""
@@ -53,12 +69,17 @@ class ForeignTable:
         if batch is None:
             self.complete = True
             return
+        wanted = self._wanted
         for doc in batch:
-            index = len(self._documents)
-            self._documents.append(doc)
-            self._size += len(doc) + _DOCUMENT_BYTES
+            index = -1
             for value in values_at(doc, self._path):
-                key = self._key_of(value)
+                key = key_of(value, self._collation)
+                if wanted is not None and key not in wanted:
+                    continue
+                if index < 0:
+                    index = len(self._documents)
+                    self._documents.append(doc)
+                    self._size += len(doc) + _DOCUMENT_BYTES
                 indexes = self._by_key.get(key)
                 if indexes is None:
                     self._by_key[key] = [index]
@@ -66,14 +87,37 @@ class ForeignTable:
                 elif indexes[-1] != index:
                     indexes.append(index)
                     self._size += _ENTRY_BYTES
-        if self._size > self._limit_bytes:
-            self.too_large = True
-            self._documents.clear()
-            self._by_key.clear()
-            self._source.close()
 
-    def _key_of(self, value: Value) -> bytes:
-        return encode_value(value, False, self._collation)
+    @property
+    def too_large(self) -> bool:
+        return self._size > self._limit_bytes
+
+    def reduce(self, wanted: set[bytes]) -> None:
+        """Restricts it to the documents of these values, which it has wanted so far."""
+        by_key: dict[bytes, list[int]] = {}
+        kept: set[int] = set()
+        for key in wanted:
+            indexes = self._by_key.get(key)
+            if indexes is not None:
+                by_key[key] = indexes
+                kept.update(indexes)
+        moved: dict[int, int] = {}
+        documents: list[bytes] = []
+        self._size = 0
+        for index in sorted(kept):
+            moved[index] = len(documents)
+            doc = self._documents[index]
+            documents.append(doc)
+            self._size += len(doc) + _DOCUMENT_BYTES
+        for key, indexes in by_key.items():
+            by_key[key] = [moved[index] for index in indexes]
+            self._size += len(key) + _KEY_BYTES + _ENTRY_BYTES * (len(indexes) - 1)
+        self._wanted = wanted
+        self._by_key = by_key
+        self._documents = documents
+
+    def close(self) -> None:
+        self._source.close()
 
     def is_outdated(self) -> bool:
         return self._source.is_outdated()
@@ -81,8 +125,8 @@ class ForeignTable:
     def find(self, values: list[Value]) -> list[Value]:
         """The documents whose field has one of the values, in the order of the collection."""
         if len(values) == 1:
-            return [self._documents[index] for index in self._by_key.get(self._key_of(values[0]), [])]
+            return [self._documents[index] for index in self._by_key.get(key_of(values[0], self._collation), [])]
         indexes: set[int] = set()
         for value in values:
-            indexes.update(self._by_key.get(self._key_of(value), []))
+            indexes.update(self._by_key.get(key_of(value, self._collation), []))
         return [self._documents[index] for index in sorted(indexes)]

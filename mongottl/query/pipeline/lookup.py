@@ -1,9 +1,11 @@
 """`$lookup`: joins documents of another collection, which the RunContext opens, to each document.
 
 An equality join without an index on the foreign field reads the foreign collection once into a hash table
-(`foreign_table`); with an index, or for values whose equality is not equality of keys, each document queries the
-collection with a filter. A pipeline of `$lookup` is parsed again for each outer document, with its `let` variables as
-constants, so that filters in it can use indexes.
+(`foreign_table`). If that needs too much memory, it reads the collection once for each batch of outer documents, into a
+table of the values that these have; if even that needs too much, for each half of the batch, and so on. With an index,
+or for values whose equality is not equality of keys, each document queries the collection with a filter. A pipeline of
+`$lookup` is parsed again for each outer document, with its `let` variables as constants, so that filters in it can use
+indexes.
 """
 
 from typing import Final
@@ -25,7 +27,7 @@ from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import check_user_name
 from mongottl.query.pipeline.effect import Effect
-from mongottl.query.pipeline.foreign_table import ForeignTable, are_plain, is_simple, local_values
+from mongottl.query.pipeline.foreign_table import ForeignTable, are_plain, is_simple, key_of, local_values
 from mongottl.query.pipeline.pushdown import all_of
 from mongottl.query.pipeline.run_context import EqualityProbe, RunContext
 from mongottl.query.pipeline.source import BATCH_BYTES, DocumentSource, TransformSource
@@ -151,6 +153,10 @@ class LookupSource(TransformSource):
         self._batch: list[bytes] = []
         self._position = 0
         self._table: ForeignTable | None = None
+        # Whether a table of the whole collection is too large. Then a table has the values of the outer documents up to
+        # `_part_end`, and is None if only one of them can use it.
+        self._in_parts = False
+        self._part_end = 0
         self._cached: Final[dict[bytes, list[Value]]] = {}
         self._cached_bytes: i64 = 0
         # State of the outer document at `_position`: whether it has been started; foreign documents that are read,
@@ -173,7 +179,7 @@ class LookupSource(TransformSource):
             plain = all(index < 0 for index in foreign.indexes)
             self._may_probe = plain and spec.extra_filter is None and spec.ctx.collation is None
             if plain and not run.has_index(spec.database, spec.collection, foreign.dotted):
-                self._table = self._new_table(foreign)
+                self._table = self._new_table(foreign, None)
 
     def next_batch(self) -> list[bytes] | None:
         if self._position >= len(self._batch):
@@ -184,14 +190,20 @@ class LookupSource(TransformSource):
             self._position = 0
             self._cached.clear()
             self._cached_bytes = 0
+            self._part_end = 0
             foreign = self._spec.foreign
-            if foreign is not None and self._table is not None and self._table.is_outdated():
-                self._table = self._new_table(foreign)
+            if foreign is not None and self._table is not None and not self._in_parts and self._table.is_outdated():
+                self._table = self._new_table(foreign, None)
+        end = len(self._batch)
+        if self._in_parts and end > 0:
+            if self._position >= self._part_end:
+                self._begin_part()
+            end = self._part_end
         table = self._table
         if table is not None and not table.complete and self._batch:
             table.read()
             if table.too_large:
-                self._table = None
+                self._reduce_table(table)
             return []
         foreign_path = self._spec.foreign
         self._probed = 0
@@ -201,7 +213,7 @@ class LookupSource(TransformSource):
         joined: list[bytes] = []
         room: i64 = BATCH_BYTES
         batches = 0
-        while self._position < len(self._batch) and batches < _MAX_BATCHES_PER_CALL and self._probed < MAX_OUTPUT:
+        while self._position < end and batches < _MAX_BATCHES_PER_CALL and self._probed < MAX_OUTPUT:
             doc = self._batch[self._position]
             if not self._begun:
                 self._begin(doc)
@@ -269,10 +281,51 @@ class LookupSource(TransformSource):
                 f" {limit} bytes",
             )
 
-    def _new_table(self, foreign: FieldPath) -> "ForeignTable":
+    def _new_table(self, foreign: FieldPath, wanted: set[bytes] | None) -> "ForeignTable":
         spec = self._spec
         source = self._run.open_collection(spec.database, spec.collection, spec.extra_filter, spec.ctx)
-        return ForeignTable(source, foreign, spec.ctx.collation, self._run.limits.lookup_table_bytes)
+        return ForeignTable(source, foreign, spec.ctx.collation, self._run.limits.lookup_table_bytes, wanted)
+
+    def _begin_part(self) -> None:
+        """Begins a table of the values of the remaining outer documents, unless only one of them can use it."""
+        self._table = None
+        self._part_end = len(self._batch)
+        wanted = self._wanted_in_part()
+        spec = self._spec
+        foreign = spec.foreign
+        if wanted and foreign is not None and not self._run.has_index(spec.database, spec.collection, foreign.dotted):
+            self._table = self._new_table(foreign, wanted)
+
+    def _reduce_table(self, table: ForeignTable) -> None:
+        """Restricts a table that is too large to the values of fewer outer documents, each time half as many."""
+        while table.too_large:
+            if self._in_parts:
+                self._part_end = self._position + (self._part_end - self._position) // 2
+            else:
+                self._in_parts = True
+                self._part_end = len(self._batch)
+            wanted = self._wanted_in_part()
+            if not wanted:
+                table.close()
+                self._table = None
+                self._part_end = max(self._part_end, self._position + 1)
+                return
+            table.reduce(wanted)
+
+    def _wanted_in_part(self) -> set[bytes]:
+        """The keys of the values that the outer documents of the part look for; empty if there is at most one."""
+        spec = self._spec
+        local = spec.local
+        if local is None:
+            raise AssertionError("a table without fields")
+        wanted: set[bytes] = set()
+        count = 0
+        for doc in self._batch[self._position : self._part_end]:
+            values = local_values(doc, local)
+            if are_plain(values):
+                count += 1
+                wanted.update([key_of(value, spec.ctx.collation) for value in values])
+        return wanted if count > 1 else set()
 
     def _begin(self, doc: bytes) -> None:
         """Finds the foreign documents of a document, or opens their source."""

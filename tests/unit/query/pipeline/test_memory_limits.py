@@ -142,12 +142,53 @@ def test_a_lookup_reads_no_more_than_one_document_may_have(lookup: Document) -> 
 def test_a_table_counts_its_keys() -> None:
     """Documents of 22 bytes take some three hundred in a table."""
     foreign = [{"_id": i, "k": i} for i in range(1000)]
-    for limit_kb, scans in [(1000, 1), (200, 1 + 10)]:
+    for limit_kb, scans in [(1000, 1), (200, 1), (1, 4)]:
         limits = MemoryLimits(lookup_table_bytes=limit_kb * KB)
         source, run = opened([{"_id": i, "k": i} for i in range(10)], [LOOKUP], foreign, limits)
         found = [bson.decode(document) for batch in batches(source) for document in batch]
         assert [document["j"][0]["_id"] for document in found] == list(range(10))
         assert run.scans == scans
+
+
+def test_beyond_its_table_a_lookup_reads_once_for_each_batch() -> None:
+    count = 1000
+    foreign: list[Document] = [{"_id": i, "k": i % count} for i in range(3 * count)]
+    outer: list[Document] = [{"_id": i, "k": i} for i in range(count)]
+    outer[300]["k"] = [5, 7, 999]
+    outer[301]["k"] = []
+    del outer[302]["k"]
+    outer[303]["k"] = [1, [2]]
+    outer[304]["k"] = bson.Regex("x")
+    expected = {i: [i, i + count, i + 2 * count] for i in range(count)}
+    expected[300] = sorted(expected[5] + expected[7] + expected[999])
+    expected.update({301: [], 302: [], 303: expected[1], 304: []})
+    limits = MemoryLimits(lookup_table_bytes=400 * KB)
+    source, run = opened(outer, [LOOKUP], foreign, limits)
+    found = [bson.decode(document) for batch in batches(source) for document in batch]
+    assert {document["_id"]: [joined["_id"] for joined in document["j"]] for document in found} == expected
+    # Four batches, and what null, arrays within arrays and regular expressions need; equal values share a query.
+    assert run.scans == 4 + 3
+    source, run = opened(outer, [LOOKUP, {"$unwind": "$j"}], foreign, limits)
+    pairs = [(document["_id"], document["j"]["_id"]) for document in map(bson.decode, flattened(source))]
+    assert pairs == [(i, joined) for i in range(count) for joined in expected[i]]
+    assert run.scans == 4 + 3
+
+
+def flattened(source: DocumentSource) -> list[bytes]:
+    return [document for batch in batches(source) for document in batch]
+
+
+def test_tables_of_smaller_parts() -> None:
+    """The documents of one value take 100 KB: two or three values fit into a table, and sometimes none does."""
+    foreign: list[Document] = [{"_id": i, "k": i % 16, "x": TEN_KB} for i in range(160)]
+    foreign += [{"_id": -i, "k": 5, "x": TEN_KB} for i in range(1, 31)]
+    source, run = opened(
+        [{"_id": i, "k": i} for i in range(16)], [LOOKUP], foreign, MemoryLimits(lookup_table_bytes=350 * KB)
+    )
+    found = [bson.decode(document) for document in flattened(source)]
+    assert [len(document["j"]) for document in found] == [10 if i != 5 else 40 for i in range(16)]
+    assert all(joined["k"] == document["_id"] for document in found for joined in document["j"])
+    assert run.scans <= 8
 
 
 def test_a_facet_s_branches_share_a_limit() -> None:
