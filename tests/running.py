@@ -43,6 +43,8 @@ class Running:
         self.clock = clock
         self.engine = ContractEngine(open_storage_engine("sqlite", None)) if engine is None else engine
         self.service = ServiceContext(ServerConfig(dialect=dialect), clock, self.engine)
+        # Requests count as so long at least, for tests of what is done only for long ones.
+        self.least_request_bytes = 0
         self.client = ClientInfo(1, "localhost:27017", "localhost:1")
 
     def op(self, database: str = "test") -> OperationContext:
@@ -57,6 +59,7 @@ class Running:
         request = spec.request._make(spec.parser.parse(body, [], generic))
         op = self.op(database)
         op.extra_fields = generic.extra_fields
+        op.request_bytes = max(len(body), self.least_request_bytes)
         if max_time_ms:
             op.set_max_time_ms(max_time_ms)
         outcome = spec.function(op, request)

@@ -14,6 +14,7 @@ from mongottl.catalog.partial_filter import check_partial_filter
 from mongottl.document.build import encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import compare_numbers
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_nan, is_true, truncated, whole
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import Value, is_number, type_code_of, type_name
@@ -87,7 +88,12 @@ def _missing(option: str) -> CommandError:
     )
 
 
+# The work of parsing one specification, in the units of `give_way`.
+_SPEC_WEIGHT: Final = 8
+
+
 def _parse(spec: bytes, ignore_unknown: bool, inherited: Collation | None) -> IndexDescriptor:
+    give_way(_SPEC_WEIGHT)
     key: bytes | None = None
     name: str | None = None
     version = 2

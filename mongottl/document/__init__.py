@@ -12,6 +12,7 @@ Python values of them only where something is computed. They know nothing of the
     collation  sort keys of strings under a collation
     keystring  values as bytes whose byte order is MongoDB's order of values
     path       dotted field paths
+    interrupt  where long computations end, or let other operations run; sorting: of long lists
     bson_field errors about fields of commands, stages and options
     annotated  documents that carry metadata besides their bytes
 """

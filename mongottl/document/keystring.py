@@ -69,6 +69,7 @@ from mongottl.document.compare import (
     BRACKET_UNDEFINED,
     bracket_of_type,
 )
+from mongottl.document.interrupt import give_way
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.numbers import DECIMAL_DIGITS, LARGEST_DOUBLE, TWO_63
 from mongottl.document.types import (
@@ -555,6 +556,7 @@ class KeyStringBuilder:
 
 def encode_value(value: Value, descending: bool = False, collation: Collation | None = None) -> bytes:
     """The key of one value. Ascending, it is the canonical form by which group keys and distinct values are hashed."""
+    give_way()
     writer = BytesWriter()
     write_value(writer, value, collation)
     if descending:
@@ -602,6 +604,7 @@ def successor(prefix: bytes) -> bytes:
     [prefix, successor(prefix)) covers exactly the keys that begin with them, since no component is a prefix of another;
     in descending components too. The successor of no components (b"") is HIGHEST_KEY.
     """
+    give_way()
     end: i64 = i64(len(prefix))
     while end > 0 and prefix[end - 1] == 0xFF:
         end -= 1

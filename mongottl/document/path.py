@@ -8,6 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, Value
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
 from mongottl.errors import CommandError, ErrorCode
@@ -28,6 +29,7 @@ class FieldPath:
     """
 
     def __init__(self, dotted: str) -> None:
+        give_way()
         self.dotted = dotted
         self.parts: list[str] = dotted.split(".")
         self.part_bytes: list[bytes] = [part.encode("utf-8") for part in self.parts]

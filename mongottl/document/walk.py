@@ -12,6 +12,7 @@ IndexError and never a read outside the buffer.
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
@@ -266,10 +267,14 @@ def _decode_array(buf: bytes, start: i64, levels: i64) -> list[Value]:
         raise too_deep()
     values: list[Value] = []
     pos: i64 = start + 4
+    count: i64 = 0
     while True:
         type_code: i64 = buf[pos]
         if type_code == 0:
             return values
+        count += 1
+        if count % 16 == 0:
+            give_way()
         pos = cstring_end(buf, pos + 1) + 1
         if type_code == ARRAY:
             values.append(_decode_array(buf, pos, levels - 1))
@@ -306,6 +311,7 @@ def fields(doc: bytes) -> list[tuple[str, Value]]:
         type_code: i64 = doc[pos]
         if type_code == 0:
             return found
+        give_way()
         name_end: i64 = cstring_end(doc, pos + 1)
         name = doc[pos + 1 : name_end].decode("utf-8")
         pos = name_end + 1

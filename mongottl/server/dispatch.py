@@ -22,6 +22,7 @@ from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.interrupt import clear_check, set_check
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Value
 from mongottl.document.validate import MAX_DEPTH, MAX_MESSAGE_DEPTH, SLICE_BYTES, SlicedValidation, validate_document
 from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
@@ -41,7 +42,6 @@ from mongottl.exec.operation.retryable_writes import session_key
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
-from mongottl.query.interrupt import clear_check, set_check
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
 from mongottl.wire.messages import OpMsg, OpQuery
@@ -130,6 +130,8 @@ class Dispatcher:
                     for document in documents:
                         validate_document(document)
             op = OperationContext(self.service, client, generic.database)
+            if isinstance(message, OpMsg):
+                op.request_bytes = message.size_bytes
             cluster_clock = self.service.cluster_clock
             if op.now_s >= cluster_clock.idle_due_s:
                 cluster_clock.tick(op.now_ms)

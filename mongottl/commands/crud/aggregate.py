@@ -19,7 +19,9 @@ from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.plan_cache import QueryShape
+from mongottl.exec.plan.planner import plan_in_turns
 from mongottl.exec.results.aggregation import plan_aggregation
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import first_reply
@@ -60,7 +62,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
             ErrorCode.FailedToParse, "The 'cursor' option is required, except for aggregate with the explain argument"
         )
     name = collection_of(op, request.collection)
-    context = context_of(op, name, request.let, request.collation)
+    context = yield from in_turns(op, lambda: context_of(op, name, request.let, request.collation))
     check_uuid_of(op, "aggregate", request.collection_uuid, name)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
@@ -69,7 +71,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
                 return (yield from explain_on_view(op, collection, request, "queryPlanner", {"aggregate": name}))
             return (yield from aggregate_on_view(op, collection, request, context.let, batch_size))
         collection = None
-    specs = optimise(parse_pipeline(request.pipeline, context), context)
+    specs = yield from in_turns(op, lambda: optimise(parse_pipeline(request.pipeline, context), context))
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
     if request.explain:
@@ -80,8 +82,12 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         )
     shape = QueryShape(collation=request.collation)
     shape.allowed = check_settings(op, "aggregate", request, name)
-    plan = plan_aggregation(
-        op, collection, specs, request.hint, request.allow_disk_use, shape, collation=context.collation
+    plan = yield from plan_in_turns(
+        op,
+        collection,
+        lambda: plan_aggregation(
+            op, collection, specs, request.hint, request.allow_disk_use, shape, collation=context.collation
+        ),
     )
     cursor = ClientCursor(
         f"{op.database}.{name}",

@@ -56,6 +56,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import Executed, RetryableWrite
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
 
@@ -187,9 +188,13 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
         namespaces.append((database, name))
         uuids.append(namespace.collection_uuid)
         check_form(_NAMESPACE.command, namespace.collection_uuid)
-    operations = [_parsed(op, index, operation, namespaces) for index, operation in enumerate(request.operations)]
+    operations = yield from in_turns(op, lambda: _parsed_all(op, request, namespaces))
     options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
-    return _run(op, request, operations, namespaces, uuids, options.batch_size, write)
+    return (yield from _run(op, request, operations, namespaces, uuids, options.batch_size, write))
+
+
+def _parsed_all(op: OperationContext, request: BulkWriteRequest, namespaces: list[tuple[str, str]]) -> list[Operation]:
+    return [_parsed(op, index, operation, namespaces) for index, operation in enumerate(request.operations)]
 
 
 def _parsed(op: OperationContext, index: int, operation: bytes, namespaces: list[tuple[str, str]]) -> Operation:

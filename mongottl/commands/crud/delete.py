@@ -1,5 +1,6 @@
 """delete: see `write_batch`."""
 
+from collections.abc import Generator
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -35,6 +36,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import DELETED, Executed, RetryableWrite, other_write
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
     Selection,
@@ -89,7 +91,24 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
     """The reply's `n` counts deleted documents."""
     check_batch(op, len(request.statements))
     write = number_statements(op, "delete", len(request.statements), request.statement_id, request.statement_ids)
-    statements = [parse_delete_statement(document) for document in request.statements]
+    if is_long(op):
+        return _delete_in_turns(op, request, write)
+    return _delete(op, request, _parsed(request), write)
+
+
+def _delete_in_turns(op: OperationContext, request: DeleteRequest, write: RetryableWrite | None) -> Steps[Reply]:
+    statements = yield from in_turns(op, lambda: _parsed(request))
+    outcome = _delete(op, request, statements, write)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def _parsed(request: DeleteRequest) -> list[DeleteStatement]:
+    return [parse_delete_statement(document) for document in request.statements]
+
+
+def _delete(
+    op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement], write: RetryableWrite | None
+) -> Reply | Steps[Reply]:
     refused = refused_by_uuid(
         op, "delete", request.collection_uuid, request.collection, len(statements), request.ordered
     )
@@ -157,7 +176,7 @@ def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let:
     context = context_of(op, name, let, statement.collation)
     if statement.limit == 0 and op.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
-    match = parse_match(statement.query, context, near=True)
+    match = yield from in_turns(op, lambda: parse_match(statement.query, context, near=True))
     selection = Selection(op.catalog.lookup(op.database, name, time_series=True), match, None, statement.hint)
     if statement.limit == 1:
         return 0 if (yield from delete_one(op, selection)) is None else 1

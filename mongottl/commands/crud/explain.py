@@ -35,10 +35,11 @@ from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import ID_HACK, find_id_plan
 from mongottl.exec.plan.plan_cache import QueryShape
-from mongottl.exec.plan.planner import plan_query
+from mongottl.exec.plan.planner import plan_in_turns, plan_query
 from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.exec.results.explain import (
     Wrapper,
@@ -88,9 +89,11 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
     if spec.name in _VIEW_QUERIES:
         view = op.catalog.find(op.database, inner.collection)
         if isinstance(view, View):
-            on_view, stages, hint = _VIEW_QUERIES[spec.name](op, view, inner)
+            parse = _VIEW_QUERIES[spec.name]
+            on_view, stages, hint = yield from in_turns(op, lambda: parse(op, view, inner))
             return (yield from explain_view_query(op, on_view, stages, hint, request.verbosity, request.explained))
-    query = _QUERIES[spec.name](op, inner)
+    describe = _QUERIES[spec.name]
+    query = yield from in_turns(op, lambda: describe(op, inner))
     return (yield from _explain(op, query, request.verbosity, request.explained))
 
 
@@ -128,33 +131,39 @@ class Explained(NamedTuple):
 
 def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
     context = context_of(op, query.collection, query.let, query.collation)
-    match = parse_match(query.filter, context, near=True)
+    match = yield from in_turns(op, lambda: parse_match(query.filter, context, near=True))
     natural = natural_order(query.sort)
     pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort, context.collation)
     projection: Projection | None = None
     if not is_empty(query.projection):
-        projection = parse_projection(query.projection, context, for_find=True, filter=query.filter)
+        projection = yield from in_turns(
+            op, lambda: parse_projection(query.projection, context, for_find=True, filter=query.filter)
+        )
     collection = op.catalog.lookup(op.database, query.collection, time_series=True)
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
     metadata = checked_metadata(context, pattern)
-    plan = plan_query(
+    plan = yield from plan_in_turns(
         op,
         collection,
-        match,
-        sort=pattern,
-        natural=natural,
-        skip=query.skip,
-        limit=query.limit,
-        hint=query.hint,
-        wanted=query.wanted,
-        shape=shape,
-        remember=False,
-        min_key=query.min_key,
-        max_key=query.max_key,
-        collation=context.collation,
-        metadata=metadata,
-        allow_disk_use=query.allow_disk_use,
+        lambda: plan_query(
+            op,
+            collection,
+            match,
+            sort=pattern,
+            natural=natural,
+            skip=query.skip,
+            limit=query.limit,
+            hint=query.hint,
+            wanted=query.wanted,
+            shape=shape,
+            remember=False,
+            min_key=query.min_key,
+            max_key=query.max_key,
+            collation=context.collation,
+            metadata=metadata,
+            allow_disk_use=query.allow_disk_use,
+        ),
     )
     if query.id_hack:
         plan.show_id_plan(ID_HACK)
@@ -180,9 +189,10 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
             projection_wrapper(isinstance(projection, RootProjection), plan.covered, query.projection),
         )
     namespace = f"{op.database}.{query.collection}"
-    described = match.describe()
+    described = yield from in_turns(op, match.describe)
     reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
-    add_plan_hashes(reply, collection, shape.parts(described), context.collation)
+    parts = yield from in_turns(op, lambda: shape.parts(described))
+    add_plan_hashes(reply, collection, parts, context.collation)
     if query.shape is not None:
         reply["queryShapeHash"] = query_shape_hash(query.shape)
     return with_server(op, reply)
@@ -291,7 +301,7 @@ def _find_and_modify_query(op: OperationContext, request: modify.FindAndModifyRe
 def _find_on_view(
     op: OperationContext, view: View, request: FindRequest
 ) -> tuple[view_reads.ViewQuery, list[Value], Value]:
-    query, hint = view_reads.plan_find(op, view, request)
+    query, hint = view_reads.parse_find(op, view, request)
     return query, view_reads.find_stages(request), hint
 
 

@@ -18,6 +18,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.types import Value, integer
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.plan.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
@@ -90,7 +91,7 @@ def explain_aggregate_command(
             return (yield from explain_on_view(op, collection, request, verbosity, explained))
         collection = None
     context = context_of(op, name, request.let, request.collation)
-    specs = optimise(parse_pipeline(request.pipeline, context), context)
+    specs = yield from in_turns(op, lambda: optimise(parse_pipeline(request.pipeline, context), context))
     return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained, context.collation))
 
 
@@ -99,7 +100,7 @@ def explain_on_view(
 ) -> Steps[Reply]:
     """Explains an aggregation of a view: that of the underlying collection, with the view's stages before its own."""
     let = context_of(op, view.name, request.let).let
-    query = query_view(op, view, request.pipeline, let, request.collation)
+    query = yield from in_turns(op, lambda: query_view(op, view, request.pipeline, let, request.collation))
     return (yield from explain_view_query(op, query, request.pipeline, request.hint, verbosity, explained))
 
 
@@ -111,8 +112,8 @@ def explain_view_query(
     verbosity: str,
     explained: Value,
 ) -> Steps[Reply]:
-    plan = query.plan(op, hint)
-    parts = pipeline_shape(query.resolved.namespace, stages)
+    plan = yield from query.plan(op, hint)
+    parts = yield from in_turns(op, lambda: pipeline_shape(query.resolved.namespace, stages))
     return (
         yield from _explain_pipeline(
             op, query.collection, plan, query.resolved.namespace, QueryShape(), parts, verbosity, explained

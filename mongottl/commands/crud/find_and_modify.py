@@ -1,5 +1,6 @@
 """findAndModify: updates or deletes one document and returns it, before or after the update."""
 
+from collections.abc import Generator
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -34,6 +35,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import AFTER, BEFORE, DELETED, NO_IMAGE, Executed, other_write
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, delete_one, update_one
 from mongottl.exec.write.writes import delete_batch
@@ -96,15 +98,9 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         if executed is not None:
             check_same_kind(request, executed)
     context = context_of(op, request.collection, request.let, request.collation)
-    projection = (
-        None
-        if is_empty(request.fields)
-        else parse_projection(request.fields, context, for_find=True, filter=request.query)
-    )
-    driver: UpdateDriver | None = None
-    if not request.remove:
-        filters = None if request.array_filters is None else check_array_filters(request.array_filters)
-        driver = parse_update(request.update, context, filters)
+    if is_long(op):
+        return _modify_in_turns(op, request, executed, context)
+    projection, driver = _parse_change(request, context)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
     key = express_key(collection, request.query) if collection is not None and plain else None
     if collection is not None and key is not None and executed is None:
@@ -112,14 +108,55 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         reply = _modify_by_id(op, collection, request, record, driver, projection)
         if reply is not None:
             return reply
+    selection = _parse_selection(request, collection, context)
+    return _modify(op, request, executed, selection, driver, projection, context)
+
+
+def _modify_in_turns(
+    op: OperationContext, request: FindAndModifyRequest, executed: Executed | None, context: ParseContext
+) -> Steps[Reply]:
+    projection, driver = yield from in_turns(op, lambda: _parse_change(request, context))
+    selection = yield from in_turns(op, lambda: _parse_selection(request, None, context))
+    selection.collection = op.catalog.lookup(op.database, request.collection, time_series=True)
+    outcome = _modify(op, request, executed, selection, driver, projection, context)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def _parse_change(
+    request: FindAndModifyRequest, context: ParseContext
+) -> tuple[Projection | None, UpdateDriver | None]:
+    """The parsed `fields` and `update`; None for no projection, and for a deletion."""
+    projection: Projection | None = None
+    if not is_empty(request.fields):
+        projection = parse_projection(request.fields, context, for_find=True, filter=request.query)
+    driver: UpdateDriver | None = None
+    if not request.remove:
+        filters = None if request.array_filters is None else check_array_filters(request.array_filters)
+        driver = parse_update(request.update, context, filters)
+    return projection, driver
+
+
+def _parse_selection(request: FindAndModifyRequest, collection: Collection | None, context: ParseContext) -> Selection:
     match = parse_match(request.query, context, near=True)
-    if executed is not None:
-        return {**_retried_reply(request, executed, match, projection), "retriedStmtId": executed.first}
     natural = natural_order(request.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(request.sort):
         sort = parse_sort(request.sort, context.collation)
-    selection = Selection(collection, match, sort, request.hint, natural, checked_metadata(context, sort))
+    return Selection(collection, match, sort, request.hint, natural, checked_metadata(context, sort))
+
+
+def _modify(
+    op: OperationContext,
+    request: FindAndModifyRequest,
+    executed: Executed | None,
+    selection: Selection,
+    driver: UpdateDriver | None,
+    projection: Projection | None,
+    context: ParseContext,
+) -> Reply | Steps[Reply]:
+    """Executes the parsed request; the reply if an earlier attempt has executed it."""
+    if executed is not None:
+        return {**_retried_reply(request, executed, selection.match, projection), "retriedStmtId": executed.first}
     if driver is None:
         return _remove(op, selection, projection)
     return _update(op, request, selection, driver, projection, context)

@@ -26,11 +26,12 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.plan_ranker import is_trivial
-from mongottl.exec.plan.planner import natural_direction, plan_query
+from mongottl.exec.plan.planner import QueryPlan, natural_direction, plan_in_turns, plan_query
 from mongottl.exec.results.counting import count_documents
 from mongottl.exec.results.cursors import ClientCursor, Tail
 from mongottl.exec.results.distinct_values import DistinctValues
@@ -115,47 +116,63 @@ def _parse_projection(op: OperationContext, request: FindRequest) -> Projection:
     return parse_projection(request.projection, context, for_find=True, filter=request.filter)
 
 
+class _ParsedFind:
+    """A find whose filter, projection and sort are parsed.
+
+    natural: 1 or -1 for a sort by `$natural`, else 0. metadata: keywords of the `$meta` values that are needed.
+    """
+
+    def __init__(self, op: OperationContext, collection: Collection | None, request: FindRequest) -> None:
+        context = context_of(op, request.collection, request.let, request.collation)
+        if request.await_data and not request.tailable:
+            raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
+        if request.tailable:
+            _check_tailable(collection, request)
+        self.request = request
+        self.collation = context.collation
+        self.match = parse_match(request.filter, context, near=True)
+        self.projection: Projection | None = None
+        if not is_empty(request.projection):
+            self.projection = parse_projection(request.projection, context, for_find=True, filter=request.filter)
+        self.natural = natural_order(request.sort)
+        self.sort: SortPattern | None = None
+        if self.natural == 0 and not is_empty(request.sort):
+            self.sort = parse_sort(request.sort, context.collation)
+        self.metadata = checked_metadata(context, self.sort)
+        if request.return_key:
+            self.metadata.add(INDEX_KEY)
+        self.shape = QueryShape(request.sort, request.projection, request.collation)
+        self.shape.allowed = check_settings(op, "find", request, request.collection)
+
+    def plan(self, op: OperationContext, collection: Collection | None) -> QueryPlan:
+        request = self.request
+        plan = plan_query(
+            op,
+            collection,
+            self.match,
+            sort=self.sort,
+            natural=self.natural,
+            skip=request.skip,
+            limit=request.limit,
+            hint=request.hint,
+            wanted=request.batch_size if request.batch_size > 0 else 0,
+            shape=self.shape,
+            metadata=self.metadata,
+            allow_disk_use=request.allow_disk_use,
+            min_key=request.min,
+            max_key=request.max,
+            collation=self.collation,
+        )
+        if self.projection is not None and not request.return_key:
+            plan.cover(self.projection)
+        return plan
+
+
 def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Steps[Reply]:
-    context = context_of(op, request.collection, request.let, request.collation)
-    if request.await_data and not request.tailable:
-        raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
-    if request.tailable:
-        _check_tailable(collection, request)
-    match = parse_match(request.filter, context, near=True)
-    projection = (
-        None
-        if is_empty(request.projection)
-        else parse_projection(request.projection, context, for_find=True, filter=request.filter)
-    )
-    natural = natural_order(request.sort)
-    sort: SortPattern | None = None
-    if natural == 0 and not is_empty(request.sort):
-        sort = parse_sort(request.sort, context.collation)
-    metadata = checked_metadata(context, sort)
-    if request.return_key:
-        metadata.add(INDEX_KEY)
-    batch_size = request.batch_size
-    shape = QueryShape(request.sort, request.projection, request.collation)
-    shape.allowed = check_settings(op, "find", request, request.collection)
-    plan = plan_query(
-        op,
-        collection,
-        match,
-        sort=sort,
-        natural=natural,
-        skip=request.skip,
-        limit=request.limit,
-        hint=request.hint,
-        wanted=batch_size if batch_size > 0 else 0,
-        shape=shape,
-        metadata=metadata,
-        allow_disk_use=request.allow_disk_use,
-        min_key=request.min,
-        max_key=request.max,
-        collation=context.collation,
-    )
-    if projection is not None and not request.return_key:
-        plan.cover(projection)
+    parsed = yield from in_turns(op, lambda: _ParsedFind(op, collection, request))
+    plan = yield from plan_in_turns(op, collection, lambda: parsed.plan(op, collection))
+    match = parsed.match
+    metadata = parsed.metadata
     stage = plan.open()
     tail: Tail | None = None
     if collection is not None and collection.options.capped:
@@ -169,11 +186,11 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
         else:
             stage.set_guarded()
     record_ids = request.show_record_id and not request.return_key
-    pages = RecordPages(stage, collection, projection, match, request.limit, request.return_key, record_ids)
+    pages = RecordPages(stage, collection, parsed.projection, match, request.limit, request.return_key, record_ids)
     cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
     cursor.tail = tail
     cursor.no_timeout = request.no_cursor_timeout
-    return (yield from first_reply(op, cursor, batch_size, keep=not request.single_batch))
+    return (yield from first_reply(op, cursor, request.batch_size, keep=not request.single_batch))
 
 
 def _check_tailable(collection: Collection | None, request: FindRequest) -> None:
@@ -211,7 +228,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return (yield from count_on_view(op, collection, request))
-    match = parse_match(request.query, context, near=True)
+    match = yield from in_turns(op, lambda: parse_match(request.query, context, near=True))
     n = yield from count_documents(
         op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint
     )
@@ -237,15 +254,17 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     check_uuid_of(op, "distinct", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
-        source = distinct_documents(op, collection, request)
+        source = yield from distinct_documents(op, collection, request)
         reply = yield from _collect_distinct(op, source, request.key, context.collation)
         # Here mongod's `ok` is an int; in all other replies it is a double.
         return {**reply, "ok": 1}
     else:
-        match = parse_match(request.query, context, near=True)
+        match = yield from in_turns(op, lambda: parse_match(request.query, context, near=True))
         shape = QueryShape(collation=request.collation)
         shape.allowed = check_settings(op, "distinct", request, request.collection)
-        plan = plan_query(op, collection, match, hint=request.hint, shape=shape)
+        plan = yield from plan_in_turns(
+            op, collection, lambda: plan_query(op, collection, match, hint=request.hint, shape=shape)
+        )
         plan.skip_repeated(DistinctQuery(request.key, [request.key], context.collation), request.hint is not MISSING)
         source = PlanDocuments(plan.open(), collection, Pull(op, False, False), False)
     return (yield from _collect_distinct(op, source, request.key, context.collation))

@@ -1,5 +1,6 @@
 """update: see `write_batch`."""
 
+from collections.abc import Generator
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -50,6 +51,7 @@ from mongottl.exec.operation.retryable_writes import (
     other_write,
 )
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
     Selection,
@@ -112,17 +114,35 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     check_batch(op, len(request.statements))
     op.bypass_validation = request.bypass
     write = number_statements(op, "update", len(request.statements), request.statement_id, request.statement_ids)
+    if is_long(op):
+        return _update_in_turns(op, request, write)
+    return _update(op, request, _parsed(request), write)
+
+
+def _update_in_turns(op: OperationContext, request: UpdateRequest, write: RetryableWrite | None) -> Steps[Reply]:
+    statements = yield from in_turns(op, lambda: _parsed(request))
+    outcome = _update(op, request, statements, write)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def _parsed(request: UpdateRequest) -> list[UpdateStatement]:
     statements: list[UpdateStatement] = parsed_statements(UPDATE_STATEMENT, UpdateStatement, request.statements)
     for statement in statements:
         if isinstance(statement.update, list):
             check_stage_names(statement.update)
+    return statements
+
+
+def _update(
+    op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement], write: RetryableWrite | None
+) -> Reply | Steps[Reply]:
     refused = refused_by_uuid(
         op, "update", request.collection_uuid, request.collection, len(statements), request.ordered
     )
     if refused is not None:
         return {**refused, "nModified": 0}
     collection = collection_if_any(op, request.collection)
-    if collection is not None and len(statements) == 1 and (write is None or not write.is_retry):
+    if collection is not None and len(statements) == 1 and not is_long(op) and (write is None or not write.is_retry):
         reply = _update_by_id(op, collection, statements[0], request.let)
         if reply is not None:
             return reply
@@ -204,13 +224,13 @@ def result_of(executed: Executed) -> UpdateResult:
 def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> Steps[UpdateResult]:
     """Executes one statement of `update`."""
     context = context_of(op, name, let, statement.collation)
-    driver = parse_update_statement(op, name, statement, context)
+    driver = yield from in_turns(op, lambda: parse_update_statement(op, name, statement, context))
     if statement.multi:
         if op.txn_number is not None:
             raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with multi=true")
         if not is_empty(statement.sort):
             raise CommandError(ErrorCode.FailedToParse, "Cannot specify sort with multi=true")
-    match = parse_match(statement.query, context, near=True)
+    match = yield from in_turns(op, lambda: parse_match(statement.query, context, near=True))
     natural = natural_order(statement.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(statement.sort):

@@ -15,6 +15,8 @@ from mongottl.document.walk import fields, find_field_at, first_field_name, is_e
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns
+from mongottl.exec.plan.planner import plan_in_turns
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import Pull, first_reply
@@ -35,7 +37,12 @@ class ViewQuery:
         self.collection = collection
         self.specs = specs
 
-    def plan(self, op: OperationContext, hint: Value = MISSING, allow_disk_use: bool | None = None) -> AggregationPlan:
+    def plan(
+        self, op: OperationContext, hint: Value = MISSING, allow_disk_use: bool | None = None
+    ) -> Steps[AggregationPlan]:
+        return (yield from plan_in_turns(op, self.collection, lambda: self._plan(op, hint, allow_disk_use)))
+
+    def _plan(self, op: OperationContext, hint: Value, allow_disk_use: bool | None) -> AggregationPlan:
         collation = view_collation(self.view)
         return plan_aggregation(op, self.collection, self.specs, hint, allow_disk_use, collation=collation)
 
@@ -97,13 +104,13 @@ def find_stages(request: FindRequest) -> list[Value]:
 
 
 def find_on_view(op: OperationContext, view: View, request: FindRequest) -> Steps[Reply]:
-    query, hint = plan_find(op, view, request)
-    plan = query.plan(op, hint, request.allow_disk_use)
+    query, hint = yield from in_turns(op, lambda: parse_find(op, view, request))
+    plan = yield from query.plan(op, hint, request.allow_disk_use)
     cursor = _cursor(op, view, plan, request.allow_disk_use)
     return (yield from first_reply(op, cursor, request.batch_size, keep=not request.single_batch))
 
 
-def plan_find(op: OperationContext, view: View, request: FindRequest) -> tuple[ViewQuery, Value]:
+def parse_find(op: OperationContext, view: View, request: FindRequest) -> tuple[ViewQuery, Value]:
     """The query of a find on a view, and its hint; a sort by `$natural` counts as a hint."""
     stages = find_stages(request)
     let = context_of(op, view.name, request.let).let
@@ -117,8 +124,8 @@ def plan_find(op: OperationContext, view: View, request: FindRequest) -> tuple[V
 def aggregate_on_view(
     op: OperationContext, view: View, request: AggregateRequest, let: dict[str, Value], batch_size: int
 ) -> Steps[Reply]:
-    query = query_view(op, view, request.pipeline, let, request.collation)
-    plan = query.plan(op, request.hint, request.allow_disk_use)
+    query = yield from in_turns(op, lambda: query_view(op, view, request.pipeline, let, request.collation))
+    plan = yield from query.plan(op, request.hint, request.allow_disk_use)
     return (yield from first_reply(op, _cursor(op, view, plan, request.allow_disk_use), batch_size))
 
 
@@ -140,9 +147,9 @@ def count_stages(request: CountRequest) -> list[Value]:
 
 
 def count_on_view(op: OperationContext, view: View, request: CountRequest) -> Steps[Reply]:
-    query = query_view(op, view, count_stages(request), {}, request.collation)
+    query = yield from in_turns(op, lambda: query_view(op, view, count_stages(request), {}, request.collation))
     n = 0
-    source = _open(op, query.plan(op, request.hint))
+    source = _open(op, (yield from query.plan(op, request.hint)))
     while (batch := source.next_batch()) is not None:
         for document in batch:
             counted = dict(fields(document))["count"]
@@ -156,10 +163,10 @@ def distinct_stages(request: DistinctRequest) -> list[Value]:
     return [] if is_empty(request.query) else [encode({"$match": request.query})]
 
 
-def distinct_documents(op: OperationContext, view: View, request: DistinctRequest) -> DocumentSource:
+def distinct_documents(op: OperationContext, view: View, request: DistinctRequest) -> Steps[DocumentSource]:
     """The documents of a view from which `distinct` collects values."""
-    query = query_view(op, view, distinct_stages(request), {}, request.collation)
-    return _open(op, query.plan(op, request.hint))
+    query = yield from in_turns(op, lambda: query_view(op, view, distinct_stages(request), {}, request.collation))
+    return _open(op, (yield from query.plan(op, request.hint)))
 
 
 def _open(op: OperationContext, plan: AggregationPlan) -> DocumentSource:

@@ -25,6 +25,7 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.write.expiry import count_expired, rearm_collection
 from mongottl.exec.write.index_build import build_indexes
 
@@ -69,6 +70,20 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
         raise CommandError(ErrorCode.BadValue, "Must specify at least one index to create")
     check_commit_quorum(request.commit_quorum)
     check_uuid_of(op, "createIndexes", request.collection_uuid, name)
+    if is_long(op):
+        return _create_in_turns(op, request)
+    return _create(op, name, _parsed(op, request), request.commit_quorum)
+
+
+def _create_in_turns(op: OperationContext, request: CreateIndexesRequest) -> Steps[Reply]:
+    wanted = yield from in_turns(op, lambda: _parsed(op, request))
+    return (yield from _create(op, request.collection, wanted, request.commit_quorum))
+
+
+def _parsed(op: OperationContext, request: CreateIndexesRequest) -> list[IndexDescriptor]:
+    """The specifications of a request. The errors of `parse_index_spec`, and those of the collection's name and of the
+    dialect."""
+    name = request.collection
     collection = op.catalog.lookup(op.database, name, time_series=True)
     inherited = None if collection is None else collection.collation
     wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in request.indexes]
@@ -77,7 +92,7 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
     refusal = op.service.dialect.date_ttl_refusal
     if refusal is not None and any(descriptor.expire_after_s is not None for descriptor in wanted):
         raise CommandError(ErrorCode.BadValue, refusal)
-    return _create(op, name, wanted, request.commit_quorum)
+    return wanted
 
 
 def check_commit_quorum(quorum: Value) -> None:

@@ -3,6 +3,7 @@
 service        ServiceContext: state shared by all operations of a server
 context        OperationContext: state of one operation; state: the part of it that other operations read
 steps          how long operations yield to others, and wait
+turns          long computations in steps: parsing and planning of long requests
 recovery_unit  an operation's access to records and index entries; write_unit: one unit of work on a collection
 arming         arming the timing wheel after writes
 registry       running operations; current_op: their description for `$currentOp`

@@ -20,6 +20,7 @@ def _time_is_up() -> CommandError:
 class OperationContext(OperationState):
     """One running command.
 
+    request_bytes: the length of the message that contained it.
     txn_number: of a retryable write, or None.
     retryable: whether the command is a write with a `txnNumber`, which its driver may retry after some errors.
     deadline_s: monotonic time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
@@ -39,6 +40,7 @@ class OperationContext(OperationState):
         self.recovery_unit = RecoveryUnit(service)
         self.now_s: int = now_ms // MS_PER_S
         self.cluster_time: Timestamp = service.cluster_clock.last
+        self.request_bytes = 0
         self.txn_number: int | None = None
         self.retryable = False
         self.deadline_s = 0.0

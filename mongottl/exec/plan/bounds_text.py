@@ -23,6 +23,7 @@ from mongottl.document.compare import (
     BRACKET_TIMESTAMP,
     BRACKET_UNDEFINED,
 )
+from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_value
 from mongottl.document.types import (
     BinData,
@@ -149,6 +150,7 @@ def interval_text(interval: Interval, backward: bool, collated: bool = False) ->
 
     collated: whether strings in it are sort keys of a collation.
     """
+    give_way()
     low, low_inclusive = _end_text(interval.low, interval.low_inclusive, collated)
     high, high_inclusive = _end_text(interval.high, interval.high_inclusive, collated)
     # A range that begins at the end of a type bracket excludes it, and one that ends at a bracket's start as well.

@@ -12,6 +12,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.plan_memory import CachedPlan
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.exec.plan.access_path import AccessPath
@@ -64,6 +65,7 @@ NO_SHAPE: Final = QueryShape()
 
 
 def _outline(match: MatchExpression, found: list[str]) -> None:
+    give_way()
     found.append(type(match).__name__)
     if isinstance(match, ComparisonExpression):
         found.append(match.path.dotted)

@@ -31,6 +31,9 @@ cached for the query's shape, and the next such query tries it alone (`plan_cach
 Index filters and query settings restrict a query to some of the indexes; hints are then ignored.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
@@ -39,6 +42,8 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
 from mongottl.exec.plan.covered_path import covered_path, path_over_keys
 from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery, distinct_path, whole_distinct_path
@@ -58,13 +63,24 @@ from mongottl.exec.plan.plan_ranker import (
 )
 from mongottl.exec.plan.predicates import Filter, conjuncts_of, parts_beside
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
-from mongottl.exec.stages.stage import BackupStage, EofStage, LimitStage, PlanNode, PlanStage, SkipStage, SortStage
+from mongottl.exec.stages.stage import (
+    BackupStage,
+    EofStage,
+    LimitStage,
+    PlanNode,
+    PlanStage,
+    SkipStage,
+    SortStage,
+    check_alive,
+)
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AlwaysFalse, AndExpression, OrExpression
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.projection import Projection
 from mongottl.query.sort import SortPattern
 from mongottl.query.spill import SpillSpace
+
+T = TypeVar("T")
 
 
 class QueryPlan:
@@ -304,6 +320,40 @@ def plan_query(
     return QueryPlan(
         collection, match, path, others, sort, skip, limit, wanted, sort_bytes, space, requested, index_filter_set
     )
+
+
+class _CatalogChanged(Exception):
+    """The indexes or options of a collection have changed since planning began."""
+
+
+class _CatalogCheck:
+    """Checks between two turns of planning that the collection is as it was at the beginning."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._generation = collection.generation
+
+    def check(self) -> None:
+        check_alive(self._collection)
+        if self._collection.generation != self._generation:
+            raise _CatalogChanged
+
+
+def plan_in_turns(op: OperationContext, collection: Collection | None, plan: Callable[[], T]) -> Steps[T]:
+    """The result of planning a query on the collection; for a long request in turns (`operation.turns`).
+
+    Planning starts again when indexes or options of the collection have changed. QueryPlanKilled (175) if the
+    collection has been dropped since the request was parsed, and the errors of `plan`.
+    """
+    if collection is None or not is_long(op):
+        return plan()
+    while True:
+        catalog_check = _CatalogCheck(collection)
+        check_alive(collection)
+        try:
+            return (yield from in_turns(op, plan, catalog_check.check))
+        except _CatalogChanged:
+            continue
 
 
 def spill_space(op: OperationContext, allow_disk_use: bool | None) -> SpillSpace | None:

@@ -11,6 +11,7 @@ from mongottl.document.compare import (
     BRACKET_NULL,
     BRACKET_UNDEFINED,
 )
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MaxKey, MinKey
 from mongottl.exec.plan.expr_bounds import compared_paths
@@ -138,6 +139,7 @@ class Filter:
         everywhere = True
         exists = True
         for child in part.children:
+            give_way()
             if not isinstance(child, PathExpression) or isinstance(child, ElemMatchObjectExpression):
                 return
             if path is None:
@@ -197,6 +199,7 @@ def _equals_null(part: MatchExpression, intervals: list[Interval]) -> bool:
 def _within_values(intervals: list[Interval]) -> bool:
     """Whether all keys in the intervals are values: null may also mean missing, undefined an empty array."""
     for interval in intervals:
+        give_way()
         for end in (interval.low, interval.high):
             if end is None or isinstance(end, (MinKey, MaxKey)):
                 return False

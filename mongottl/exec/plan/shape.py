@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, first_field_name
@@ -32,6 +33,7 @@ def plan_shape_hash(parts: Sequence[str]) -> str:
 
 def literal_shape(value: Value) -> str:
     """The shape of a value: its type."""
+    give_way()
     if is_number(value):
         return "?number"
     if isinstance(value, list):

@@ -20,8 +20,9 @@ from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.turns import is_long
 from mongottl.exec.operation.write_unit import living_now
-from mongottl.exec.plan.planner import plan_query
+from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
 from mongottl.exec.stages.stage import PlanStage
 from mongottl.exec.write.writes import (
     check_size,
@@ -88,8 +89,18 @@ class Selection:
         if sort is not None:
             self.metadata = self.metadata.union(sort.metadata)
 
+    def open_in_turns(self, op: OperationContext, wanted: int = 0) -> Steps[PlanStage]:
+        """`open`; if the request is long, other operations run in between."""
+        if not is_long(op):
+            return self.open(op, wanted)
+        plan = yield from plan_in_turns(op, self.collection, lambda: self._plan(op, wanted))
+        return plan.open()
+
     def open(self, op: OperationContext, wanted: int = 0) -> PlanStage:
         """Plans and opens the selection. wanted: how many records are needed, 0 for all; sets the first batch size."""
+        return self._plan(op, wanted).open()
+
+    def _plan(self, op: OperationContext, wanted: int) -> QueryPlan:
         return plan_query(
             op,
             self.collection,
@@ -99,7 +110,7 @@ class Selection:
             hint=self.hint,
             wanted=wanted,
             metadata=self.metadata,
-        ).open()
+        )
 
     def current(self, op: OperationContext, stage: PlanStage, batch: list[Record]) -> list[Record]:
         """The records of the latest batch of `stage` as they are stored now, if they are not expired and still match.
@@ -126,7 +137,7 @@ def first_record(op: OperationContext, selection: Selection) -> Steps[Record | N
     """The first record of a selection, as it is now."""
     if selection.collection is None:
         return None
-    stage = selection.open(op, wanted=1)
+    stage = yield from selection.open_in_turns(op, wanted=1)
     while (batch := stage.next_batch(op)) is not None:
         for i in range(len(batch)):
             current = selection.current(op, stage, batch[i : i + 1])
@@ -202,7 +213,7 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
     collection = selection.collection
     if collection is None:
         return result
-    stage = selection.open(op)
+    stage = yield from selection.open_in_turns(op)
     stage.set_each_once()
     while (batch := stage.next_batch(op)) is not None:
         records = selection.current(op, stage, batch)
@@ -336,7 +347,7 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
     if collection is None:
         return 0
     deleted = 0
-    stage = selection.open(op)
+    stage = yield from selection.open_in_turns(op)
     stage.set_each_once()
     while (batch := stage.next_batch(op)) is not None:
         records = selection.current(op, stage, batch)

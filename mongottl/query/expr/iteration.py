@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import CHECK_EVERY, check_interrupt
 from mongottl.document.numbers import is_true, whole_int32
 from mongottl.document.types import Missing, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -18,7 +19,6 @@ from mongottl.query.expr.base import (
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.parser import parse_operand, show, type_of
 from mongottl.query.expr.path import check_user_name
-from mongottl.query.interrupt import CHECK_EVERY, check_interrupt
 
 
 class MapExpression(NamedExpression):

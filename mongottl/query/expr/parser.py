@@ -7,6 +7,7 @@ objects and arrays contain expressions, and all other values are constants.
 from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_dollar
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Value, type_code_of, type_name
 from mongottl.document.walk import fields
@@ -87,6 +88,7 @@ def parse_expression(value: Value, ctx: ParseContext, scope: Scope | None = None
 
 def parse_operand(value: Value, scope: Scope) -> Expression:
     """The expression tree of a value within an operator's argument; errors as those of `parse_expression`."""
+    give_way()
     if isinstance(value, str):
         if value.startswith("$"):
             return parse_path(value, scope)

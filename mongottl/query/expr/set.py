@@ -3,6 +3,7 @@
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
+from mongottl.document.interrupt import CHECK_EVERY, check_interrupt
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value
@@ -18,7 +19,6 @@ from mongottl.query.expr.base import (
     is_nullish,
 )
 from mongottl.query.expr.parser import parse_arguments, type_of
-from mongottl.query.interrupt import CHECK_EVERY, check_interrupt
 
 
 def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Value]:

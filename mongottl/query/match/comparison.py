@@ -24,9 +24,11 @@ from mongottl.document.compare import (
     compare_raw,
     compare_values,
 )
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value as key_of
 from mongottl.document.numbers import is_nan
 from mongottl.document.path import FieldPath
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import (
     DECIMAL128,
     DOUBLE,
@@ -295,9 +297,12 @@ class InExpression(PathExpression):
         self._is_plain = False  # whether all values are of one of the common types
         if _all_whole(self.values):
             self._is_plain = True
-            self._numbers = set(self.values)
+            for value in self.values:
+                give_way()
+                self._numbers.add(value)
             return
         for value in self.values:
+            give_way()
             if value is None:
                 self._has_null = True
             elif isinstance(value, str):
@@ -399,17 +404,19 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
         by_key: dict[bytes, Value] = {}
         for value in values:
             by_key.setdefault(key_of(value, False, collation), value)
-        return [by_key[key] for key in sorted(by_key)]
+        return [by_key[key] for key in sort_in_parts(list(by_key))]
     if _all_whole(values):
-        whole = [value for value in values if type(value) is int]
-        in_order: list[Value] = []
-        in_order.extend(sorted(dict.fromkeys(whole)))
-        return in_order
+        whole: dict[Value, None] = {}
+        for value in values:
+            give_way()
+            whole[value] = None
+        return sort_in_parts(list(whole))
     numbers: dict[object, Value] = {}
     texts: dict[str, None] = {}
     oids: dict[bytes, None] = {}
     rest: list[Value] = []
     for value in values:
+        give_way()
         if isinstance(value, str):
             texts[value] = None
         elif isinstance(value, ObjectId):
@@ -419,9 +426,9 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
                 numbers[value] = value
         else:
             rest.append(value)
-    ordered: list[Value] = sorted(numbers.values(), key=_number_key)
-    ordered.extend(sorted(texts))  # code point order is UTF-8 byte order
-    ordered.extend([ObjectId(oid) for oid in sorted(oids)])
+    ordered: list[Value] = sort_in_parts(list(numbers.values()))
+    ordered.extend(sort_in_parts(list(texts)))  # code point order is UTF-8 byte order
+    ordered.extend([ObjectId(oid) for oid in sort_in_parts(list(oids))])
     if not rest:
         return ordered
     distinct: list[Value] = []
@@ -437,13 +444,8 @@ def _all_whole(values: list[Value]) -> bool:
 
 
 def _compare(a: Value, b: Value) -> int:
+    give_way()
     return int(compare_values(a, b))
-
-
-def _number_key(number: Value) -> float | int:
-    if isinstance(number, (int, float)):
-        return number
-    raise TypeError("not a number")
 
 
 def equality(path: FieldPath, value: Value, ctx: ParseContext) -> MatchExpression:
@@ -501,6 +503,7 @@ def _in(path: FieldPath, operand: Value, name: str, ctx: ParseContext) -> InExpr
     values: list[Value] = []
     regexes: list[RegexExpression] = []
     for element in operand:
+        give_way()
         if isinstance(element, bytes) and is_operator_document(element):
             raise bad_value(f"cannot nest $ under {name}")
         if isinstance(element, Regex):

@@ -13,6 +13,7 @@ the ranges. `exact` ranges guarantee the converse too, but only for an index tha
 from functools import cmp_to_key
 
 from mongottl.document.compare import bracket_of, compare_values
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import MaxKey, MinKey, Value
 
 
@@ -57,6 +58,7 @@ class Interval:
     """
 
     def __init__(self, low: Value, low_inclusive: bool, high: Value, high_inclusive: bool, exact: bool = True) -> None:
+        give_way()
         self.low = low
         self.low_inclusive = low_inclusive
         self.high = high
@@ -66,6 +68,7 @@ class Interval:
     @property
     def is_point(self) -> bool:
         """Whether the range contains exactly one value."""
+        give_way()
         return (
             self.low_inclusive
             and self.high_inclusive
@@ -116,6 +119,7 @@ def _end_position(end: Value) -> tuple[int, int, Value]:
 
 def _compare_ends(a: Value, a_after: bool, b: Value, b_after: bool) -> int:
     """The order of two ends, each of which lies just before or just after its value: -1, 0 or 1."""
+    give_way()
     a_bracket, a_part, a_value = _end_position(a)
     b_bracket, b_part, b_value = _end_position(b)
     if a_bracket != b_bracket:

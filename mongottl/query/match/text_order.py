@@ -7,6 +7,7 @@ example, do not depend on collations.
 """
 
 from mongottl.document.collation import Collation, may_hold_text, same_collation
+from mongottl.document.interrupt import give_way
 from mongottl.query.match.arrays import ElementsExpression
 from mongottl.query.match.comparison import ComparisonExpression, InExpression
 from mongottl.query.match.regex import RegexExpression
@@ -27,14 +28,18 @@ def all_orders_equal(orders: list[Collation | None], collation: Collation | None
 
 
 def _collect(expression: MatchExpression, orders: list[Collation | None]) -> None:
+    give_way()
     if isinstance(expression, ComparisonExpression):
         if may_hold_text(expression.value):
             orders.append(expression.collation)
     elif isinstance(expression, InExpression):
         if expression.regexes:
             orders.append(None)
-        if any(may_hold_text(value) for value in expression.values):
-            orders.append(expression.collation)
+        for value in expression.values:
+            give_way()
+            if may_hold_text(value):
+                orders.append(expression.collation)
+                break
     elif isinstance(expression, RegexExpression):
         orders.append(None)
     elif isinstance(expression, (ElementsExpression, NotExpression)):

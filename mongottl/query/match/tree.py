@@ -26,6 +26,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, Value
@@ -99,10 +100,12 @@ class MatchExpression:
 
     def simplify(self) -> "MatchExpression":
         """An equivalent tree without redundant nodes; may change this one."""
+        give_way()
         return self
 
     def depth(self) -> int:
         """The number of levels of the tree; 1 for a leaf."""
+        give_way()
         return 1
 
 
@@ -158,6 +161,7 @@ class ListExpression(MatchExpression):
     """Base of `$and`, `$or` and `$nor`."""
 
     def __init__(self, children: list[MatchExpression]) -> None:
+        give_way()
         self.children = children
 
     def name(self) -> str:
@@ -436,6 +440,7 @@ class PathExpression(MatchExpression):
     """
 
     def __init__(self, path: FieldPath, traverse_leaf: bool = True) -> None:
+        give_way()
         self.path = path
         self.traverse_leaf = traverse_leaf
         self._depth: i64 = path.depth
@@ -452,6 +457,7 @@ class PathExpression(MatchExpression):
         raise NotImplementedError
 
     def describe(self) -> Value:
+        give_way()
         return {self.path.dotted: self.describe_operand()}
 
     def matches_at(self, buf: bytes, start: i64) -> bool:

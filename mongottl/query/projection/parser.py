@@ -9,6 +9,7 @@
 """
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long, is_nan
 from mongottl.document.path import check_field_path
 from mongottl.document.render import render_value
@@ -69,6 +70,7 @@ class ProjectionParser:
 
     def add(self, path: str, value: Value) -> None:
         """Adds an entry; for a nested document of entries, adds each under the longer path."""
+        give_way()
         positional = path.endswith(".$")
         if positional and not self.for_find:
             raise CommandError(31324, "Cannot use positional projection in aggregation projection")

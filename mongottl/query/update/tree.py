@@ -2,6 +2,7 @@
 
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.update.nodes import ArrayFilter, ArrayNode, ModifierNode, ObjectNode, UpdateNode
@@ -27,6 +28,7 @@ class TreeBuilder:
     def add(self, operand: Operand, parser: ModifierParser, ctx: ParseContext) -> None:
         """Adds a modifier's leaf at its path. ConflictingUpdateOperators (40) if another one changes an overlapping
         path."""
+        give_way()
         parts = split_update_path(operand.path)
         leaf = parser(operand, ctx)
         if isinstance(leaf, RenameTarget):

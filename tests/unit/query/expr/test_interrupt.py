@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from mongottl.document.interrupt import CHECK_EVERY, clear_check, set_check
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.interrupt import CHECK_EVERY, clear_check, set_check
 from tests.unit.query.expr.conftest import evaluate
 
 LONG = 5 * int(CHECK_EVERY)

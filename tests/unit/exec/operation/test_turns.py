@@ -1,0 +1,262 @@
+"""Long requests are parsed and planned in turns: the operation has many steps, and gives the result of a short one."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mongottl.clock import SystemClock, VirtualClock
+from mongottl.document.interrupt import give_way
+from mongottl.errors import CommandError
+from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.operation.turns import LONG_REQUEST_BYTES, in_turns
+from tests.running import START_MS, Document, Running
+
+MANY = 600
+OTHERS = [{"a": -number - 10} for number in range(MANY)]
+LONG_FILTER: Document = {"$or": [{"a": 1}, {"a": 2}, *OTHERS]}
+VALUES = [2, 1, 99, *range(-MANY, 0)]
+
+
+class HurriedClock(SystemClock):
+    """Elapsed time grows by a turn each time that it is asked for, so that every turn is over at once."""
+
+    def __init__(self) -> None:
+        self.elapsed_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.elapsed_s += 0.01
+        return self.elapsed_s
+
+
+@pytest.fixture
+def server() -> Running:
+    clock = VirtualClock(HurriedClock())
+    clock.freeze()
+    clock.set_wall(START_MS)
+    running = Running(clock=clock)
+    running.least_request_bytes = LONG_REQUEST_BYTES
+    running.insert(*({"_id": number, "a": number, "b": number % 2} for number in range(6)))
+    return running
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Any:
+    before = threading.active_count()
+    yield
+    assert threading.active_count() == before
+
+
+def finish(steps: Steps[Document]) -> tuple[int, Document]:
+    """How many steps there were, and the reply."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return count, stop.value
+        count += 1
+
+
+def first_ids(reply: Document) -> list[Any]:
+    return [document["_id"] for document in reply["cursor"]["firstBatch"]]
+
+
+class TestResults:
+    """Many steps, in which others can run, and the same reply as for a short request."""
+
+    def run(self, server: Running, command: Document, database: str = "test") -> Document:
+        count, reply = finish(server.steps(command, database))
+        assert count > 5
+        return reply
+
+    def test_find(self, server: Running) -> None:
+        assert first_ids(self.run(server, {"find": "c", "filter": LONG_FILTER})) == [1, 2]
+
+    def test_find_by_an_index(self, server: Running) -> None:
+        server.index({"a": 1})
+        values = [2, 1, *range(-MANY, 0)]
+        assert first_ids(self.run(server, {"find": "c", "filter": {"a": {"$in": values}}})) == [1, 2]
+
+    def test_projection(self, server: Running) -> None:
+        projection = {"b": 1, **{f"field{number}": 1 for number in range(MANY)}}
+        reply = self.run(server, {"find": "c", "filter": {"a": 3}, "projection": projection})
+        assert reply["cursor"]["firstBatch"] == [{"_id": 3, "b": 1}]
+
+    def test_count(self, server: Running) -> None:
+        assert self.run(server, {"count": "c", "query": LONG_FILTER}) == {"n": 2}
+
+    def test_distinct(self, server: Running) -> None:
+        assert self.run(server, {"distinct": "c", "key": "b", "query": LONG_FILTER})["values"] == [0, 1]
+
+    def test_aggregate(self, server: Running) -> None:
+        computed = {f"field{number}": {"$add": ["$missing", number]} for number in range(MANY)}
+        pipeline = [{"$match": LONG_FILTER}, {"$project": {**computed, "a": 1}}, {"$project": {"a": 1}}]
+        reply = self.run(server, {"aggregate": "c", "pipeline": pipeline, "cursor": {}})
+        assert reply["cursor"]["firstBatch"] == [{"_id": 1, "a": 1}, {"_id": 2, "a": 2}]
+
+    @pytest.mark.parametrize("command", ["find", "count", "distinct", "aggregate"])
+    def test_views(self, server: Running, command: str) -> None:
+        server.run({"create": "v", "viewOn": "c", "pipeline": [{"$match": {"b": 1}}]})
+        commands: dict[str, Document] = {
+            "find": {"find": "v", "filter": LONG_FILTER},
+            "count": {"count": "v", "query": LONG_FILTER},
+            "distinct": {"distinct": "v", "key": "a", "query": LONG_FILTER},
+            "aggregate": {"aggregate": "v", "pipeline": [{"$match": LONG_FILTER}], "cursor": {}},
+        }
+        reply = self.run(server, commands[command])
+        if "cursor" in reply:
+            assert first_ids(reply) == [1]
+        else:
+            assert reply.get("n", 1) == 1
+            assert reply.get("values", [1]) == [1]
+
+    @pytest.mark.parametrize("verbosity", ["queryPlanner", "executionStats"])
+    def test_explain(self, server: Running, verbosity: str) -> None:
+        reply = self.run(server, {"explain": {"find": "c", "filter": LONG_FILTER}, "verbosity": verbosity})
+        assert reply["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
+
+    def test_update(self, server: Running) -> None:
+        change = {"$set": {f"field{number}": 1 for number in range(MANY)}}
+        reply = self.run(server, {"update": "c", "updates": [{"q": LONG_FILTER, "u": change, "multi": True}]})
+        assert reply == {"n": 2, "nModified": 2}
+        assert server.run({"count": "c", "query": {"field7": 1}}) == {"n": 2}
+
+    def test_update_by_id(self, server: Running) -> None:
+        change = {"$set": {f"field{number}": 1 for number in range(MANY)}}
+        assert self.run(server, {"update": "c", "updates": [{"q": {"_id": 1}, "u": change}]})["nModified"] == 1
+
+    def test_statements(self, server: Running) -> None:
+        updates = [{"q": {"_id": number}, "u": {"$set": {"x": 1}}} for number in range(MANY)]
+        assert self.run(server, {"update": "c", "updates": updates})["nModified"] == 6
+        deletes = [{"q": {"_id": number}, "limit": 1} for number in range(1, MANY)]
+        assert self.run(server, {"delete": "c", "deletes": deletes})["n"] == 5
+
+    def test_delete(self, server: Running) -> None:
+        assert self.run(server, {"delete": "c", "deletes": [{"q": LONG_FILTER, "limit": 0}]}) == {"n": 2}
+        assert server.ids() == [0, 3, 4, 5]
+
+    def test_find_and_modify(self, server: Running) -> None:
+        command = {"findAndModify": "c", "query": LONG_FILTER, "sort": {"a": -1}, "update": {"$set": {"b": 9}}}
+        assert self.run(server, command)["value"]["_id"] == 2
+        assert self.run(server, {"findAndModify": "c", "query": LONG_FILTER, "remove": True})["value"]["_id"] == 1
+
+    def test_bulk_write(self, server: Running) -> None:
+        operations = [
+            {"update": 0, "filter": LONG_FILTER, "updateMods": {"$set": {"b": 9}}, "multi": True},
+            {"delete": 0, "filter": LONG_FILTER},
+        ]
+        reply = self.run(server, {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": "test.c"}]}, "admin")
+        assert (reply["nModified"], reply["nDeleted"]) == (2, 1)
+
+    def test_create_indexes(self, server: Running) -> None:
+        partial = {"$or": [{"a": number} for number in range(MANY)]}
+        indexes = [{"key": {"b": 1}, "name": "b", "partialFilterExpression": partial}]
+        assert self.run(server, {"createIndexes": "c", "indexes": indexes})["numIndexesAfter"] == 2
+
+    def test_errors(self, server: Running) -> None:
+        with pytest.raises(CommandError) as caught:
+            finish(server.steps({"find": "c", "filter": {"$or": [*OTHERS, {"a": {"$unknown": 1}}]}}))
+        assert caught.value.code == 2
+
+
+class TestInterruption:
+    def test_time_limit(self, server: Running) -> None:
+        steps = server.steps({"find": "c", "filter": LONG_FILTER}, max_time_ms=100)
+        with pytest.raises(CommandError) as caught:
+            finish(steps)
+        assert caught.value.code == 50
+
+    def test_abandoned(self, server: Running) -> None:
+        steps = server.steps({"find": "c", "filter": LONG_FILTER})
+        next(steps)
+        steps.close()
+
+    def test_not_started(self, server: Running) -> None:
+        server.steps({"find": "c", "filter": LONG_FILTER}).close()
+
+
+class TestPlanning:
+    """The catalogue changes while a query is planned."""
+
+    def stopped(self, server: Running, command: Document) -> Iterator[Steps[Document]]:
+        """The command, stopped ever later in its parsing, planning and execution."""
+        server.index({"a": 1})
+        total = finish(server.steps(command))[0]
+        for share in range(0, 100, 7):
+            server.index({"a": 1})
+            steps = server.steps(command)
+            for _ in range(total * share // 100):
+                next(steps)
+            yield steps
+
+    def test_dropped_index(self, server: Running) -> None:
+        """Another plan is made, until the one that uses the index is carried out."""
+        codes: set[int] = set()
+        for steps in self.stopped(server, {"find": "c", "filter": {"a": {"$in": VALUES}, "b": {"$gte": 0}}}):
+            server.run({"dropIndexes": "c", "index": "a_1"})
+            try:
+                assert sorted(first_ids(finish(steps)[1])) == [1, 2]
+            except CommandError as error:
+                codes.add(error.code)
+            else:
+                assert not codes
+        assert codes <= {175}
+
+    def test_index_becomes_multikey(self, server: Running) -> None:
+        """The bounds of two predicates on one path may be combined only without arrays."""
+        for steps in self.stopped(server, {"find": "c", "filter": {"$and": [{"a": {"$in": VALUES}}, {"a": 99}]}}):
+            server.insert({"_id": "array", "a": [1, 99]})
+            assert first_ids(finish(steps)[1]) == ["array"]
+            server.run({"delete": "c", "deletes": [{"q": {"_id": "array"}, "limit": 1}]})
+            server.run({"dropIndexes": "c", "index": "a_1"})
+
+    def test_dropped_collection(self, server: Running) -> None:
+        for steps in self.stopped(server, {"find": "c", "filter": {"a": {"$in": VALUES}}}):
+            server.run({"drop": "c"})
+            with pytest.raises(CommandError) as caught:
+                finish(steps)
+            assert caught.value.code == 175
+            server.insert({"_id": 1, "a": 1})
+
+    def test_writes_see_a_collection_dropped_while_they_are_parsed(self, server: Running) -> None:
+        steps = server.steps({"update": "c", "updates": [{"q": LONG_FILTER, "u": {"$set": {"b": 9}}, "upsert": True}]})
+        next(steps)
+        server.run({"drop": "c"})
+        assert finish(steps)[1]["n"] == 1
+        assert len(server.ids()) == 1
+
+
+def test_only_one_thread_runs(server: Running) -> None:
+    """The server's thread and the computing one never run at the same time."""
+    running: list[str] = []
+
+    def compute() -> int:
+        for _ in range(1000):
+            running.append("computing")
+            length = len(running)
+            sum(range(1000))
+            assert len(running) == length
+            give_way()
+        return 7
+
+    op = server.op()
+    op.request_bytes = LONG_REQUEST_BYTES
+    steps = in_turns(op, compute)
+    with pytest.raises(StopIteration) as stop:
+        while True:
+            next(steps)
+            running.append("server")
+            length = len(running)
+            sum(range(1000))
+            assert len(running) == length
+    assert stop.value.value == 7
+    assert running.count("server") > 10
+
+
+def test_short_requests_are_computed_at_once(server: Running) -> None:
+    op = server.op()
+    op.request_bytes = LONG_REQUEST_BYTES - 1
+    thread = run_to_end(in_turns(op, threading.current_thread))
+    assert thread is threading.current_thread()
