@@ -8,13 +8,13 @@
 
 A snapshot reads the log of a store only when that store is read through it, so a commit costs the same however many
 snapshots are open. The images are bounded in memory: when they exceed the bound, the oldest snapshot becomes
-`too_old`, and can be read no more.
+`too_old`: reading it raises SnapshotTooOld.
 """
 
 from bisect import bisect_right
 from typing import Final
 
-from mongottl.storage.interface import IndexEntry, Record
+from mongottl.storage.interface import IndexEntry, Record, StorageError
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
 
 MAX_HISTORY_BYTES: Final = 256 * 1024 * 1024
@@ -25,6 +25,10 @@ _OVERHEAD_BYTES: Final = 160
 RecordImage = tuple[int, int, Record | None]
 # (number of the commit, entry, whether it was there before that commit).
 EntryImage = tuple[int, IndexEntry, bool]
+
+
+class SnapshotTooOld(StorageError):
+    """A snapshot is read after the history has dropped the images that it needs."""
 
 
 def _record_commit(image: RecordImage) -> int:
@@ -60,7 +64,8 @@ class CommitImages:
 
 
 class Snapshot:
-    """The data as of one commit. too_old: whether it can be read no more, because the history exceeded its bound."""
+    """The data as of one commit. too_old: whether reading it raises SnapshotTooOld, because the history exceeded its
+    bound."""
 
     def __init__(self, history: "History", number: int) -> None:
         self._history = history
@@ -72,7 +77,10 @@ class Snapshot:
         self._read_through: dict[str, int] = {}
 
     def records_at(self, ident: str) -> RecordPatch | None:
-        """What the record store of this ident had at the snapshot where it differs now; None for nothing."""
+        """What the record store of this ident had at the snapshot where it differs now; None for nothing.
+
+        SnapshotTooOld."""
+        self._check_readable()
         history = self._history
         log = history.record_logs.get(ident)
         if log is None:
@@ -90,7 +98,10 @@ class Snapshot:
         return self._records.get(ident)
 
     def entries_at(self, ident: str) -> EntryPatch | None:
-        """What the sorted data of this ident had at the snapshot where it differs now; None for nothing."""
+        """What the sorted data of this ident had at the snapshot where it differs now; None for nothing.
+
+        SnapshotTooOld."""
+        self._check_readable()
         history = self._history
         log = history.entry_logs.get(ident)
         if log is None:
@@ -107,8 +118,12 @@ class Snapshot:
             self._read_through[ident] = log[-1][0]
         return self._entries.get(ident)
 
+    def _check_readable(self) -> None:
+        if self.too_old:
+            raise SnapshotTooOld("the history of changes since the snapshot exceeds its bound")
+
     def changed(self, ident: str, record_id: int) -> bool:
-        """Whether a commit after the snapshot has written this record."""
+        """Whether a commit after the snapshot has written this record. SnapshotTooOld."""
         patch = self.records_at(ident)
         return patch is not None and record_id in patch.images
 
