@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mongottl.storage.interface import (
+    MAX_RECORD_ID,
     DataDirectoryError,
     EngineUnavailable,
     RecordStore,
@@ -322,6 +323,41 @@ def test_a_long_log_is_ended_while_no_unit_of_work_begins(tmp_path: Path) -> Non
     again = open_directory(tmp_path)
     assert again.record_store("records").count() == count
     again.close()
+
+
+def test_maintenance_restarts_a_log_that_is_copied_so_that_no_commit_waits_for_the_disk(tmp_path: Path) -> None:
+    engine, store = engine_with_long_log(tmp_path)
+    engine.maintain()
+    frame_bytes = 4096 + 24
+    assert engine.statistics()["log_bytes"] == frame_bytes
+    engine.maintain()  # there is nothing to do
+    assert engine.statistics()["log_bytes"] == frame_bytes
+    records, _ = store.scan(0, 10)
+    assert [record[1] for record in records] == [b"x" * 1000] * 10
+    with engine.unit_of_work() as unit:
+        store.delete_records(records)
+        unit.commit()
+    assert engine.statistics()["log_bytes"] > frame_bytes
+    left = store.scan(0, 10_000)[0]
+    engine.close()
+    again = open_directory(tmp_path)
+    assert again.record_store("records").scan(0, 10_000)[0] == left
+    again.close()
+
+
+def test_maintenance_does_not_restart_the_log_under_an_open_unit_of_work(tmp_path: Path) -> None:
+    engine, store = engine_with_long_log(tmp_path)
+    length = engine.statistics()["log_bytes"]
+    with engine.unit_of_work() as unit:
+        store.insert_records([(b"y", 1, 0)])
+        thread = threading.Thread(target=engine.maintain)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+        assert engine.statistics()["log_bytes"] == length
+        unit.commit()
+    assert store.scan(MAX_RECORD_ID, 1, False)[0][0][1] == b"y"
+    engine.close()
 
 
 def test_units_of_work_wait_for_no_maintenance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

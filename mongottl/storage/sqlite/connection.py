@@ -12,6 +12,7 @@ writes them into the row of the store in the same transaction, so that they are 
 """
 
 import sqlite3
+import threading
 from typing import Any, Final
 
 from mongottl.storage.interface import MAX_RECORD_ID, EngineUnavailable, Record
@@ -76,6 +77,8 @@ class SqliteConnection(UnitOfWorkState):
         super().__init__()
         self.raw = raw
         self.persistent = persistent
+        # Held while a unit begins, and by another thread while it writes: then a unit waits before it begins.
+        self.begin_lock = threading.Lock()
         # One cursor for all statements: creating one costs as much as a short statement. Each result is read to its
         # end at once, so no two statements share it.
         self._cursor: sqlite3.Cursor = raw.cursor()
@@ -201,7 +204,8 @@ class SqliteConnection(UnitOfWorkState):
 
     def begin_writes(self) -> None:
         try:
-            self._cursor.execute("BEGIN IMMEDIATE")
+            with self.begin_lock:
+                self._cursor.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise engine_error(error) from error
 

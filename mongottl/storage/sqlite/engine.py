@@ -18,12 +18,13 @@ fsync fails, the engine refuses all further writes, since the operating system m
 would report success at the next attempt.
 
 Checkpoints wait for the disk, so SQLite must not run them on the thread of the connection: `maintain` runs them on a
-second connection, and only in the mode that blocks no writer (PASSIVE). If a checkpoint has copied the whole log before
-the next commit, that commit starts to write at the beginning of the log again, which costs half as much as extending
-it. Under steady writing this never happens. So `writers_should_wait` tells the server when the log has grown long; the
-server then begins no unit of work during the next `maintain`, and continues with everything else. Log and database are
-synchronised before that, so that it takes little time. If `maintain` is not called, the unit of work that finds the log
-too long runs the checkpoint itself.
+second connection, and only in the mode that blocks no writer (PASSIVE). If a checkpoint has copied the whole log, the
+next write starts at the beginning of the log again, which costs half as much as extending it. That write waits for the
+disk, because the log's new header must be there before anything behind it; so `maintain` makes one itself, on its own
+connection. Under steady writing the whole log is never copied. So `writers_should_wait` tells the server when the log
+has grown long; the server then begins no unit of work during the next `maintain`, and continues with everything else.
+Log and database are synchronised before that, so that it takes little time. If `maintain` is not called, the unit of
+work that finds the log too long runs the checkpoint itself.
 """
 
 import os
@@ -321,6 +322,7 @@ class SqliteEngine(StorageEngine):
                 if self._checkpointer is None:
                     self._checkpointer = _connect(directory.database_path)
                     self._checkpointer.execute("PRAGMA synchronous = NORMAL")
+                    self._checkpointer.execute("PRAGMA busy_timeout = 0")
                 for _ in range(_CHECKPOINT_ROUNDS):
                     self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                     # What it returns does not count what was committed while it ran.
@@ -332,6 +334,8 @@ class SqliteEngine(StorageEngine):
                     self._sync(self._database_file)
                 elif log_is_long:
                     self._ended_count += 1
+                if self._uncopied_bytes() == 0:
+                    self._restart_log(self._checkpointer)
             except sqlite3.Error as error:
                 if getattr(error, "sqlite_errorname", "") == "SQLITE_IOERR_FSYNC":
                     self._refuse_writes(str(error))
@@ -340,6 +344,19 @@ class SqliteEngine(StorageEngine):
                 self._refuse_writes(str(error))
                 raise EngineUnavailable(f"the database cannot be made durable: {error}") from error
             self._checkpoint_count += 1
+
+    def _restart_log(self, checkpointer: sqlite3.Connection) -> None:
+        """Writes the first page of the database, unchanged, at the beginning of the log, which has been copied.
+
+        Units of work wait meanwhile before they begin. If one is open, the log is not restarted: it is about to become
+        longer.
+        """
+        with self._connection.begin_lock:
+            try:
+                checkpointer.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY":
+                    raise
 
     def statistics(self) -> dict[str, int]:
         read = self._connection.read_row
