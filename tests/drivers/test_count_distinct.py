@@ -195,7 +195,10 @@ def test_distinct_leaps_over_what_repeats(database: Database[Documents]) -> None
     assert scanned(hint={"$natural": 1}) == ("COLLSCAN", 0)
     database.c.insert_one({"_id": "array", "a": [7, 8]})
     assert database.c.distinct("a") == [None, 0, 1, 2, 3, 7, 8]
-    assert scanned()[0] == "COLLSCAN"
+    assert scanned()[0] == "DISTINCT_SCAN"
+    # 8 is not within the bounds, but another element of the same array is.
+    assert database.c.distinct("a", {"a": {"$in": [1, 7]}}) == [1, 7, 8]
+    assert scanned(query={"a": {"$in": [1, 7]}})[0] == "IXSCAN"
 
 
 @pytest.fixture
@@ -364,3 +367,123 @@ def test_groups_by_dotted_paths(database: Database[Documents]) -> None:
     assert list(database.c.aggregate(pipeline)) == expected
     database.c.insert_one({"x": [{"a": 9}]})
     assert planned(database, command)[0][-1]["stage"] != "DISTINCT_SCAN"
+
+
+def distinct_stage(database: Database[Documents], **distinct: Any) -> tuple[list[str], int, int]:
+    """The stages of a distinct from the top, and how many keys and documents it examines."""
+    stages, _ = planned(database, {"distinct": "c", **distinct})
+    documents = sum(stage.get("docsExamined", 0) for stage in stages)
+    return [stage["stage"] for stage in stages], stages[-1].get("keysExamined", 0), documents
+
+
+COVERED = ["PROJECTION_COVERED", "DISTINCT_SCAN"]
+FETCHED = ["FETCH", "DISTINCT_SCAN"]
+
+
+def test_distinct_values_of_unique_and_sparse_indexes(database: Database[Documents]) -> None:
+    database.c.insert_many([{"_id": i, **({"a": i % 3} if i % 2 else {})} for i in range(100)])
+    assert distinct_stage(database, key="_id") == (COVERED, 100, 0)
+    assert database.c.distinct("_id") == list(range(100))
+    database.c.create_index("a", sparse=True)
+    assert distinct_stage(database, key="a") == (COVERED, 6, 0)
+    assert database.c.distinct("a") == [0, 1, 2]
+    # A group of those without the field is not in the index.
+    pipeline = [{"$group": {"_id": "$a"}}]
+    assert planned(database, {"aggregate": "c", "pipeline": pipeline, "cursor": {}})[0][-1]["stage"] == "COLLSCAN"
+    assert {group["_id"] for group in database.c.aggregate(pipeline)} == {None, 0, 1, 2}
+
+
+def test_distinct_values_by_a_collated_index(database: Database[Documents]) -> None:
+    collation = {"locale": "en", "strength": 2}
+    database.c.insert_many([{"a": "xX"[i % 2] if i % 3 else "y"} for i in range(100)])
+    database.c.create_index("a", collation=collation)
+    assert distinct_stage(database, key="a", collation=collation) == (FETCHED, 4, 4)
+    assert database.command({"distinct": "c", "key": "a", "collation": collation})["values"] == ["X", "y"]
+    assert distinct_stage(database, key="a")[0] == ["COLLSCAN"]
+    assert database.c.distinct("a") == ["X", "x", "y"]
+
+
+def test_distinct_values_of_what_has_not_expired(database: Database[Documents]) -> None:
+    database.c.create_index("_ts", expireAfterSeconds=100)
+    database.c.create_index([("a", 1), ("n", 1)])
+    database.client.admin.command({"setParameter": 1, "ttlMonitorEnabled": False})
+    try:
+        short = [{"a": i % 4, "n": i, "ttl": 5} for i in range(100)]
+        database.c.insert_many(short + [{"a": i % 3, "n": i} for i in range(100)])
+        stages, keys, documents = distinct_stage(database, key="a")
+        assert (stages, keys < 20, documents < 20) == (FETCHED, True, True)
+        pipeline: list[Documents] = [{"$sort": {"a": 1, "n": 1}}, {"$group": {"_id": "$a", "n": {"$first": "$n"}}}]
+        assert database.c.distinct("a") == [0, 1, 2, 3]
+        database.client.admin.command({"advanceClock": 6})
+        assert distinct_stage(database, key="a")[0] == FETCHED
+        assert database.c.distinct("a") == [0, 1, 2]
+        database.c.update_many({"n": {"$lt": 50}, "ttl": {"$exists": False}}, {"$set": {"ttl": 1}})
+        database.client.admin.command({"advanceClock": 2})
+        assert (
+            planned(database, {"aggregate": "c", "pipeline": pipeline, "cursor": {}})[0][-1]["stage"] == "DISTINCT_SCAN"
+        )
+        assert list(database.c.aggregate(pipeline)) == [{"_id": 0, "n": 51}, {"_id": 1, "n": 52}, {"_id": 2, "n": 50}]
+    finally:
+        database.client.admin.command({"setParameter": 1, "ttlMonitorEnabled": True})
+
+
+def test_distinct_values_of_arrays(database: Database[Documents]) -> None:
+    database.c.insert_many([{"a": i % 3, "t": [i % 4, f"t{i % 2}"], "x": [{"y": i % 5}, {}]} for i in range(300)])
+    database.c.insert_many([{"a": 1, "t": []}, {"a": 1}, {"a": 2, "t": [None, [7]], "x": {"y": [8, None]}}])
+    database.c.create_index("t")
+    database.c.create_index([("a", 1), ("x.y", -1)])
+    expected = [None, 0, 1, 2, 3, "t0", "t1", [7]]
+    stages, keys, _ = distinct_stage(database, key="t")
+    assert (stages, keys < 30) == (FETCHED, True)
+    assert database.c.distinct("t") == expected
+    stages, keys, _ = distinct_stage(database, key="x.y", query={"a": 2})
+    assert stages == FETCHED
+    assert database.c.distinct("x.y", {"a": 2}) == [None, 0, 1, 2, 3, 4, 8]
+    # Bounds on a path with arrays do not tell which other elements documents have.
+    assert distinct_stage(database, key="t", query={"t": "t1"})[0][-1] == "IXSCAN"
+    assert database.c.distinct("t", {"t": "t1"}) == [1, 3, "t1"]
+    # A document belongs to one group, that of the whole array.
+    for key, stage in (("$t", "COLLSCAN"), ("$x.y", "COLLSCAN"), ("$a", "DISTINCT_SCAN")):
+        command = {"aggregate": "c", "pipeline": [{"$group": {"_id": key}}], "cursor": {}}
+        assert planned(database, command)[0][-1]["stage"] == stage
+    assert {group["_id"] for group in database.c.aggregate([{"$group": {"_id": "$a"}}])} == {0, 1, 2}
+
+
+def test_an_index_that_lost_may_still_give_distinct_values(hundred: Database[Documents]) -> None:
+    hundred.c.create_index("a")
+    stages, keys, documents = distinct_stage(hundred, key="b", query={"a": 1})
+    assert (stages, keys < 20, documents) == (COVERED, True, 0)
+    assert hundred.c.distinct("b", {"a": 1}) == [0, 1, 2]
+
+
+def test_groups_by_an_object_of_one_path(hundred: Database[Documents]) -> None:
+    group: Documents = {"$group": {"_id": {"k": "$a"}}}
+    command = {"aggregate": "c", "pipeline": [group], "cursor": {}}
+    stages, rest = planned(hundred, command)
+    assert [stage["stage"] for stage in stages] == COVERED
+    assert rest[0]["$groupByDistinctScan"] == {"newRoot": {"_id": {"k": "$a"}}}
+    # Without the field the object is empty, which is another group than that of null.
+    hundred.c.insert_many([{"a": None}, {"c": 1}, {"c": 2}])
+    stages, rest = planned(hundred, command)
+    assert [stage["stage"] for stage in stages] == FETCHED
+    assert stages[-1]["keysExamined"] < 20
+    assert "$group" in rest[0]
+    found = [each["_id"] for each in hundred.c.aggregate([group])]
+    assert sorted(found, key=repr) == [{"k": i} for i in range(4)] + [{"k": None}, {}]
+    two = {"aggregate": "c", "pipeline": [{"$group": {"_id": {"k": "$a", "b": "$b"}}}], "cursor": {}}
+    assert planned(hundred, two)[0][-1]["stage"] == "COLLSCAN"
+
+
+def test_groups_without_a_sort_get_the_documents_of_the_scan(hundred: Database[Documents]) -> None:
+    """Of a $first without a $sort, the order of the plan decides: an index that the filter uses, or the collection."""
+    for accumulator, direction in (("$first", "forward"), ("$last", "backward")):
+        match: Documents = {"$match": {"a": {"$gte": 2}}}
+        group: Documents = {"$group": {"_id": "$a", "c": {accumulator: "$c"}}}
+        stages, _ = planned(hundred, {"aggregate": "c", "pipeline": [match, group], "cursor": {}})
+        assert (stages[-1]["stage"], stages[-1]["direction"]) == ("DISTINCT_SCAN", direction)
+        plain = [match, {"$project": {"a": 1, "c": 1}}, group]
+        assert planned(hundred, {"aggregate": "c", "pipeline": plain, "cursor": {}})[0][-1]["stage"] == "IXSCAN"
+        by_key = {each["_id"]: each["c"] for each in hundred.c.aggregate(plain)}
+        assert {each["_id"]: each["c"] for each in hundred.c.aggregate([match, group])} == by_key
+        stages, _ = planned(hundred, {"aggregate": "c", "pipeline": [group], "cursor": {}})
+        assert stages[-1]["stage"] == "COLLSCAN"

@@ -127,6 +127,16 @@ class IndexBounds:
     def bounded(self) -> bool:
         return bool(self.intervals)
 
+    def bounded_paths(self) -> list[str]:
+        """The paths that the ranges or the trailing bounds restrict."""
+        components = self.components
+        bounded = [components[i].path.dotted for i in range(len(self.intervals))]
+        for i in range(len(self.trailing)):
+            intervals = self.trailing[i]
+            if len(intervals) != 1 or not is_everything(intervals[0]):
+                bounded.append(components[len(self.intervals) + i].path.dotted)
+        return bounded
+
     @property
     def at_most_one(self) -> bool:
         """Whether the ranges contain at most one key."""
@@ -346,11 +356,7 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
     fixed = [components[i].path.dotted for i in range(constant)]
     arrays = bounds.arrays
     if arrays.found:
-        bounded = [components[i].path.dotted for i in range(len(bounds.intervals))]
-        for i in range(len(bounds.trailing)):
-            intervals = bounds.trailing[i]
-            if len(intervals) != 1 or not is_everything(intervals[0]):
-                bounded.append(components[len(bounds.intervals) + i].path.dotted)
+        bounded = bounds.bounded_paths()
         for path in sort.paths:
             for other in bounded:
                 if arrays.along(shared_prefix(path.dotted, other)):

@@ -162,10 +162,18 @@ class QueryPlan:
         """Makes it a DISTINCT_SCAN, which skips documents with equal values at a path, if an index allows it."""
         path = self.path
         found: DistinctPath | None = None
-        if path is not None and type(path) is IndexPath:
-            found = distinct_path(path, query)
-        elif isinstance(path, CollectionPath) and path.match is None and not hinted and not self.index_filter_set:
+        if isinstance(path, CollectionPath) and path.match is None:
+            if hinted or self.index_filter_set or query.ordered:
+                return False
             found = whole_distinct_path(path.collection, query)
+        elif path is not None:
+            # A rejected index may allow it where the winner does not. But documents must come in the winner's order.
+            for candidate in [path] if query.ordered or self.sort is not None else [path, *self.others]:
+                if type(candidate) is IndexPath:
+                    found = distinct_path(candidate, query)
+                    if found is not None:
+                        self.others = [other for other in [path, *self.others] if other is not candidate]
+                        break
         if found is None:
             return False
         self.path = found

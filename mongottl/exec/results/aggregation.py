@@ -28,8 +28,10 @@ from mongottl.exec.results.counting import CountedDocuments
 from mongottl.exec.results.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.results.sizes import collection_size, describe_size, parse_scale
 from mongottl.exec.results.views import collection_below, resolve_view, view_collation
+from mongottl.exec.stages.distinct_scan import NullRule
 from mongottl.exec.stages.stage import BATCH_BYTES
 from mongottl.query.context import ParseContext
+from mongottl.query.expr.parser import ObjectExpression
 from mongottl.query.expr.path import FieldExpression, FieldPathExpression
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
@@ -65,21 +67,25 @@ def _may_buffer(specs: list[StageSpec]) -> bool:
     return not all(spec.shrinks for spec in specs)
 
 
-def _distinct_query(spec: StageSpec, in_order: bool, collation: Collation | None) -> DistinctQuery | None:
-    """The documents that a `$group` by a path needs, if it needs one of each group; else None.
-
-    in_order: whether an index gives the documents in the order of a `$sort` before it, so that it tells the first and
-    the last.
-    """
-    if not isinstance(spec, GroupSpec) or not isinstance(spec.key, (FieldExpression, FieldPathExpression)):
+def _distinct_query(spec: StageSpec, collation: Collation | None) -> DistinctQuery | None:
+    """The documents that a `$group` by a path, or by {name: path}, needs, if it needs one of each group; else None."""
+    if not isinstance(spec, GroupSpec):
+        return None
+    key = spec.key
+    nulls = NullRule.ONE
+    if isinstance(key, ObjectExpression) and len(key.values) == 1:
+        key = key.values[0]
+        nulls = NullRule.ALL
+    if not isinstance(key, (FieldExpression, FieldPathExpression)):
         return None
     names = {accumulator.name for accumulator in spec.accumulators}
-    if len(names) > 1 or not names <= {"$first", "$last"} or (names and not in_order):
+    if len(names) > 1 or not names <= {"$first", "$last"}:
         return None
-    key = spec.key.name if isinstance(spec.key, FieldExpression) else spec.key.path.dotted
-    read = {key}
+    dotted = key.name if isinstance(key, FieldExpression) else key.path.dotted
+    read = {dotted}
     known = all(accumulator.argument.collect_paths(read) for accumulator in spec.accumulators)
-    return DistinctQuery(key, sorted(read) if known else None, collation, True, "$last" in names)
+    paths = sorted(read) if known else None
+    return DistinctQuery(dotted, paths, collation, nulls, elements=False, ordered=bool(names), last="$last" in names)
 
 
 def _pass_documents_through(specs: list[StageSpec]) -> bool:
@@ -483,10 +489,10 @@ def plan_aggregation(
         plan.cover(spec.projection)
     covered_paths: list[str] = []
     if not metadata and not skip and not limit and taken < len(specs):
-        in_order = sort is not None and plan.path is not None and plan.path.sorted != 0
+        in_order = sort is None or (plan.path is not None and plan.path.sorted != 0)
         group = specs[taken]
-        query = _distinct_query(group, in_order, collation)
-        if query is not None and (sort is None or in_order) and plan.skip_repeated(query, hint is not MISSING):
+        query = _distinct_query(group, collation) if in_order else None
+        if query is not None and plan.skip_repeated(query, hint is not MISSING):
             assert isinstance(group, GroupSpec) and isinstance(plan.path, DistinctPath)
             specs = [*specs[:taken], DistinctGroupSpec(group, plan.path.returns_once), *specs[taken + 1 :]]
             if plan.covered and query.read_paths is not None:

@@ -7,16 +7,18 @@
 
 Entries of one value are adjacent, so the scan seeks past them after it has read two of them. Where few values repeat,
 it reads on in growing batches instead. If the keys determine all that is read in the documents (`covered_scan`), the
-documents are built from them. null and a missing field have the same key; for `distinct`, which leaves out
-documents without the field, it reads there until it finds null.
+documents are built from them. null and a missing field have the same key (`NullRule`). For `distinct` the path may have
+arrays, if it is not bounded: each of their values has a key of its own.
 """
 
+from enum import Enum
 from typing import Final
 
 from mongottl.document.key_reader import KeyReader
 from mongottl.document.key_split import component_end
-from mongottl.document.keystring import successor
+from mongottl.document.keystring import encode_value, successor
 from mongottl.document.path import FieldPath, values_at
+from mongottl.document.types import Undefined
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.covered_scan import key_reader
 from mongottl.exec.stages.index_scan import IndexScanParams, IndexStage
@@ -24,26 +26,38 @@ from mongottl.exec.stages.key_ranges import RangePosition
 from mongottl.exec.stages.key_skipper import KeySkipper
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
 from mongottl.storage.interface import FetchedEntry, Record
-from mongottl.ttl.policy import NO_TTL
+from mongottl.ttl.policy import NO_TTL, is_expired
 
 _FIRST_ENTRIES: Final = 2
 
 
+class NullRule(Enum):
+    """Which documents are returned of those whose key is null, by value or because the path is missing."""
+
+    ONE = 1  # like any other value: `$group` by the path
+    WITH_VALUE = 2  # one whose value is null: `distinct`, which leaves out documents without the path
+    ALL = 3  # all: null and missing make two values, as in `$group` by {name: "$path"}
+
+
 class DistinctScan(IndexStage):
     """Records of the entries within the bounds: at least one for each value, and usually no more than one, the first in
-    the direction of the scan.
+    the direction of the scan that is not expired.
 
-    place: of the component whose values are wanted. with_missing: whether documents without the path have a value too,
-    that of null. type_bits: of the index when the plan was made, if the documents are built from the keys; else -1. If
-    the index becomes multikey or the collection gets a TTL during the scan, all remaining records are returned.
+    place: of the component whose values are wanted. type_bits: of the index when the plan was made, if the documents
+    are built from the keys; else -1. If the index has new array paths or the collection gets a TTL during the scan,
+    documents are read, and after new array paths all remaining ones are returned.
     """
 
-    def __init__(self, params: IndexScanParams, place: int, with_missing: bool, type_bits: int) -> None:
+    def __init__(self, params: IndexScanParams, place: int, nulls: NullRule, type_bits: int) -> None:
         super().__init__(params)
         bounds = params.bounds
-        self._path: FieldPath = bounds.components[place].path
+        component = bounds.components[place]
+        self._path: FieldPath = component.path
         self._descending: list[bool] = [component.descending for component in bounds.components[: place + 1]]
-        self._with_missing = with_missing
+        self._nulls = nulls
+        # The keys of values that missing fields and empty arrays have too.
+        self._null_key: bytes = encode_value(None, component.descending)
+        self._undefined_key: bytes = encode_value(Undefined(), component.descending)
         self._type_bits = type_bits
         self._decoder: KeyReader | None = None if type_bits < 0 else key_reader(bounds, type_bits)
         self._skipper: KeySkipper | None = KeySkipper(bounds, params.forward) if bounds.trailing else None
@@ -72,8 +86,9 @@ class DistinctScan(IndexStage):
         """Reads the next entries with one storage call, appends the records to return, and moves the position."""
         at = self._at
         forward = self._forward
-        returns_all = self._index.arrays.found or self._collection.default_ttl_s != NO_TTL
-        rows, more = self._next_rows(op, not returns_all)
+        returns_all = self._index.arrays is not self._bounds.arrays
+        default_ttl_s = self._collection.default_ttl_s
+        rows, more = self._next_rows(op, not returns_all and default_ttl_s == NO_TTL)
         self._seeks += 1
         if returns_all:
             self.examined += len(rows)
@@ -92,12 +107,18 @@ class DistinctScan(IndexStage):
             if bound is not None:
                 self._out_of_bounds += 1
                 continue
-            key = self._beginning(full)
+            start, end = self._component(full)
+            key = full[:end]
             repeated = key == last
             last = key
-            if key != self._given and (self._with_missing or values_at(row[2], self._path)):
+            if key == self._given or is_expired(row[3], row[4], default_ttl_s, op.now_s):
+                continue
+            value_key = full[start:end]
+            if self._nulls is NullRule.WITH_VALUE and not self._has_value(row[2], value_key):
+                continue
+            found.append(row[1:])
+            if self._nulls is not NullRule.ALL or value_key != self._null_key:
                 self._given = key
-                found.append(row[1:])
         if not more:
             at.to_next_range()
             self._entries = _FIRST_ENTRIES
@@ -138,12 +159,22 @@ class DistinctScan(IndexStage):
         self._fetched += len(rows)
         return rows, more
 
-    def _beginning(self, key: bytes) -> bytes:
-        """A key as far as the component whose values are wanted."""
-        end = 0
+    def _component(self, key: bytes) -> tuple[int, int]:
+        """Where the component whose values are wanted begins and ends in a key."""
+        start = end = 0
         for descending in self._descending:
+            start = end
             end = int(component_end(key, end, descending))
-        return key[:end]
+        return start, end
+
+    def _has_value(self, document: bytes, value_key: bytes) -> bool:
+        """Whether a document with this key has the value at the path, which may only be missing or an empty array."""
+        values = values_at(document, self._path)
+        if value_key == self._null_key:
+            return None in values
+        if value_key == self._undefined_key:
+            return any(isinstance(value, Undefined) for value in values)
+        return bool(values)
 
     def _return_all(self, rows: list[FetchedEntry], more: bool, found: list[Record]) -> None:
         match = self._match
