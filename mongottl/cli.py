@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parse_arguments(arguments: list[str]) -> dict[str, str]:
     """The settings that the arguments name, as texts by field. ValueError for an unknown option."""
-    by_option = {setting.option: setting for setting in SETTINGS}
+    by_option = {setting.option: setting for setting in SETTINGS if setting.on_command_line}
     texts: dict[str, str] = {}
     place = 0
     while place < len(arguments):
@@ -83,6 +83,9 @@ def help_text() -> str:
     ]
     defaults = ServerConfig()
     for setting in SETTINGS:
+        if not setting.on_command_line:
+            lines += [f"  {setting.variable}=TEXT (environment)", f"        {setting.help}"]
+            continue
         lines.append(f"  {_option_form(setting, getattr(defaults, setting.field))}")
         lines.append(f"        {setting.help}{_default_note(getattr(defaults, setting.field))}")
     lines += ["  --version", "        Show the version, and whether it is compiled.", "  --help", ""]

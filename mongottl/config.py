@@ -37,6 +37,10 @@ class ServerConfig:
     ttl_monitor_enabled: bool = True
     max_connections: int = 10_000
     cursor_timeout_s: int = 600
+    auth: bool = False
+    user: str | None = None
+    password_file: str | None = None
+    password: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
@@ -65,7 +69,7 @@ class Setting:
 
     field: the attribute of `ServerConfig`. value: "text", "number", "address" or "switch" (present or absent).
     choices: the values allowed, or none. parameter: the name under which `getParameter` shows it ("" if it does not).
-    maximum: the largest number allowed, or None.
+    maximum: the largest number allowed, or None. on_command_line: False for a secret, which only the environment gives.
     """
 
     field: str
@@ -74,6 +78,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     parameter: str = ""
     maximum: int | None = None
+    on_command_line: bool = True
 
     @property
     def option(self) -> str:
@@ -156,6 +161,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("ttl_monitor_enabled", "switch", "Whether expired documents are deleted.", (), "ttlMonitorEnabled"),
     Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns", maximum=1_000_000),
     Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed.", maximum=2_000_000),
+    Setting("auth", "switch", "Check users: a client has to log in, and may do what its user's roles allow."),
+    Setting("user", "text", "Name of a user with the role `root`, made at the start unless it exists."),
+    Setting("password_file", "text", "File whose first line is the password of that user."),
+    Setting(
+        "password",
+        "text",
+        "The password of that user, without a file; not an option, since everybody can list processes.",
+        on_command_line=False,
+    ),
     Setting("tls_cert", "text", "PEM file with the server's certificate, and perhaps its key; turns TLS on."),
     Setting("tls_key", "text", "PEM file with the key of the certificate."),
     Setting(

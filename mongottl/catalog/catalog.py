@@ -225,6 +225,12 @@ class Catalog:
             return None
         return index.data.fetch_exact(collection.store, encode_value(record_id))
 
+    def version_of(self, database: str, name: str) -> tuple[int, int]:
+        """Two numbers that change when records of the collection do, or when it is made or dropped."""
+        collections = self._databases.get(database)
+        collection = None if collections is None else collections.get(name)
+        return (0, 0) if collection is None else (collection.number, collection.writes)
+
     def all_records(self, database: str, name: str) -> list[Record]:
         """The records of a collection of the system, as they are now; none if it does not exist."""
         collection = self._databases.get(database, {}).get(name)

@@ -1,6 +1,6 @@
 """The table of commands. A command registers itself by the decorator above its function; there is no other list.
 
-    @command("ping", PingRequest, help="Replies at once; tests whether the server responds.")
+    @command("ping", PingRequest, access=ANYONE, help="Replies at once; tests whether the server responds.")
     def ping(op: OperationContext, request: PingRequest) -> Reply: ...
 
 `listCommands`, the dispatcher and the README's support table all read `COMMANDS` and `UNSUPPORTED_COMMANDS`.
@@ -9,6 +9,7 @@
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from mongottl.commands.access import Access
 from mongottl.commands.request import RequestParser, parser_for
 from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
@@ -31,6 +32,7 @@ ALL_BUT_SNAPSHOT: Final = ALL_LEVELS - {"snapshot"}
 class CommandSpec:
     """One command, with its properties that do not depend on its arguments.
 
+    access: what a client must be allowed to run it (`commands.access`).
     admin_only: runs only on the `admin` database. test_only: exists only with --enable-test-commands.
     writes: changes data or metadata. writes_if: for a command that may write, tells by its body whether it does.
     takes_write_concern: accepts `writeConcern`, also if it does not write.
@@ -53,6 +55,7 @@ class CommandSpec:
         function: CommandFunction,
         request: type[Any],
         *,
+        access: Access,
         help: str,
         strict: bool,
         admin_only: bool,
@@ -79,6 +82,7 @@ class CommandSpec:
         self.parser: RequestParser = parser_for(name, request, strict, raw_data)
         self.family = function.__module__.rpartition(".")[2]
         self.names_collection = "collection" in request._fields
+        self.access = access
         self.help = help
         self.admin_only = admin_only
         self.test_only = test_only
@@ -123,6 +127,7 @@ def command(
     name: str,
     request: type[Any],
     *,
+    access: Access,
     help: str,
     aliases: tuple[str, ...] = (),
     strict: bool = True,
@@ -154,6 +159,7 @@ def command(
             name,
             function,
             request,
+            access=access,
             help=help,
             strict=strict,
             admin_only=admin_only,

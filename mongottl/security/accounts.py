@@ -19,13 +19,16 @@ from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.security.builtin_roles import add_privileges, builtin_role
 from mongottl.security.names import RoleName, UserName
-from mongottl.security.privileges import PrivilegeSet, parse_privileges
+from mongottl.security.privileges import Need, PrivilegeSet, parse_privileges
 from mongottl.security.scram import MECHANISMS, UnknownUsers
 from mongottl.storage.interface import Record
 
 DATABASE: Final = "admin"
 USERS: Final = "system.users"
 ROLES: Final = "system.roles"
+
+# Clients choose the names of collections, so what is kept of them is bounded.
+_MAX_DECISIONS: Final = 10_000
 
 # Changes when a user or role does: number and writes of each of the two collections.
 Generation: TypeAlias = tuple[int, int, int, int]
@@ -37,6 +40,17 @@ class Grants:
     def __init__(self, all_roles: list[RoleName], privileges: PrivilegeSet) -> None:
         self.all_roles = all_roles
         self.privileges = privileges
+        self._decisions: dict[Need, bool] = {}
+
+    def meets(self, need: Need) -> bool:
+        """Whether an action is allowed. Decisions are kept, since an object holds only while no role changes."""
+        met = self._decisions.get(need)
+        if met is None:
+            if len(self._decisions) >= _MAX_DECISIONS:
+                self._decisions.clear()
+            met = self.privileges.allows(need.resource, need.action)
+            self._decisions[need] = met
+        return met
 
 
 class Login:
@@ -62,9 +76,9 @@ class Accounts:
 
     def generation(self) -> Generation:
         """A value that changes when any user or role is made, changed or dropped."""
-        users = self._catalog.find(DATABASE, USERS)
-        roles = self._catalog.find(DATABASE, ROLES)
-        return (*_version(users), *_version(roles))
+        users, user_writes = self._catalog.version_of(DATABASE, USERS)
+        roles, role_writes = self._catalog.version_of(DATABASE, ROLES)
+        return users, user_writes, roles, role_writes
 
     def any_user(self) -> bool:
         """Whether there is a user, so that the localhost exception has ended."""
@@ -178,10 +192,6 @@ class Accounts:
             if of_role is not None:
                 stored.append(of_role[1])
         return all(_restrictions_met(document, _host(client), _host(server)) for document in stored)
-
-
-def _version(collection: object) -> tuple[int, int]:
-    return (collection.number, collection.writes) if isinstance(collection, Collection) else (0, 0)
 
 
 def roles_in(document: bytes) -> list[RoleName]:

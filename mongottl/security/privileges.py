@@ -80,6 +80,13 @@ def is_system_collection(database: str, collection: str) -> bool:
     return collection.startswith("system.") or (database == "local" and collection.startswith("replset."))
 
 
+class Need(NamedTuple):
+    """What an operation needs to be allowed: an action on a resource."""
+
+    resource: Resource
+    action: str
+
+
 class PrivilegeSet:
     """What somebody may do: actions by resource."""
 
@@ -100,18 +107,14 @@ class PrivilegeSet:
                 return True
         return False
 
-    def includes(self, other: "PrivilegeSet") -> bool:
-        """Whether everything that `other` allows is allowed."""
-        return all(self.allows(resource, action) for resource, actions in other for action in actions)
-
-    def covers_part_of(self, database: str, action: str) -> bool:
-        """Whether the action is allowed on the database or on any of its collections."""
-        if self.allows(database_resource(database), action):
-            return True
-        return any(
-            action in actions and resource.kind == "namespace" and resource.database in (database, "")
-            for resource, actions in self._actions.items()
-        )
+    def reaches(self, database: str, collection: str = "") -> bool:
+        """Whether any action is allowed on the collection, or without one on the database or any of its collections."""
+        covering = resources_that_cover(collection_resource(database, collection))
+        for resource, actions in self._actions.items():
+            within = not collection and resource.kind == "namespace" and resource.database == database
+            if actions and (within or resource in covering):
+                return True
+        return False
 
     def __iter__(self) -> Iterator[tuple[Resource, set[str]]]:
         return iter(self._actions.items())
@@ -123,6 +126,12 @@ class PrivilegeSet:
             for resource, actions in self._actions.items()
         ]
 
+
+# Actions on a collection that have the names of commands.
+FIND: Final = "find"
+INSERT: Final = "insert"
+UPDATE: Final = "update"
+REMOVE: Final = "remove"
 
 # The action that allows every other, of the role `__system`.
 ANY_ACTION: Final = "anyAction"

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
+from mongottl.commands.access import check_access
 from mongottl.commands.concerns import (
     WriteConcern,
     check_api_strict,
@@ -23,6 +24,7 @@ from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.interrupt import clear_check, set_check
+from mongottl.document.render import render_document
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Value
 from mongottl.document.validate import MAX_DEPTH, MAX_MESSAGE_DEPTH, SLICE_BYTES, SlicedValidation, validate_document
 from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
@@ -53,6 +55,8 @@ _RETRY_POLL_S: Final = 0.002
 LONG_MESSAGE_BYTES: Final = 256 * 1024
 # How often a write checks whether the copy of its collection has ended.
 _COPY_POLL_S: Final = 0.005
+# Commands up to this length are shown in errors.
+_MAX_SHOWN_BYTES: Final = 2048
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = MAX_DOCUMENT_BYTES + 16 * 1024
 
@@ -135,7 +139,7 @@ class Dispatcher:
             cluster_clock = self.service.cluster_clock
             if op.now_s >= cluster_clock.idle_due_s:
                 cluster_clock.tick(op.now_ms)
-            if generic.cluster_time_at:
+            if generic.cluster_time_at and (client.login is not None or not self.service.authorizes):
                 cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
             return self._run(spec, values, generic, op, body)
         except Exception as error:
@@ -207,11 +211,14 @@ class Dispatcher:
         check_api_version(spec, generic)
         if generic.api_strict:
             check_api_strict(spec, body)
+        op.extra_fields = generic.extra_fields
+        request = spec.request._make(values)
+        if service.authorizes:
+            check_access(op, spec.access, spec.name, lambda: _shown(spec, body), request)
         if spec.admin_only and generic.database != "admin":
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
         if generic.txn_number is not None:
             op.retryable = spec.retryable and generic.lsid is not None and generic.autocommit is None
-        op.extra_fields = generic.extra_fields
         op.raw_data = generic.raw_data
         op.comment = generic.comment if generic.comment is not MISSING else None
         if generic.max_time_ms >= 0:
@@ -233,7 +240,6 @@ class Dispatcher:
             op.has_write_concern = generic.write_concern is not None
             if not (concern.durable or concern.silent or concern.error is not None):
                 concern = None
-        request = spec.request._make(values)
         if spec.names_collection and isinstance(request.collection, str):
             op.uses(request.collection)
             if generic.raw_data:
@@ -501,6 +507,13 @@ class Dispatcher:
             if op is not None and not error.labels and _is_retryable(op, error.code):
                 error.labels = (RETRYABLE_WRITE_LABEL,)
         return self._with_times(encode(error_reply(error)))
+
+
+def _shown(spec: CommandSpec, body: bytes) -> str:
+    """A command as an error's text shows it: without passwords, and only its name if it is long."""
+    if len(body) > _MAX_SHOWN_BYTES:
+        return f"{{ {spec.name}: ... }}"
+    return render_document(spec.without_secrets(body))
 
 
 def _validated(document: bytes, max_depth: int) -> Steps[None]:

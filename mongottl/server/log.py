@@ -39,6 +39,8 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Waiting for connections": 23016,
     "Successfully authenticated": 5286306,
     "Authentication failed": 5286307,
+    "The user exists already; its password is not changed": 9900060,
+    "Access control is off: everybody who can reach this address may read and change everything": 22120,
     "Cannot start": 9900001,
     "Stopping": 9900002,
     "Stopped": 9900003,

@@ -11,6 +11,7 @@ Stopping: the listener is closed; connections are closed for reading, so each en
 working on; what still runs after a grace period is cancelled. The data is then on disk and the engine closed.
 """
 
+import ipaddress
 import os
 import socket
 import sys
@@ -26,9 +27,11 @@ from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.security import scram
 from mongottl.server.connection import Connection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
+from mongottl.server.first_user import create_first_user, first_password
 from mongottl.server.janitor import run_janitor
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
@@ -78,6 +81,19 @@ class Server:
 
     @property
     def uri(self) -> str:
+        """What to connect to, with the name of the user that was made at start, but not its password."""
+        return self._uri("" if self.config.user is None else f"{quote(self.config.user, safe='')}@")
+
+    @property
+    def uri_with_password(self) -> str:
+        """What to connect to, with name and password of the user that was made at start."""
+        password = first_password(self.config)
+        if self.config.user is None or password is None:
+            return self.uri
+        return self._uri(f"{quote(self.config.user, safe='')}:{quote(password, safe='')}@")
+
+    def _uri(self, login: str) -> str:
+        """login: `name:password@`, `name@` or nothing."""
         host = self.config.host
         if host in ("0.0.0.0", ""):
             host = "127.0.0.1"
@@ -90,7 +106,7 @@ class Server:
             options.append("tls=true")
             if self._tls.ca_file is not None:
                 options.append("tlsCAFile=" + quote(os.path.abspath(self._tls.ca_file), safe="/"))
-        return f"mongodb://{host}:{self.port}/{'?' if options else ''}{'&'.join(options)}"
+        return f"mongodb://{login}{host}:{self.port}/{'?' if options else ''}{'&'.join(options)}"
 
     def listen(self) -> None:
         """Binds the address. OSError if it is taken or does not exist."""
@@ -120,10 +136,27 @@ class Server:
                 raise OSError(error.errno, f"cannot listen on {wanted}: {error.strerror}") from error
             self._listeners.append(listener)
             self.port = listener.getsockname()[1]
+        self._warn_of_strangers()
+
+    def _warn_of_strangers(self) -> None:
+        """Warns if clients of other machines can connect and users are not checked."""
+        if self.config.auth:
+            return
+        for listener in self._listeners:
+            address = listener.getsockname()
+            if not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
+                self.log.startup_warning(
+                    "access",
+                    "Access control is off: everybody who can reach this address may read and change everything",
+                    address=_host_port(address),
+                    advice="start with --auth, or with --host 127.0.0.1",
+                )
 
     def run(self, nursery: trio.Nursery) -> None:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
+        if self.config.auth:
+            nursery.start_soon(trio.to_thread.run_sync, scram.load)
         nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.reaper.run)
         nursery.start_soon(self.durability.run)
@@ -254,8 +287,8 @@ async def open_server(
     """Starts a server, yields it, and stops it at the end of the block.
 
     clock: by default the machine's, or a VirtualClock where test commands are enabled.
-    Raises OSError if the address is taken or the certificate cannot be used, DataDirectoryError if the data directory
-    cannot be used.
+    Raises OSError if the address is taken, or the certificate or the first user's password cannot be used,
+    DataDirectoryError if the data directory cannot be used.
     """
     config = ServerConfig() if config is None else config
     if clock is None:
@@ -264,6 +297,7 @@ async def open_server(
     engine = open_storage_engine(config.chosen_engine(), config.data_dir)
     try:
         server = Server(config, clock, engine, log, server_tls(config))
+        create_first_user(server.service, log)
         server.listen()
     except BaseException:
         engine.close()

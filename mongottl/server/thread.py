@@ -54,7 +54,7 @@ class ServerClock:
 
 
 class RunningServer:
-    """A server that runs in a thread. uri: what to connect to. clock: its time."""
+    """A server that runs in a thread. uri: what to connect to, as the user that was made at start. clock: its time."""
 
     def __init__(self, uri: str, port: int, clock: ServerClock) -> None:
         self.uri = uri
@@ -62,7 +62,8 @@ class RunningServer:
         self.clock = clock
 
     def __repr__(self) -> str:
-        return f"RunningServer({self.uri!r})"
+        scheme, _, rest = self.uri.partition("://")
+        return f"RunningServer('{scheme}://{rest.rpartition('@')[2]}')"  # without the password
 
 
 class _Thread:
@@ -108,7 +109,7 @@ class _Thread:
         clock = VirtualClock()
         log = Log(self._config.log_format, self._config.quiet)
         async with open_server(self._config, clock=clock, log=log) as server:
-            self._server = RunningServer(server.uri, server.port, ServerClock(server, clock, self._token))
+            self._server = RunningServer(server.uri_with_password, server.port, ServerClock(server, clock, self._token))
             self._ready.set()
             await self._stop.wait()
 

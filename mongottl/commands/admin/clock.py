@@ -7,6 +7,7 @@ purged. So a test of a 30-day TTL takes a millisecond, without sleeping or polli
 from typing import Annotated, NamedTuple
 
 from mongottl.clock import VirtualClock
+from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, DOCUMENT_FIELD, NUMBER, ONE, Field
 from mongottl.document.bson_field import wrong_type
@@ -33,6 +34,7 @@ def _virtual_clock(op: OperationContext) -> VirtualClock:
 @command(
     "advanceClock",
     AdvanceClockRequest,
+    access=on_cluster("setParameter"),
     help="Advances the server's clock by seconds and deletes the documents that have expired by then.",
     admin_only=True,
     test_only=True,
@@ -58,6 +60,7 @@ class FreezeClockRequest(NamedTuple):
 @command(
     "freezeClock",
     FreezeClockRequest,
+    access=on_cluster("setParameter"),
     help="Stops the server's clock, or starts it again.",
     admin_only=True,
     test_only=True,
@@ -80,6 +83,7 @@ class ConfigureFailPointRequest(NamedTuple):
 @command(
     "configureFailPoint",
     ConfigureFailPointRequest,
+    access=on_cluster("setParameter"),
     help="Sets the fail point failCommand, with which drivers' tests cause errors.",
     admin_only=True,
     test_only=True,

@@ -8,6 +8,7 @@ Source: MongoDB's "getClusterParameter", "setClusterParameter" and "MongoDB Clus
 
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
@@ -62,6 +63,7 @@ class GetClusterParameterRequest(NamedTuple):
 @command(
     "getClusterParameter",
     GetClusterParameterRequest,
+    access=on_cluster("getClusterParameter"),
     help="Values of cluster parameters: by name, or all with '*'.",
     admin_only=True,
     strict=False,
@@ -116,6 +118,7 @@ class SetClusterParameterRequest(NamedTuple):
 @command(
     "setClusterParameter",
     SetClusterParameterRequest,
+    access=on_cluster("setClusterParameter"),
     help="Sets a cluster parameter; defaultMaxTimeMS limits reads, the others have no effect.",
     admin_only=True,
 )

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name
+from mongottl.commands.access import on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ONE, Field
 from mongottl.document.build import EMPTY_DOCUMENT
@@ -28,6 +29,7 @@ class DbHashRequest(NamedTuple):
 @command(
     "dbHash",
     DbHashRequest,
+    access=on_database("dbHash"),
     help="Returns hashes of the documents of each collection.",
     aliases=("dbhash",),
     strict=False,

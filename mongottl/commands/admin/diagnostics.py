@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.build_info import is_compiled
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
+from mongottl.commands.access import ANYONE, on_cluster
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import GIT_VERSION, SETTINGS, VERSION
@@ -25,7 +26,11 @@ class BuildInfoRequest(NamedTuple):
 
 
 @command(
-    "buildInfo", BuildInfoRequest, help="Returns the server's version and how it was built.", aliases=("buildinfo",)
+    "buildInfo",
+    BuildInfoRequest,
+    access=ANYONE,
+    help="Returns the server's version and how it was built.",
+    aliases=("buildinfo",),
 )
 def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
     announced = op.service.config.announced_version()
@@ -55,7 +60,9 @@ class HostInfoRequest(NamedTuple):
     command: Annotated[Value, Field("hostInfo", ONE)]
 
 
-@command("hostInfo", HostInfoRequest, help="Describes the machine on which the server runs.")
+@command(
+    "hostInfo", HostInfoRequest, access=on_cluster("hostInfo"), help="Describes the machine on which the server runs."
+)
 def host_info(op: OperationContext, request: HostInfoRequest) -> Reply:
     import platform
 
@@ -107,6 +114,7 @@ class GetCmdLineOptsRequest(NamedTuple):
 @command(
     "getCmdLineOpts",
     GetCmdLineOptsRequest,
+    access=on_cluster("getCmdLineOpts"),
     help="Returns the settings with which the server was started.",
     admin_only=True,
 )
@@ -114,7 +122,7 @@ def get_cmd_line_opts(op: OperationContext, request: GetCmdLineOptsRequest) -> R
     config = op.service.config
     argv: list[Value] = ["mongottl"]
     for setting in SETTINGS:
-        value = getattr(config, setting.field)
+        value = getattr(config, setting.field) if setting.on_command_line else None
         if value is True:
             argv.append(setting.option)
         elif value is not None and value is not False:
@@ -124,6 +132,8 @@ def get_cmd_line_opts(op: OperationContext, request: GetCmdLineOptsRequest) -> R
         "replication": {"replSet": config.replica_set},
         "storage": {"dbPath": config.data_dir or ":memory:"},
     }
+    if config.auth:
+        parsed["security"] = {"authorization": "enabled"}
     if config.enable_test_commands:
         parsed["setParameter"] = {"enableTestCommands": "1"}
         argv.extend(["--setParameter", "enableTestCommands=1"])
@@ -135,7 +145,11 @@ class GetLogRequest(NamedTuple):
 
 
 @command(
-    "getLog", GetLogRequest, help="Returns the latest log lines ('global') or the start-up warnings.", admin_only=True
+    "getLog",
+    GetLogRequest,
+    access=on_cluster("getLog"),
+    help="Returns the latest log lines ('global') or the start-up warnings.",
+    admin_only=True,
 )
 def get_log(op: OperationContext, request: GetLogRequest) -> Reply:
     if is_nullish(request.command):
@@ -154,7 +168,13 @@ class ServerStatusRequest(NamedTuple):
     command: Annotated[Value, Field("serverStatus", ONE)]
 
 
-@command("serverStatus", ServerStatusRequest, help="Returns counters and the state of the server.", strict=False)
+@command(
+    "serverStatus",
+    ServerStatusRequest,
+    access=on_cluster("serverStatus"),
+    help="Returns counters and the state of the server.",
+    strict=False,
+)
 def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
     """mongod's sections as far as supported, and `mongottl`: engine, dialect, timing wheel.
 
@@ -264,7 +284,7 @@ class ListCommandsRequest(NamedTuple):
     command: Annotated[Value, Field("listCommands", ONE)]
 
 
-@command("listCommands", ListCommandsRequest, help="Lists the commands of this server.", strict=False)
+@command("listCommands", ListCommandsRequest, access=ANYONE, help="Lists the commands of this server.", strict=False)
 def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
     described: dict[str, Value] = {}
     for name in sorted(COMMANDS):
@@ -288,6 +308,7 @@ class ConnPoolStatsRequest(NamedTuple):
 @command(
     "connPoolStats",
     ConnPoolStatsRequest,
+    access=on_cluster("connPoolStats"),
     help="Returns statistics of connections to other servers; this server has none.",
     strict=False,
 )
@@ -314,6 +335,7 @@ class LockInfoRequest(NamedTuple):
 @command(
     "lockInfo",
     LockInfoRequest,
+    access=on_cluster("serverStatus"),
     help="Lists the locks that are held; there are none, since operations run one at a time.",
     admin_only=True,
 )
@@ -328,6 +350,7 @@ class TopRequest(NamedTuple):
 @command(
     "top",
     TopRequest,
+    access=on_cluster("top"),
     help="Returns how often each collection is used, and for how long.",
     admin_only=True,
     strict=False,

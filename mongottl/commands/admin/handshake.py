@@ -5,6 +5,7 @@ Source: the driver specifications' "MongoDB Handshake" and "Server Discovery and
 
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
 from mongottl.commands.security.login import log_in_by_certificate, prepare, start
@@ -25,6 +26,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.security.names import EXTERNAL, UserName
+from mongottl.security.scram import MECHANISMS
 from mongottl.wire.compression import negotiate_compression
 
 _MAX_METADATA_BYTES: Final = 512
@@ -45,6 +47,7 @@ class HelloRequest(NamedTuple):
 @command(
     "hello",
     HelloRequest,
+    access=ANYONE,
     help="Describes the server and its replica set; with maxAwaitTimeMS it waits for a change of topology.",
     strict=False,
     may_be_abandoned=True,
@@ -59,6 +62,7 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
 @command(
     "isMaster",
     HelloRequest,
+    access=ANYONE,
     help="The older form of hello.",
     aliases=("ismaster",),
     strict=False,
@@ -86,6 +90,8 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
     reply = _describe(op, request, primary_field)
     if user is not None:
         mechanisms = op.service.accounts.mechanisms(user)
+        if mechanisms is None and op.service.authorizes:
+            mechanisms = list(MECHANISMS)  # nobody can tell which users exist
         if mechanisms is not None:
             reply["saslSupportedMechs"] = list(mechanisms)
     if request.speculative is not None:
@@ -244,6 +250,7 @@ class PingRequest(NamedTuple):
 @command(
     "ping",
     PingRequest,
+    access=ANYONE,
     help="Replies at once; tests whether the server responds.",
     stable=True,
 )
@@ -255,6 +262,12 @@ class WhatsMyUriRequest(NamedTuple):
     command: Annotated[Value, Field("whatsmyuri", ONE)]
 
 
-@command("whatsmyuri", WhatsMyUriRequest, help="Returns the client's address as the server sees it.", strict=False)
+@command(
+    "whatsmyuri",
+    WhatsMyUriRequest,
+    access=ANYONE,
+    help="Returns the client's address as the server sees it.",
+    strict=False,
+)
 def whats_my_uri(op: OperationContext, request: WhatsMyUriRequest) -> Reply:
     return {"you": op.client.remote}

@@ -5,10 +5,11 @@ Source: MongoDB's reference of the two commands.
 
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.commands.access import cluster_needs, needing
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ONE, Field
 from mongottl.document.build import encode_fields
-from mongottl.document.numbers import is_true, whole
+from mongottl.document.numbers import clamp_to_int, is_true, whole
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -16,6 +17,7 @@ from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operat
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import type_of
 from mongottl.query.match import parse_match
+from mongottl.security.privileges import Need
 
 OPID_OUT_OF_RANGE: Final = 26823
 _MAX_INT32: Final = 2**31 - 1
@@ -25,11 +27,23 @@ class CurrentOpRequest(NamedTuple):
     command: Annotated[Value, Field("currentOp", ONE)]
 
 
-@command("currentOp", CurrentOpRequest, help="Lists the operations in progress.", admin_only=True, strict=False)
+def _current_op_needs(op: OperationContext, request: CurrentOpRequest) -> list[Need]:
+    """Everybody may list their own operations."""
+    return [] if is_true(op.extra_fields.get("$ownOps", False)) else cluster_needs("inprog")
+
+
+@command(
+    "currentOp",
+    CurrentOpRequest,
+    access=needing(_current_op_needs),
+    help="Lists the operations in progress.",
+    admin_only=True,
+    strict=False,
+)
 def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
     """`{inprog: [operation]}`; the command's other fields are a filter.
 
-    `$all`: includes idle connections and sessions. `$ownOps`: ignored, since there are no users.
+    `$all`: includes idle connections and sessions. `$ownOps`: only those of the client's user.
     """
     everything = False
     filter: list[tuple[str, Value]] = []
@@ -43,6 +57,7 @@ def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
         idle_sessions=everything,
         idle_cursors=False,
         truncate=is_true(op.extra_fields.get("$truncateOps", False)),
+        own=is_true(op.extra_fields.get("$ownOps", False)),
     )
     match = parse_match(encode_fields(filter), ParseContext(op.now_ms))
     return {"inprog": [described for described in describe_operations(op, options) if match.matches(described)]}
@@ -53,7 +68,21 @@ class KillOpRequest(NamedTuple):
     op: Annotated[Value, Field("op", ANY)] = MISSING
 
 
-@command("killOp", KillOpRequest, help="Interrupts an operation.", admin_only=True, strict=False)
+def _kill_op_needs(op: OperationContext, request: KillOpRequest) -> list[Need]:
+    """Everybody may kill their own operations."""
+    running = op.service.operations.find(clamp_to_int(request.op)) if is_number(request.op) else None
+    owner = None if running is None else running.op.client.login
+    return [] if owner is not None and owner.user == op.user() else cluster_needs("killop")
+
+
+@command(
+    "killOp",
+    KillOpRequest,
+    access=needing(_kill_op_needs),
+    help="Interrupts an operation.",
+    admin_only=True,
+    strict=False,
+)
 def kill_op(op: OperationContext, request: KillOpRequest) -> Reply:
     """Makes an operation fail with Interrupted (11601) at its next step. op: its `opid`; an unknown one is no error.
 

@@ -6,6 +6,7 @@ Source: MongoDB's "getParameter" and "setParameter" references, and "MongoDB Ser
 from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
+from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import PARAMETERS, SETTINGS, Parameter
@@ -130,6 +131,7 @@ class GetParameterRequest(NamedTuple):
 @command(
     "getParameter",
     GetParameterRequest,
+    access=on_cluster("getParameter"),
     help="Returns the values of server parameters, by name or all with '*'.",
     admin_only=True,
     strict=False,
@@ -193,6 +195,7 @@ class SetParameterRequest(NamedTuple):
 @command(
     "setParameter",
     SetParameterRequest,
+    access=on_cluster("setParameter"),
     help="Sets server parameters, such as ttlMonitorEnabled, memory limits and logLevel.",
     admin_only=True,
     strict=False,

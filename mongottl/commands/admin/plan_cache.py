@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.plan_memory import IndexFilter
+from mongottl.commands.access import on_collection
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, COLLECTION, Field
@@ -69,6 +70,7 @@ class PlanCacheClearRequest(ClearRequest):
 @command(
     "planCacheSetFilter",
     PlanCacheSetFilterRequest,
+    access=on_collection("planCacheIndexFilter"),
     help="Sets an index filter: the indexes that a query shape may use.",
     strict=False,
 )
@@ -94,7 +96,13 @@ def plan_cache_set_filter(op: OperationContext, request: PlanCacheSetFilterReque
     return {}
 
 
-@command("planCacheListFilters", PlanCacheListFiltersRequest, help="Lists a collection's index filters.", strict=False)
+@command(
+    "planCacheListFilters",
+    PlanCacheListFiltersRequest,
+    access=on_collection("planCacheIndexFilter"),
+    help="Lists a collection's index filters.",
+    strict=False,
+)
 def plan_cache_list_filters(op: OperationContext, request: PlanCacheListFiltersRequest) -> Reply:
     collection = _collection(op, request.collection)
     filters: list[Value] = []
@@ -110,6 +118,7 @@ def plan_cache_list_filters(op: OperationContext, request: PlanCacheListFiltersR
 @command(
     "planCacheClearFilters",
     PlanCacheClearFiltersRequest,
+    access=on_collection("planCacheIndexFilter"),
     help="Removes the index filter of a query shape, or all those of a collection.",
     strict=False,
 )
@@ -132,6 +141,7 @@ def plan_cache_clear_filters(op: OperationContext, request: PlanCacheClearFilter
 @command(
     "planCacheClear",
     PlanCacheClearRequest,
+    access=on_collection("planCacheWrite"),
     help="Removes the cached plans of a query shape or of a collection.",
     strict=False,
 )

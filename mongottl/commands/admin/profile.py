@@ -5,6 +5,7 @@ Source: MongoDB's profile reference.
 
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.commands.access import collection_needs, database_needs, needing
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, INTEGER, NUMBER, Field
 from mongottl.document.numbers import to_double
@@ -13,6 +14,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
+from mongottl.security.privileges import Need
 
 # mongod's defaults.
 SLOW_MS: Final = 100
@@ -27,7 +29,19 @@ class ProfileRequest(NamedTuple):
     filter: Annotated[Value, Field("filter", ANY)] = MISSING
 
 
-@command("profile", ProfileRequest, help="Returns the profiling level, which is always 0 (off).")
+def _profile_needs(op: OperationContext, request: ProfileRequest) -> list[Need]:
+    """Whoever may read the profile may ask for the level."""
+    if request.level < 0 and request.slow_ms is None and request.sample_rate is None and request.filter is MISSING:
+        return collection_needs(op.database, "system.profile", "find")
+    return database_needs(op.database, "enableProfiler")
+
+
+@command(
+    "profile",
+    ProfileRequest,
+    access=needing(_profile_needs),
+    help="Returns the profiling level, which is always 0 (off).",
+)
 def profile(op: OperationContext, request: ProfileRequest) -> Reply:
     """`{was: 0, slowms, sampleRate}`. CommandNotSupported (115) for turning the profiler on and for other thresholds,
     as there is no log of slow operations; BadValue (2) for a rate outside 0 to 1 and for an invalid filter."""

@@ -8,6 +8,7 @@ Source: MongoDB's reference of the two commands.
 
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.commands.access import on_cluster
 from mongottl.commands.concerns import parse_read_concern, parse_write_concern
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, STRICT_BOOL, Field
@@ -31,6 +32,7 @@ class GetDefaultRWConcernRequest(NamedTuple):
 @command(
     "getDefaultRWConcern",
     GetDefaultRWConcernRequest,
+    access=on_cluster("getDefaultRWConcern"),
     help="Returns the default read concern and write concern.",
     admin_only=True,
 )
@@ -50,6 +52,7 @@ class SetDefaultRWConcernRequest(NamedTuple):
 @command(
     "setDefaultRWConcern",
     SetDefaultRWConcernRequest,
+    access=on_cluster("setDefaultRWConcern"),
     help="Sets the default read concern and write concern.",
     admin_only=True,
     writes=True,

@@ -6,6 +6,7 @@ Source: the driver specifications' "Driver Sessions".
 import os
 from typing import Annotated, NamedTuple
 
+from mongottl.commands.access import ANYONE, USERS, cluster_needs, needing
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ARRAY_FIELD, ONE, Field
 from mongottl.document.build import encode
@@ -14,13 +15,14 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import session_key
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
+from mongottl.security.privileges import Need
 
 
 class StartSessionRequest(NamedTuple):
     command: Annotated[Value, Field("startSession", ONE)]
 
 
-@command("startSession", StartSessionRequest, help="Starts a logical session and returns its id.")
+@command("startSession", StartSessionRequest, access=USERS, help="Starts a logical session and returns its id.")
 def start_session(op: OperationContext, request: StartSessionRequest) -> Reply:
     data = bytearray(os.urandom(16))
     data[6] = (data[6] & 0x0F) | 0x40
@@ -54,6 +56,7 @@ def _lsids(sessions: list[Value]) -> list[bytes]:
 @command(
     "endSessions",
     SessionsRequest,
+    access=ANYONE,
     help="Ends logical sessions and closes their cursors.",
     # The Node driver sends `w: 0`, since it does not need the reply.
     takes_write_concern=True,
@@ -70,6 +73,7 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
 @command(
     "refreshSessions",
     RefreshSessionsRequest,
+    access=USERS,
     help="Updates when logical sessions were last used, so that they do not time out.",
     stable=True,
 )
@@ -79,9 +83,14 @@ def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> R
     return {}
 
 
+def _kill_sessions_needs(op: OperationContext, request: KillSessionsRequest) -> list[Need]:
+    return cluster_needs("killAnySession")
+
+
 @command(
     "killSessions",
     KillSessionsRequest,
+    access=needing(_kill_sessions_needs),
     help="Ends logical sessions and their operations, or all sessions if none is named.",
 )
 def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:

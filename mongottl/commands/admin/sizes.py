@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
+from mongottl.commands.access import namespace_needs, needing, on_collection
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, INTEGER, TEXT, Field
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
@@ -19,6 +20,7 @@ from mongottl.exec.plan.planner import plan_query
 from mongottl.exec.results.sizes import collection_size
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
+from mongottl.security.privileges import Need
 
 _MS_PER_S: Final = 1000
 
@@ -31,7 +33,17 @@ class DataSizeRequest(NamedTuple):
     estimate: Annotated[bool, Field("estimate", BOOL_FIELD)] = False
 
 
-@command("dataSize", DataSizeRequest, help="Returns the size of a collection's documents.", aliases=("datasize",))
+def _data_size_needs(op: OperationContext, request: DataSizeRequest) -> list[Need]:
+    return namespace_needs(request.namespace, "find")
+
+
+@command(
+    "dataSize",
+    DataSizeRequest,
+    access=needing(_data_size_needs),
+    help="Returns the size of a collection's documents.",
+    aliases=("datasize",),
+)
 def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
     """`{estimate, size, numObjects, millis}`; sizes in bytes, zeros for a collection that does not exist.
 
@@ -90,6 +102,7 @@ class CompactRequest(NamedTuple):
 @command(
     "compact",
     CompactRequest,
+    access=on_collection("compact"),
     help="Frees unused storage of a collection; the engines do this themselves, so nothing is left to free.",
     writes=True,
 )

@@ -9,6 +9,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.namespace import MAX_DATABASE_NAME_BYTES, check_collection_name, check_database_name
 from mongottl.catalog.view import View
+from mongottl.commands.access import collection_needs, needing, on_collection
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -31,6 +32,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.query.pipeline import is_stable
+from mongottl.security.privileges import ALL_DATABASES, Need
 from mongottl.storage.interface import Record, SortedDataInterface
 from mongottl.ttl.policy import is_expired
 
@@ -110,7 +112,13 @@ class _Findings:
             into.append({"indexName": index.name, "recordId": Int64(rid)})
 
 
-@command("validate", ValidateRequest, help="Checks a collection's documents and indexes.", strict=False)
+@command(
+    "validate",
+    ValidateRequest,
+    access=on_collection("validate"),
+    help="Checks a collection's documents and indexes.",
+    strict=False,
+)
 def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
     """`{ns, nInvalidDocuments, nrecords, nIndexes, keysPerIndex, indexDetails, valid, …}`.
 
@@ -342,9 +350,16 @@ class ApiParameters(NamedTuple):
 _API: Final[RequestParser] = parser_for("validateDBMetadata.apiParameters", ApiParameters)
 
 
+def _validate_metadata_needs(op: OperationContext, request: ValidateDBMetadataRequest) -> list[Need]:
+    if request.database is None:
+        return [Need(ALL_DATABASES, "validate")]
+    return collection_needs(request.database, request.collection or "", "validate")
+
+
 @command(
     "validateDBMetadata",
     ValidateDBMetadataRequest,
+    access=needing(_validate_metadata_needs),
     help="Lists indexes and views that do not conform to the Stable API.",
 )
 def validate_db_metadata(op: OperationContext, request: ValidateDBMetadataRequest) -> Reply:

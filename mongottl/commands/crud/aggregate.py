@@ -5,6 +5,7 @@ Source: MongoDB's command reference.
 
 from mongottl.catalog.namespace import check_database_name
 from mongottl.catalog.view import View
+from mongottl.commands.access import collection_needs, needing, pipeline_needs
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.crud.explain_pipeline import explain_aggregate, explain_on_view
 from mongottl.commands.crud.query_shape import check_settings
@@ -27,6 +28,7 @@ from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import first_reply
 from mongottl.exec.results.views import begins_with_coll_stats
 from mongottl.query.pipeline import optimise, parse_pipeline, traits_of
+from mongottl.security.privileges import Need
 
 
 def writes_somewhere(body: bytes) -> bool:
@@ -38,9 +40,17 @@ def writes_somewhere(body: bytes) -> bool:
     return traits_of(first_field_name(last)).writes
 
 
+def aggregate_needs(op: OperationContext, request: AggregateRequest) -> list[Need]:
+    needs = pipeline_needs(op.database, request.collection, request.pipeline)
+    if request.bypass:
+        needs += collection_needs(op.database, collection_of(op, request.collection), "bypassDocumentValidation")
+    return needs
+
+
 @command(
     "aggregate",
     AggregateRequest,
+    access=needing(aggregate_needs),
     help="Runs an aggregation pipeline.",
     writes_if=writes_somewhere,
     read_levels=ALL_LEVELS,

@@ -6,6 +6,7 @@ Source: MongoDB's "bulkWrite" command reference (8.0) and the driver specificati
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
+from mongottl.commands.access import cluster_needs, namespace_needs, needing, write_needs
 from mongottl.commands.collection_uuid import check_form, check_uuid_of
 from mongottl.commands.crud.delete import DeleteStatement, deleted_by, run_delete
 from mongottl.commands.crud.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
@@ -50,8 +51,9 @@ from mongottl.commands.request_fields import (
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.bson_field import unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
-from mongottl.document.types import MISSING, Value
-from mongottl.document.walk import first_field_name
+from mongottl.document.numbers import whole
+from mongottl.document.types import MISSING, Value, is_number
+from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import Executed, RetryableWrite
@@ -59,6 +61,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
+from mongottl.security.privileges import INSERT, REMOVE, UPDATE, Need
 
 RESULTS_NAMESPACE: Final = "admin.$cmd.bulkWrite"
 
@@ -155,9 +158,37 @@ class Outcome:
         }
 
 
+_ACTIONS: Final = {"insert": INSERT, "update": UPDATE, "delete": REMOVE}
+
+
+def _bulk_write_needs(op: OperationContext, request: BulkWriteRequest) -> list[Need]:
+    """What the operations need on their collections; each is an index into `nsInfo`."""
+    wanted: dict[str, dict[str, None]] = {}
+    names = [get_value(namespace, "ns") for namespace in request.namespaces]
+    for operation in request.operations:
+        kind = first_field_name(operation)
+        index = get_value(operation, kind)
+        at = whole(index) if is_number(index) else None
+        if kind not in _ACTIONS or at is None or not 0 <= at < len(names):
+            continue  # which is refused
+        name = names[at]
+        if isinstance(name, str):
+            actions = wanted.setdefault(name, {})
+            actions[_ACTIONS[kind]] = None
+            if kind == "update" and get_value(operation, "upsert") is True:
+                actions[INSERT] = None
+    needs: list[Need] = []
+    for name, actions in wanted.items():
+        database, _, collection = name.partition(".")
+        needs += write_needs(database, collection, list(actions), request.bypass)
+    # Without an operation that can be run: what any other command on all these collections would need.
+    return needs or [need for name in names for need in namespace_needs(str(name), "find")] or cluster_needs("internal")
+
+
 @command(
     "bulkWrite",
     BulkWriteRequest,
+    access=needing(_bulk_write_needs),
     help="Inserts, updates and deletes documents in several collections.",
     admin_only=True,
     writes=True,

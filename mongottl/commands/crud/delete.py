@@ -4,6 +4,7 @@ from collections.abc import Generator
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
     WHOLE_COMMAND_ERRORS,
     StatementsRequest,
@@ -45,6 +46,7 @@ from mongottl.exec.write.modifying import (
 )
 from mongottl.exec.write.writes import delete_batch
 from mongottl.query.match import parse_match
+from mongottl.security.privileges import Need
 from mongottl.storage.interface import WriteConflict
 
 
@@ -75,9 +77,14 @@ def parse_delete_statement(document: bytes) -> DeleteStatement:
     return statement if isinstance(statement.limit, int) else statement._replace(limit=int(limit))
 
 
+def _delete_needs(op: OperationContext, request: DeleteRequest) -> list[Need]:
+    return write_needs(op.database, request.collection, ["remove"], request.bypass)
+
+
 @command(
     "delete",
     DeleteRequest,
+    access=needing(_delete_needs),
     help="Deletes documents.",
     writes=True,
     counter="delete",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.view import View
+from mongottl.commands.access import needing
 from mongottl.commands.crud import delete, update, view_reads
 from mongottl.commands.crud import find_and_modify as modify
 from mongottl.commands.crud.explain_pipeline import (
@@ -55,6 +56,7 @@ from mongottl.query.match import parse_match
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.projection.plan import RootProjection
 from mongottl.query.sort import parse_sort
+from mongottl.security.privileges import Need
 
 _VERBOSITIES: Final = ("queryPlanner", "executionStats", "allPlansExecution")
 
@@ -64,9 +66,19 @@ class ExplainRequest(NamedTuple):
     verbosity: Annotated[str, Field("verbosity", TEXT)] = "allPlansExecution"
 
 
+def _explain_needs(op: OperationContext, request: ExplainRequest) -> list[Need]:
+    """What the explained command needs."""
+    spec = COMMANDS.get(first_field_name(request.explained))
+    if spec is None:
+        return []
+    inner = spec.request._make(spec.parser.parse(request.explained, [], GenericArguments()))
+    return spec.access.needs(op, inner)
+
+
 @command(
     "explain",
     ExplainRequest,
+    access=needing(_explain_needs),
     help="Describes how a command would be executed.",
     read_levels=ALL_LEVELS,
     may_be_abandoned=True,

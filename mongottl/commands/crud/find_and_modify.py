@@ -5,6 +5,7 @@ from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name, check_new_collection_name
+from mongottl.commands.access import needing, write_needs
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.crud.update import check_array_filters, result_of, upsert_or_update
 from mongottl.commands.crud.write_batch import number_statements
@@ -44,6 +45,7 @@ from mongottl.query.match import MatchDetails, MatchExpression, parse_match
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
+from mongottl.security.privileges import FIND, INSERT, REMOVE, UPDATE, Need
 from mongottl.storage.interface import Record, WriteConflict
 
 
@@ -66,9 +68,17 @@ class FindAndModifyRequest(NamedTuple):
     collection_uuid: CollectionUuid = None
 
 
+def _find_and_modify_needs(op: OperationContext, request: FindAndModifyRequest) -> list[Need]:
+    actions = [FIND, REMOVE if request.remove else UPDATE]
+    if request.upsert:
+        actions.append(INSERT)
+    return write_needs(op.database, request.collection, actions, request.bypass)
+
+
 @command(
     "findAndModify",
     FindAndModifyRequest,
+    access=needing(_find_and_modify_needs),
     help="Updates or deletes one document and returns it.",
     aliases=("findandmodify",),
     writes=True,

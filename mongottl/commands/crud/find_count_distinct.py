@@ -8,6 +8,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import View
+from mongottl.commands.access import on_collection
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.crud.query_shape import check_settings
 from mongottl.commands.crud.read_requests import CountRequest, DistinctRequest, FindRequest
@@ -51,6 +52,7 @@ NUL_IN_KEY: Final = 31032
 @command(
     "find",
     FindRequest,
+    access=on_collection("find"),
     help="Returns the documents that match a filter.",
     counter="query",
     read_levels=ALL_LEVELS,
@@ -213,6 +215,7 @@ def _check_tailable(collection: Collection | None, request: FindRequest) -> None
 @command(
     "count",
     CountRequest,
+    access=on_collection("find"),
     help="Counts the documents that match a filter.",
     read_levels=ALL_BUT_SNAPSHOT,
     may_be_abandoned=True,
@@ -238,6 +241,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
 @command(
     "distinct",
     DistinctRequest,
+    access=on_collection("find"),
     help="Returns the distinct values of a field.",
     read_levels=ALL_LEVELS,
     may_be_abandoned=True,

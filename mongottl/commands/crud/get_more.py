@@ -6,6 +6,7 @@ Source: MongoDB's command reference for each.
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_collection_name
+from mongottl.commands.access import collection_needs, namespace_needs, needing
 from mongottl.commands.registry import ALL_LEVELS, Reply, command
 from mongottl.commands.request import (
     ARRAY_FIELD,
@@ -20,9 +21,11 @@ from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S, await_page
+from mongottl.security.privileges import CLUSTER, Need
 
 CURSOR_IN_USE: Final = 12051
 _NOT_YOURS: Final = "Cannot run getMore on cursor"
@@ -36,9 +39,23 @@ class GetMoreRequest(NamedTuple):
     term: Annotated[Value, Field("term", IGNORED)] = None
 
 
+def _get_more_needs(op: OperationContext, request: GetMoreRequest) -> list[Need]:
+    """What the command needed that opened the cursor. Unauthorized (13) for a cursor of another user."""
+    cursor_id = request.cursor_id
+    cursor = op.service.cursors.find(int(cursor_id)) if isinstance(cursor_id, Int64) else None
+    if cursor is None:
+        return collection_needs(op.database, request.collection, "find")
+    if cursor.owner != op.user():
+        raise CommandError(
+            ErrorCode.Unauthorized, f"cursor id {cursor.cursor_id} was not created by the authenticated user"
+        )
+    return cursor.needs
+
+
 @command(
     "getMore",
     GetMoreRequest,
+    access=needing(_get_more_needs),
     help="Returns the next documents of a cursor.",
     counter="getmore",
     read_levels=ALL_LEVELS,
@@ -119,9 +136,22 @@ class KillCursorsRequest(NamedTuple):
     cursors: Annotated[list[Value], Field("cursors", ARRAY_FIELD)]
 
 
+def _kill_cursors_needs(op: OperationContext, request: KillCursorsRequest) -> list[Need]:
+    """Everybody may close their own cursors; those of others need an action on the server or on their collection."""
+    others: list[OpenCursor] = []
+    for cursor_id in request.cursors:
+        cursor = op.service.cursors.find(int(cursor_id)) if isinstance(cursor_id, Int64) else None
+        if cursor is not None and cursor.owner != op.user():
+            others.append(cursor)
+    if not others or op.may(CLUSTER, "killAnyCursor"):
+        return []
+    return [need for cursor in others for need in namespace_needs(cursor.namespace, "killAnyCursor")]
+
+
 @command(
     "killCursors",
     KillCursorsRequest,
+    access=needing(_kill_cursors_needs),
     help="Closes cursors.",
     stable=True,
 )

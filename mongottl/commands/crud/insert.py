@@ -3,6 +3,7 @@
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
     WriteErrors,
     check_batch,
@@ -30,6 +31,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document
+from mongottl.security.privileges import Need
 from mongottl.storage.interface import DuplicateKey, WriteConflict
 
 # Documents of one unit of work, and their bytes; the last document may exceed them. Other clients run between two.
@@ -48,9 +50,14 @@ class InsertRequest(NamedTuple):
     collection_uuid: CollectionUuid = None
 
 
+def _insert_needs(op: OperationContext, request: InsertRequest) -> list[Need]:
+    return write_needs(op.database, request.collection, ["insert"], request.bypass)
+
+
 @command(
     "insert",
     InsertRequest,
+    access=needing(_insert_needs),
     help="Inserts documents.",
     writes=True,
     counter="insert",

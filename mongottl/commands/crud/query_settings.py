@@ -9,6 +9,7 @@ Source: MongoDB's command reference, "setQuerySettings" and "removeQuerySettings
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
+from mongottl.commands.access import on_cluster
 from mongottl.commands.crud.find_count_distinct import is_point_lookup
 from mongottl.commands.crud.query_shape import QUERY_SHAPES
 from mongottl.commands.crud.read_requests import AggregateRequest, DistinctRequest, FindRequest, collection_of
@@ -47,7 +48,13 @@ class RemoveQuerySettingsRequest(NamedTuple):
     query: Annotated[Value, Field("removeQuerySettings", ONE)]
 
 
-@command("setQuerySettings", SetQuerySettingsRequest, help="Sets the query settings of a query shape.", admin_only=True)
+@command(
+    "setQuerySettings",
+    SetQuerySettingsRequest,
+    access=on_cluster("querySettings"),
+    help="Sets the query settings of a query shape.",
+    admin_only=True,
+)
 def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -> Reply:
     """Adds the given settings to the existing ones of the shape; the reply has the result.
 
@@ -78,6 +85,7 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
 @command(
     "removeQuerySettings",
     RemoveQuerySettingsRequest,
+    access=on_cluster("querySettings"),
     help="Removes the query settings of a query shape.",
     admin_only=True,
 )

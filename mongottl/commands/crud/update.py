@@ -4,6 +4,7 @@ from collections.abc import Generator
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
+from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
     WHOLE_COMMAND_ERRORS,
     StatementsRequest,
@@ -39,7 +40,7 @@ from mongottl.commands.time_series import check_measurement_update
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
-from mongottl.document.walk import is_empty
+from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import (
@@ -67,6 +68,7 @@ from mongottl.query.match import parse_match
 from mongottl.query.pipeline import check_stage_names
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
+from mongottl.security.privileges import INSERT, UPDATE, Need
 from mongottl.storage.interface import WriteConflict
 
 
@@ -94,9 +96,15 @@ _MAX_LOST_UPSERTS: Final = 100
 UPDATE_STATEMENT: Final[RequestParser] = parser_for("update.updates", UpdateStatement)
 
 
+def _update_needs(op: OperationContext, request: UpdateRequest) -> list[Need]:
+    upserts = any(get_value(statement, "upsert") is True for statement in request.statements)
+    return write_needs(op.database, request.collection, [UPDATE, INSERT] if upserts else [UPDATE], request.bypass)
+
+
 @command(
     "update",
     UpdateRequest,
+    access=needing(_update_needs),
     help="Updates documents.",
     writes=True,
     counter="update",

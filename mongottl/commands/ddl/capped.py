@@ -9,6 +9,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.view import View
+from mongottl.commands.access import collection_needs, needing, on_collection
 from mongottl.commands.ddl.collection_options import MAX_CAPPED_BYTES
 from mongottl.commands.ddl.collections import check_no_index_build
 from mongottl.commands.registry import Reply, command
@@ -20,6 +21,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.capped import empty
 from mongottl.exec.write.copying import copy_as_capped
+from mongottl.security.privileges import Need
 
 
 class ConvertToCappedRequest(NamedTuple):
@@ -30,6 +32,7 @@ class ConvertToCappedRequest(NamedTuple):
 @command(
     "convertToCapped",
     ConvertToCappedRequest,
+    access=on_collection("convertToCapped"),
     help="Converts a collection to a capped collection, which keeps the newest documents that fit.",
     writes=True,
     strict=False,
@@ -51,9 +54,15 @@ class CloneCollectionAsCappedRequest(NamedTuple):
     size: Annotated[Value, Field("size", ANY)] = None
 
 
+def _clone_needs(op: OperationContext, request: CloneCollectionAsCappedRequest) -> list[Need]:
+    target = collection_needs(op.database, str(request.to), "insert", "createIndex", "convertToCapped")
+    return collection_needs(op.database, str(request.collection), "find") + target
+
+
 @command(
     "cloneCollectionAsCapped",
     CloneCollectionAsCappedRequest,
+    access=needing(_clone_needs),
     help="Copies a collection into a new capped collection, which keeps the newest documents that fit.",
     writes=True,
     strict=False,
@@ -86,6 +95,7 @@ class EmptyCappedRequest(NamedTuple):
 @command(
     "emptycapped",
     EmptyCappedRequest,
+    access=on_collection("emptycapped"),
     help="Empties a capped collection, for tests.",
     writes=True,
     test_only=True,

@@ -9,6 +9,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.describe import describe_place
 from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_collection_name, check_database_name, split_namespace
 from mongottl.catalog.view import View
+from mongottl.commands.access import database_needs, needing, on_collection
 from mongottl.commands.collection_uuid import check_uuid
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
@@ -34,6 +35,7 @@ from mongottl.exec.results.sizes import describe_size, parse_scale
 from mongottl.exec.results.views import drop_view
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
+from mongottl.security.privileges import Need, collection_resource, database_resource
 
 
 class DropRequest(NamedTuple):
@@ -44,6 +46,7 @@ class DropRequest(NamedTuple):
 @command(
     "drop",
     DropRequest,
+    access=on_collection("dropCollection"),
     help="Drops a collection with its indexes.",
     writes=True,
     stable=True,
@@ -75,9 +78,26 @@ class RenameCollectionRequest(NamedTuple):
     collection_uuid: CollectionUuid = None
 
 
+def _rename_needs(op: OperationContext, request: RenameCollectionRequest) -> list[Need]:
+    """Within a database one action of its own is enough, if the client may read the source or may not read the target:
+    a renamed collection must not become readable."""
+    database, _, name = request.source.partition(".")
+    to_database, _, to_name = request.to.partition(".")
+    source, target = collection_resource(database, name), collection_resource(to_database, to_name)
+    if database == to_database and (op.may(source, "find") or not op.may(target, "find")):
+        actions = ["renameCollectionSameDB", *(["dropCollection"] if request.drop_target else [])]
+        if all(op.may(database_resource(database), action) for action in actions):
+            return []
+    needs = [Need(source, "find"), Need(source, "dropCollection"), Need(target, "insert"), Need(target, "createIndex")]
+    if request.drop_target:
+        needs.append(Need(target, "dropCollection"))
+    return needs
+
+
 @command(
     "renameCollection",
     RenameCollectionRequest,
+    access=needing(_rename_needs),
     help="Renames a collection, within its database or into another.",
     admin_only=True,
     writes=True,
@@ -158,9 +178,17 @@ class ListCollectionsRequest(NamedTuple):
     authorized_collections: Annotated[Value, Field("authorizedCollections", ANY)] = None
 
 
+def _list_collections_needs(op: OperationContext, request: ListCollectionsRequest) -> list[Need]:
+    """Everybody may list the names of the collections on which they may do something (`authorizedCollections`)."""
+    if request.name_only and request.authorized_collections is True:
+        return []
+    return database_needs(op.database, "listCollections")
+
+
 @command(
     "listCollections",
     ListCollectionsRequest,
+    access=needing(_list_collections_needs),
     help="Lists the collections of a database, as a cursor.",
     stable=True,
     raw_data=True,
@@ -171,6 +199,8 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
     check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     entries: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
+    if request.authorized_collections is True and not op.may(database_resource(op.database), "listCollections"):
+        entries = [entry for entry in entries if op.may_use(op.database, entry.name)]
     entries.sort(key=lambda entry: entry.name)
     documents = [listed for entry in entries if match.matches(listed := _listed(entry, request.name_only))]
     return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
@@ -190,7 +220,13 @@ class CollStatsRequest(NamedTuple):
     wait_for_lock: Annotated[Value, Field("waitForLock", IGNORED)] = None
 
 
-@command("collStats", CollStatsRequest, help="Returns the counts and sizes of a collection.", aliases=("collstats",))
+@command(
+    "collStats",
+    CollStatsRequest,
+    access=on_collection("collStats"),
+    help="Returns the counts and sizes of a collection.",
+    aliases=("collstats",),
+)
 def coll_stats(op: OperationContext, request: CollStatsRequest) -> Reply:
     """Sizes in units of `scale` bytes, except avgObjSize; they include expired documents that are not purged yet.
 

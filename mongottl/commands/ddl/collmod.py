@@ -10,6 +10,7 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.time_series import EXPIRY_INDEX, changed_options, check_bucket_seconds, check_granularity
 from mongottl.catalog.view import View
+from mongottl.commands.access import collection_needs, needing, view_needs
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.ddl.collection_options import (
     VALIDATION_ACTIONS,
@@ -48,6 +49,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.views import define_view
 from mongottl.exec.write.expiry import rearm_collection
 from mongottl.exec.write.index_build import build_indexes
+from mongottl.security.privileges import Need
 
 OPLOG: Final = "local.oplog.rs"
 
@@ -83,9 +85,16 @@ _TIME_SERIES: Final[RequestParser] = parser_for("collMod.timeseries", TimeSeries
 _IMAGES: Final[RequestParser] = parser_for("collMod.changeStreamPreAndPostImages", ImagesChange)
 
 
+def _coll_mod_needs(op: OperationContext, request: CollModRequest) -> list[Need]:
+    return collection_needs(op.database, request.collection, "collMod") + view_needs(
+        op, request.collection, request.view_on, request.pipeline
+    )
+
+
 @command(
     "collMod",
     CollModRequest,
+    access=needing(_coll_mod_needs),
     help="Changes the options of a collection, a view or an index.",
     writes=True,
     stable=True,

@@ -10,6 +10,7 @@ from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.options import CollectionOptions, options_document
 from mongottl.catalog.view import View
+from mongottl.commands.access import collection_needs, needing, view_needs
 from mongottl.commands.ddl.collection_options import (
     VALIDATION_ACTIONS,
     VALIDATION_LEVELS,
@@ -48,6 +49,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.views import define_view
 from mongottl.query.collation import parse_collation
+from mongottl.security.privileges import Need
 
 _CLUSTERED_AND_VIEW: Final = 6026500
 _CLUSTERED_AND_CAPPED: Final = 6049200
@@ -90,9 +92,16 @@ _IMAGES: Final[RequestParser] = parser_for("create.changeStreamPreAndPostImages"
 _INDEX_DEFAULTS: Final[RequestParser] = parser_for("create.indexOptionDefaults", IndexOptionDefaults)
 
 
+def _create_needs(op: OperationContext, request: CreateRequest) -> list[Need]:
+    return collection_needs(op.database, request.collection, "createCollection") + view_needs(
+        op, request.collection, request.view_on, request.pipeline
+    )
+
+
 @command(
     "create",
     CreateRequest,
+    access=needing(_create_needs),
     help="Creates a collection.",
     writes=True,
     stable=True,

@@ -7,6 +7,7 @@ import os
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
+from mongottl.commands.access import cluster_needs, needing, on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, ONE, Field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
@@ -17,6 +18,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.sizes import collection_size, parse_scale
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
+from mongottl.security.privileges import CLUSTER, Need
 
 _BYTES_PER_MB: Final = 1024 * 1024
 
@@ -25,12 +27,18 @@ class ListDatabasesRequest(NamedTuple):
     command: Annotated[Value, Field("listDatabases", ONE)]
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     name_only: Annotated[bool, Field("nameOnly", BOOL_FIELD)] = False
-    authorized_databases: Annotated[bool, Field("authorizedDatabases", BOOL_FIELD)] = True
+    authorized_databases: Annotated[bool | None, Field("authorizedDatabases", BOOL_FIELD)] = None
+
+
+def _list_databases_needs(op: OperationContext, request: ListDatabasesRequest) -> list[Need]:
+    """Everybody may list the databases in which they may do something."""
+    return [] if request.authorized_databases is not False else cluster_needs("listDatabases")
 
 
 @command(
     "listDatabases",
     ListDatabasesRequest,
+    access=needing(_list_databases_needs),
     help="Lists the databases and their sizes.",
     admin_only=True,
     stable=True,
@@ -39,12 +47,15 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     """`{databases: [{name, sizeOnDisk, empty}], totalSize, totalSizeMb}`; with `nameOnly` the names alone.
 
     filter: on these fields. sizeOnDisk: bytes of the documents and an estimate for the indexes. `admin`, `config` and
-    `local` are always listed, as in MongoDB; Cosmos lists no empty databases.
+    `local` are always listed, as in MongoDB; Cosmos lists no empty databases. Clients that may not list all databases
+    see those in which they may do something.
     """
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     names = set(op.catalog.database_names())
     if op.service.dialect.name == "mongodb":
         names.update(SYSTEM_DATABASES)
+    if request.authorized_databases is True or not op.may(CLUSTER, "listDatabases"):
+        names = {name for name in names if op.may_use(name)}
     databases: list[Value] = []
     total = 0
     for name in sorted(names):
@@ -72,6 +83,7 @@ class DropDatabaseRequest(NamedTuple):
 @command(
     "dropDatabase",
     DropDatabaseRequest,
+    access=on_database("dropDatabase"),
     help="Drops a database with all its collections.",
     writes=True,
     stable=True,
@@ -100,7 +112,13 @@ class DbStatsRequest(NamedTuple):
     free_storage: Annotated[bool, Field("freeStorage", BOOL_FIELD)] = False
 
 
-@command("dbStats", DbStatsRequest, help="Returns the counts and sizes of a database.", aliases=("dbstats",))
+@command(
+    "dbStats",
+    DbStatsRequest,
+    access=on_database("dbStats"),
+    help="Returns the counts and sizes of a database.",
+    aliases=("dbstats",),
+)
 def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     """Sizes in units of `scale` bytes, except avgObjSize; they include expired documents that are not purged yet.
 

@@ -9,6 +9,7 @@ Source: MongoDB's "compactStructuredEncryptionData" and "cleanupStructuredEncryp
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.commands.access import on_collection
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import COLLECTION, DOCUMENT_FIELD, Field
 from mongottl.commands.request_fields import EncryptionInformation
@@ -38,6 +39,7 @@ class CompactRequest(NamedTuple):
 @command(
     "compactStructuredEncryptionData",
     CompactRequest,
+    access=on_collection("compactStructuredEncryptionData"),
     help="Checks the compaction tokens of an encrypted collection; there is never anything to compact.",
     writes=True,
 )
@@ -59,6 +61,7 @@ class CleanupRequest(NamedTuple):
 @command(
     "cleanupStructuredEncryptionData",
     CleanupRequest,
+    access=on_collection("cleanupStructuredEncryptionData"),
     help="Checks the cleanup tokens of an encrypted collection; there is never anything to clean up.",
     writes=True,
 )

@@ -11,6 +11,7 @@ from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescr
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import SYSTEM_VIEWS
+from mongottl.commands.access import on_collection
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
@@ -51,6 +52,7 @@ class CreateIndexesRequest(NamedTuple):
 @command(
     "createIndexes",
     CreateIndexesRequest,
+    access=on_collection("createIndex"),
     help="Creates indexes; if one of them fails, none is created.",
     writes=True,
     stable=True,
@@ -276,6 +278,7 @@ class ListIndexesRequest(NamedTuple):
 @command(
     "listIndexes",
     ListIndexesRequest,
+    access=on_collection("listIndexes"),
     help="Lists the indexes of a collection, as a cursor.",
     stable=True,
     raw_data=True,
@@ -316,6 +319,7 @@ class DropIndexesRequest(NamedTuple):
 @command(
     "dropIndexes",
     DropIndexesRequest,
+    access=on_collection("dropIndex"),
     help="Drops indexes, given by name, names or key pattern, or with '*' all but the index on _id.",
     aliases=("deleteIndexes",),
     writes=True,
@@ -405,6 +409,7 @@ class SetIndexCommitQuorumRequest(NamedTuple):
 @command(
     "setIndexCommitQuorum",
     SetIndexCommitQuorumRequest,
+    access=on_collection("createIndex"),
     help="Changes how many members must finish an index build; this replica set has one.",
 )
 def set_index_commit_quorum(op: OperationContext, request: SetIndexCommitQuorumRequest) -> Reply:
@@ -434,7 +439,12 @@ class ReIndexRequest(NamedTuple):
     collection: Annotated[str, Field("reIndex", COLLECTION)]
 
 
-@command("reIndex", ReIndexRequest, help="Rebuilds indexes; refused, as by every member of a replica set.")
+@command(
+    "reIndex",
+    ReIndexRequest,
+    access=on_collection("reIndex"),
+    help="Rebuilds indexes; refused, as by every member of a replica set.",
+)
 def re_index(op: OperationContext, request: ReIndexRequest) -> Reply:
     """IllegalOperation (20): MongoDB rebuilds indexes so on standalone servers only, and we are a replica set's member.
     (Drop and create the index instead.)"""

@@ -5,6 +5,7 @@ Source: the driver specifications' "Authentication"; MongoDB's command reference
 
 from typing import Annotated, NamedTuple
 
+from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, IGNORED, ONE, TEXT, Field
 from mongottl.commands.security.login import X509, log_in_by_certificate, prepare, proceed, start, unavailable
@@ -28,6 +29,7 @@ class SaslStartRequest(NamedTuple):
 @command(
     "saslStart",
     SaslStartRequest,
+    access=ANYONE,
     help="Begins a login on this connection, by SCRAM-SHA-256, SCRAM-SHA-1 or MONGODB-X509.",
     strict=False,
     secret_fields=("payload",),
@@ -48,6 +50,7 @@ class SaslContinueRequest(NamedTuple):
 @command(
     "saslContinue",
     SaslContinueRequest,
+    access=ANYONE,
     help="Continues a login that saslStart has begun.",
     strict=False,
     secret_fields=("payload",),
@@ -65,6 +68,7 @@ class AuthenticateRequest(NamedTuple):
 @command(
     "authenticate",
     AuthenticateRequest,
+    access=ANYONE,
     help="Logs in the user that the client's TLS certificate names (MONGODB-X509).",
     strict=False,
 )
@@ -82,7 +86,7 @@ class LogoutRequest(NamedTuple):
     command: Annotated[Value, Field("logout", ONE)]
 
 
-@command("logout", LogoutRequest, help="Ends the login of this connection.")
+@command("logout", LogoutRequest, access=ANYONE, help="Ends the login of this connection.")
 def logout(op: OperationContext, request: LogoutRequest) -> Reply:
     op.client.login = None
     op.client.conversation = None
@@ -98,6 +102,7 @@ class ConnectionStatusRequest(NamedTuple):
 @command(
     "connectionStatus",
     ConnectionStatusRequest,
+    access=ANYONE,
     help="Returns the user of this connection, with its roles and, on request, its privileges.",
 )
 def connection_status(op: OperationContext, request: ConnectionStatusRequest) -> Reply:

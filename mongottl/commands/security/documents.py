@@ -2,6 +2,7 @@
 
 import ipaddress
 
+from mongottl.commands.access import database_needs
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import MISSING, Value
@@ -11,6 +12,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.writes import delete_batch, insert_document, update_record
 from mongottl.security.accounts import DATABASE
 from mongottl.security.names import RoleName, UserName
+from mongottl.security.privileges import Need, Resource
 from mongottl.storage.interface import Record
 
 
@@ -107,6 +109,17 @@ def _check_range(text: str) -> None:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise CommandError(ErrorCode.UnsupportedFormat, f"'{text}' is no IP address or CIDR range") from None
+
+
+def roles_needs(roles: list[RoleName], action: str) -> list[Need]:
+    """Granting and revoking a role needs an action on the role's database."""
+    return [need for role in dict.fromkeys(roles) for need in database_needs(role.database, action)]
+
+
+def privileges_needs(privileges: list[tuple[Resource, list[str]]], action: str) -> list[Need]:
+    """Granting and revoking a privilege needs an action on the database of its resource; on `admin` for all others."""
+    databases = [resource.database or "admin" for resource, _ in privileges]
+    return [need for database in dict.fromkeys(databases) for need in database_needs(database, action)]
 
 
 def store(op: OperationContext, collection: str, present: Record | None, document: bytes) -> None:

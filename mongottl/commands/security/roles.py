@@ -6,6 +6,7 @@ Source: MongoDB's "Role Management Commands".
 
 from typing import Annotated, NamedTuple
 
+from mongottl.commands.access import database_needs, needing, on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, ONE, STRICT_BOOL, TEXT, Field
 from mongottl.commands.security.documents import (
@@ -13,9 +14,11 @@ from mongottl.commands.security.documents import (
     check_roles_exist,
     delete,
     parse_restrictions,
+    privileges_needs,
     role_name,
     role_names,
     role_not_found,
+    roles_needs,
     store,
     with_fields,
 )
@@ -27,7 +30,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.security.accounts import ROLES, USERS, roles_in
 from mongottl.security.builtin_roles import builtin_role, builtin_roles_of
 from mongottl.security.names import RoleName
-from mongottl.security.privileges import PrivilegeSet, Resource, parse_privileges
+from mongottl.security.privileges import Need, PrivilegeSet, Resource, parse_privileges
 from mongottl.storage.interface import Record
 
 Privileges = Annotated[list[Value], Field("privileges", ARRAY_FIELD)]
@@ -42,7 +45,21 @@ class CreateRoleRequest(NamedTuple):
     restrictions: Restrictions = None
 
 
-@command("createRole", CreateRoleRequest, help="Creates a role of privileges and of other roles.", writes=True)
+def _create_role_needs(op: OperationContext, request: CreateRoleRequest) -> list[Need]:
+    needs = database_needs(op.database, "createRole")
+    if request.restrictions is not None:
+        needs += database_needs(op.database, "setAuthenticationRestriction")
+    needs += roles_needs(role_names("createRole.roles", request.roles, op.database), "grantRole")
+    return needs + privileges_needs(parse_privileges("createRole.privileges", request.privileges), "grantRole")
+
+
+@command(
+    "createRole",
+    CreateRoleRequest,
+    access=needing(_create_role_needs, before_first_user=True),
+    help="Creates a role of privileges and of other roles.",
+    writes=True,
+)
 def create_role(op: OperationContext, request: CreateRoleRequest) -> Reply:
     """51002 if there is such a role, RoleNotFound (31), InvalidRoleModification (49) for what a role of this database
     may not have, BadValue (2) for a name that cannot be used."""
@@ -135,8 +152,20 @@ class UpdateRoleRequest(NamedTuple):
     restrictions: Restrictions = None
 
 
+def _update_role_needs(op: OperationContext, request: UpdateRoleRequest) -> list[Need]:
+    needs = database_needs(op.database, "revokeRole")
+    if request.restrictions is not None:
+        needs += database_needs(op.database, "setAuthenticationRestriction")
+    needs += roles_needs(role_names("updateRole.roles", request.roles or [], op.database), "grantRole")
+    return needs + privileges_needs(parse_privileges("updateRole.privileges", request.privileges or []), "grantRole")
+
+
 @command(
-    "updateRole", UpdateRoleRequest, help="Replaces a role's privileges or the roles that it includes.", writes=True
+    "updateRole",
+    UpdateRoleRequest,
+    access=needing(_update_role_needs),
+    help="Replaces a role's privileges or the roles that it includes.",
+    writes=True,
 )
 def update_role(op: OperationContext, request: UpdateRoleRequest) -> Reply:
     """RoleNotFound (31), InvalidRoleModification (49), BadValue (2) without anything to change."""
@@ -164,7 +193,18 @@ class GrantPrivilegesRequest(NamedTuple):
     privileges: Privileges
 
 
-@command("grantPrivilegesToRole", GrantPrivilegesRequest, help="Adds privileges to a role.", writes=True)
+def _grant_privileges_needs(op: OperationContext, request: GrantPrivilegesRequest) -> list[Need]:
+    privileges = parse_privileges("grantPrivilegesToRole.privileges", request.privileges)
+    return privileges_needs(privileges, "grantRole") or database_needs(op.database, "grantRole")
+
+
+@command(
+    "grantPrivilegesToRole",
+    GrantPrivilegesRequest,
+    access=needing(_grant_privileges_needs),
+    help="Adds privileges to a role.",
+    writes=True,
+)
 def grant_privileges_to_role(op: OperationContext, request: GrantPrivilegesRequest) -> Reply:
     """RoleNotFound (31), InvalidRoleModification (49), BadValue (2) for no privilege."""
     role = RoleName(request.name, op.database)
@@ -187,7 +227,18 @@ class RevokePrivilegesRequest(NamedTuple):
     privileges: Privileges
 
 
-@command("revokePrivilegesFromRole", RevokePrivilegesRequest, help="Takes privileges from a role.", writes=True)
+def _revoke_privileges_needs(op: OperationContext, request: RevokePrivilegesRequest) -> list[Need]:
+    privileges = parse_privileges("revokePrivilegesFromRole.privileges", request.privileges)
+    return privileges_needs(privileges, "revokeRole") or database_needs(op.database, "revokeRole")
+
+
+@command(
+    "revokePrivilegesFromRole",
+    RevokePrivilegesRequest,
+    access=needing(_revoke_privileges_needs),
+    help="Takes privileges from a role.",
+    writes=True,
+)
 def revoke_privileges_from_role(op: OperationContext, request: RevokePrivilegesRequest) -> Reply:
     """Takes actions from the privilege on exactly the same resource. RoleNotFound (31), BadValue (2) for none."""
     revoked = PrivilegeSet()
@@ -209,7 +260,18 @@ class GrantRolesRequest(NamedTuple):
     roles: Roles
 
 
-@command("grantRolesToRole", GrantRolesRequest, help="Makes a role include further roles.", writes=True)
+def _grant_roles_needs(op: OperationContext, request: GrantRolesRequest) -> list[Need]:
+    roles = role_names("grantRolesToRole.roles", request.roles, op.database)
+    return roles_needs(roles, "grantRole") or database_needs(op.database, "grantRole")
+
+
+@command(
+    "grantRolesToRole",
+    GrantRolesRequest,
+    access=needing(_grant_roles_needs),
+    help="Makes a role include further roles.",
+    writes=True,
+)
 def grant_roles_to_role(op: OperationContext, request: GrantRolesRequest) -> Reply:
     """RoleNotFound (31), InvalidRoleModification (49) for a cycle or a role of another database."""
     role = RoleName(request.name, op.database)
@@ -226,7 +288,18 @@ class RevokeRolesRequest(NamedTuple):
     roles: Roles
 
 
-@command("revokeRolesFromRole", RevokeRolesRequest, help="Makes a role no longer include other roles.", writes=True)
+def _revoke_roles_needs(op: OperationContext, request: RevokeRolesRequest) -> list[Need]:
+    roles = role_names("revokeRolesFromRole.roles", request.roles, op.database)
+    return roles_needs(roles, "revokeRole") or database_needs(op.database, "revokeRole")
+
+
+@command(
+    "revokeRolesFromRole",
+    RevokeRolesRequest,
+    access=needing(_revoke_roles_needs),
+    help="Makes a role no longer include other roles.",
+    writes=True,
+)
 def revoke_roles_from_role(op: OperationContext, request: RevokeRolesRequest) -> Reply:
     """RoleNotFound (31). A role that is not included is no error."""
     record = _existing(op, RoleName(request.name, op.database))
@@ -241,7 +314,13 @@ class DropRoleRequest(NamedTuple):
     name: Annotated[str, Field("dropRole", TEXT)]
 
 
-@command("dropRole", DropRoleRequest, help="Deletes a role, and takes it from users and other roles.", writes=True)
+@command(
+    "dropRole",
+    DropRoleRequest,
+    access=on_database("dropRole"),
+    help="Deletes a role, and takes it from users and other roles.",
+    writes=True,
+)
 def drop_role(op: OperationContext, request: DropRoleRequest) -> Reply:
     """RoleNotFound (31), InvalidRoleModification (49) for a built-in role."""
     role = RoleName(request.name, op.database)
@@ -256,6 +335,7 @@ class DropAllRolesRequest(NamedTuple):
 @command(
     "dropAllRolesFromDatabase",
     DropAllRolesRequest,
+    access=on_database("dropRole"),
     help="Deletes all roles of a database, except the built-in ones.",
     writes=True,
 )
@@ -285,7 +365,19 @@ class RolesInfoRequest(NamedTuple):
     show_restrictions: Annotated[bool, Field("showAuthenticationRestrictions", STRICT_BOOL)] = False
 
 
-@command("rolesInfo", RolesInfoRequest, help="Describes roles, built-in ones as well.")
+def _roles_info_needs(op: OperationContext, request: RolesInfoRequest) -> list[Need]:
+    """Users may see the roles that they have."""
+    roles = named_roles(request.which, op.database)
+    if roles is None:
+        return database_needs(op.database, "viewRole")
+    grants = op.grants()
+    own = [] if grants is None else grants.all_roles
+    return [need for role in roles if role not in own for need in database_needs(role.database, "viewRole")]
+
+
+@command(
+    "rolesInfo", RolesInfoRequest, access=needing(_roles_info_needs), help="Describes roles, built-in ones as well."
+)
 def roles_info(op: OperationContext, request: RolesInfoRequest) -> Reply:
     """`{rolesInfo: 1 | "cashier" | {role, db} | [...]}`: `{roles: [{role, db, isBuiltin, roles, inheritedRoles}]}`.
 

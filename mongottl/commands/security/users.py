@@ -8,6 +8,7 @@ from functools import partial
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.catalog import new_uuid
+from mongottl.commands.access import database_needs, needing, on_cluster, on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ARRAY_FIELD, DOCUMENT_FIELD, ONE, STRICT_BOOL, TEXT, Field
 from mongottl.commands.security.documents import (
@@ -16,6 +17,7 @@ from mongottl.commands.security.documents import (
     delete,
     parse_restrictions,
     role_names,
+    roles_needs,
     store,
     user_name,
     user_not_found,
@@ -33,6 +35,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 from mongottl.security.accounts import USERS, Grants, roles_in
 from mongottl.security.names import EXTERNAL, UserName
+from mongottl.security.privileges import ALL_DATABASES, Need, database_resource
 from mongottl.security.scram import MECHANISMS, SHA_1, SHA_256, make_credentials
 from mongottl.storage.interface import Record
 
@@ -54,9 +57,17 @@ class CreateUserRequest(NamedTuple):
     restrictions: Restrictions = None
 
 
+def _create_user_needs(op: OperationContext, request: CreateUserRequest) -> list[Need]:
+    needs = database_needs(op.database, "createUser")
+    if request.restrictions is not None:
+        needs += database_needs(op.database, "setAuthenticationRestriction")
+    return needs + roles_needs(role_names("createUser.roles", request.roles, op.database), "grantRole")
+
+
 @command(
     "createUser",
     CreateUserRequest,
+    access=needing(_create_user_needs, before_first_user=True),
     help="Creates a user with a password and roles.",
     writes=True,
     secret_fields=("pwd",),
@@ -153,9 +164,27 @@ class UpdateUserRequest(NamedTuple):
     restrictions: Restrictions = None
 
 
+def _update_user_needs(op: OperationContext, request: UpdateUserRequest) -> list[Need]:
+    """Users may change their own password and data, if they have the action for that."""
+    own = op.user() == UserName(request.name, op.database)
+    database = database_resource(op.database)
+    actions: list[str] = []
+    if request.password is not None or request.mechanisms is not None:
+        actions.append("changeOwnPassword" if own and op.may(database, "changeOwnPassword") else "changePassword")
+    if request.custom_data is not None:
+        actions.append("changeOwnCustomData" if own and op.may(database, "changeOwnCustomData") else "changeCustomData")
+    if request.restrictions is not None:
+        actions.append("setAuthenticationRestriction")
+    if request.roles is not None:
+        actions.append("revokeRole")
+    needs = database_needs(op.database, *(actions or ["changePassword"]))
+    return needs + roles_needs(role_names("updateUser.roles", request.roles or [], op.database), "grantRole")
+
+
 @command(
     "updateUser",
     UpdateUserRequest,
+    access=needing(_update_user_needs),
     help="Replaces a user's password, roles, mechanisms or custom data.",
     writes=True,
     secret_fields=("pwd",),
@@ -208,7 +237,7 @@ class DropUserRequest(NamedTuple):
     name: Annotated[str, Field("dropUser", TEXT)]
 
 
-@command("dropUser", DropUserRequest, help="Deletes a user.", writes=True)
+@command("dropUser", DropUserRequest, access=on_database("dropUser"), help="Deletes a user.", writes=True)
 def drop_user(op: OperationContext, request: DropUserRequest) -> Reply:
     """UserNotFound (11). Connections of the user are no longer logged in."""
     delete(op, USERS, [_existing(op, UserName(request.name, op.database))])
@@ -219,7 +248,13 @@ class DropAllUsersRequest(NamedTuple):
     command: Annotated[Value, Field("dropAllUsersFromDatabase", ONE)]
 
 
-@command("dropAllUsersFromDatabase", DropAllUsersRequest, help="Deletes all users of a database.", writes=True)
+@command(
+    "dropAllUsersFromDatabase",
+    DropAllUsersRequest,
+    access=on_database("dropUser"),
+    help="Deletes all users of a database.",
+    writes=True,
+)
 def drop_all_users(op: OperationContext, request: DropAllUsersRequest) -> Reply:
     """`{n: <how many>}`."""
     records = [record for record in op.service.accounts.users() if get_value(record[1], "db") == op.database]
@@ -232,7 +267,18 @@ class GrantRolesToUserRequest(NamedTuple):
     roles: Roles
 
 
-@command("grantRolesToUser", GrantRolesToUserRequest, help="Gives a user further roles.", writes=True)
+def _grant_roles_needs(op: OperationContext, request: GrantRolesToUserRequest) -> list[Need]:
+    roles = role_names("grantRolesToUser.roles", request.roles, op.database)
+    return roles_needs(roles, "grantRole") or database_needs(op.database, "grantRole")
+
+
+@command(
+    "grantRolesToUser",
+    GrantRolesToUserRequest,
+    access=needing(_grant_roles_needs),
+    help="Gives a user further roles.",
+    writes=True,
+)
 def grant_roles_to_user(op: OperationContext, request: GrantRolesToUserRequest) -> Reply:
     """UserNotFound (11), RoleNotFound (31)."""
     record = _existing(op, UserName(request.name, op.database))
@@ -248,7 +294,18 @@ class RevokeRolesFromUserRequest(NamedTuple):
     roles: Roles
 
 
-@command("revokeRolesFromUser", RevokeRolesFromUserRequest, help="Takes roles from a user.", writes=True)
+def _revoke_roles_needs(op: OperationContext, request: RevokeRolesFromUserRequest) -> list[Need]:
+    roles = role_names("revokeRolesFromUser.roles", request.roles, op.database)
+    return roles_needs(roles, "revokeRole") or database_needs(op.database, "revokeRole")
+
+
+@command(
+    "revokeRolesFromUser",
+    RevokeRolesFromUserRequest,
+    access=needing(_revoke_roles_needs),
+    help="Takes roles from a user.",
+    writes=True,
+)
 def revoke_roles_from_user(op: OperationContext, request: RevokeRolesFromUserRequest) -> Reply:
     """UserNotFound (11), RoleNotFound (31). A role that the user does not have is no error."""
     record = _existing(op, UserName(request.name, op.database))
@@ -268,7 +325,17 @@ class UsersInfoRequest(NamedTuple):
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
 
 
-@command("usersInfo", UsersInfoRequest, help="Describes users.")
+def _users_info_needs(op: OperationContext, request: UsersInfoRequest) -> list[Need]:
+    """Users may see themselves, but not their credentials."""
+    names = named_users(request.which, op.database)
+    if names is None:
+        everywhere = isinstance(request.which, bytes)
+        return [Need(ALL_DATABASES if everywhere else database_resource(op.database), "viewUser")]
+    own = () if request.show_credentials else (op.user(),)
+    return [need for user in names if user not in own for need in database_needs(user.database, "viewUser")]
+
+
+@command("usersInfo", UsersInfoRequest, access=needing(_users_info_needs), help="Describes users.")
 def users_info(op: OperationContext, request: UsersInfoRequest) -> Reply:
     """`{usersInfo: 1 | {forAllDBs: true} | "ann" | {user, db} | [...]}`: `{users: [...]}`.
 
@@ -338,7 +405,12 @@ class InvalidateUserCacheRequest(NamedTuple):
     command: Annotated[Value, Field("invalidateUserCache", ONE)]
 
 
-@command("invalidateUserCache", InvalidateUserCacheRequest, help="Forgets what users may do, to compute it anew.")
+@command(
+    "invalidateUserCache",
+    InvalidateUserCacheRequest,
+    access=on_cluster("invalidateUserCache"),
+    help="Forgets what users may do, to compute it anew.",
+)
 def invalidate_user_cache(op: OperationContext, request: InvalidateUserCacheRequest) -> Reply:
     op.service.accounts.invalidate()
     return {}

@@ -9,6 +9,9 @@ from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.state import OperationState
 from mongottl.exec.operation.usage import LatencyGroup
+from mongottl.security.accounts import Grants
+from mongottl.security.names import UserName
+from mongottl.security.privileges import Need, Resource
 
 MICROS_PER_S: Final = 1_000_000
 
@@ -30,6 +33,7 @@ class OperationContext(OperationState):
     at_cluster_time: the read concern's `atClusterTime`, or None.
     has_max_time, has_write_concern: whether the command has a `maxTimeMS` or `writeConcern` field.
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
+    needs: what its client had to be allowed, where users are checked; its cursors need the same.
     """
 
     def __init__(self, service: ServiceContext, client: ClientInfo, database: str) -> None:
@@ -51,12 +55,37 @@ class OperationContext(OperationState):
         self.read_level = ""
         self.at_cluster_time: Timestamp | None = None
         self.bypass_validation = False
+        self.needs: list[Need] = []
         self.comment: Value = None
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).
         self.extra_fields: dict[str, Value] = {}
         # Monotonic time at which the command began to use its collection.
         self._used_since_s = 0.0
         self.used_micros = 0
+
+    def grants(self) -> Grants | None:
+        """What the client's user may do at present; None if the client is not logged in."""
+        login = self.client.login
+        return None if login is None else self.service.accounts.grants(login)
+
+    def may(self, resource: Resource, action: str) -> bool:
+        """Whether the client is allowed an action; every one is where users are not checked."""
+        if not self.service.authorizes:
+            return True
+        grants = self.grants()
+        return grants is not None and grants.meets(Need(resource, action))
+
+    def may_use(self, database: str, collection: str = "") -> bool:
+        """Whether the client is allowed any action on the collection, or without one in the database."""
+        if not self.service.authorizes:
+            return True
+        grants = self.grants()
+        return grants is not None and grants.privileges.reaches(database, collection)
+
+    def user(self) -> UserName | None:
+        """The user of the client, or None."""
+        login = self.client.login
+        return None if login is None else login.user
 
     def uses(self, collection: str) -> None:
         """Counts the command's time from now on as usage of this collection or view (`top`, latencyStats)."""

@@ -15,6 +15,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.registry import RunningOperation
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.security.names import UserName
 
 _MICROS_PER_S: Final = 1_000_000
 _TRUNCATED_BYTES: Final = 1024
@@ -33,34 +34,44 @@ Described = list[tuple[str, Value]]
 
 
 class CurrentOpOptions:
-    """The options of `$currentOp`: `idleConnections`, `idleSessions`, `idleCursors`, `truncateOps`."""
+    """The options of `$currentOp`: `idleConnections`, `idleSessions`, `idleCursors`, `truncateOps`.
 
-    def __init__(self, idle_connections: bool, idle_sessions: bool, idle_cursors: bool, truncate: bool) -> None:
+    own: only the operations of the client's user, where users are checked.
+    """
+
+    def __init__(
+        self, idle_connections: bool, idle_sessions: bool, idle_cursors: bool, truncate: bool, own: bool = False
+    ) -> None:
         self.idle_connections = idle_connections
         self.idle_sessions = idle_sessions
         self.idle_cursors = idle_cursors
         self.truncate = truncate
+        self.own = own
 
 
 def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> list[bytes]:
     """The documents of `$currentOp`."""
     service = asking.service
+    own = options.own and service.authorizes
+    user = asking.user()
     host = service.config.advertise_host or asking.client.local
     described: list[bytes] = []
     busy_clients: set[int] = set()
     busy_sessions: set[bytes] = set()
     for running in service.operations.all():
+        if own and _user_of(running.op.client) != user:
+            continue
         busy_clients.add(running.op.client.connection_id)
         if running.op.session_key is not None:
             busy_sessions.add(running.op.session_key)
         described.append(encode_fields(_described_operation(service, running, host, options)))
     if options.idle_connections:
         for client in service.clients.values():
-            if client.connection_id not in busy_clients:
+            if client.connection_id not in busy_clients and not (own and _user_of(client) != user):
                 idle = _described_client(client, host, active=False)
                 idle.append(("currentOpTime", f"{iso_date(asking.now_ms)}+00:00"))
                 described.append(encode_fields(idle))
-    if options.idle_sessions:
+    if options.idle_sessions and not own:
         for session in service.sessions.all():
             if session.key not in busy_sessions and session.history.txn_number >= 0:
                 parameters: Described = [("txnNumber", Int64(session.history.txn_number))]
@@ -69,7 +80,7 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
                 described.append(encode_fields(idle))
     if options.idle_cursors:
         for cursor in service.cursors.all():
-            if not cursor.in_use:
+            if not cursor.in_use and not (own and cursor.owner != user):
                 idle = [("type", "idleCursor"), ("host", host), ("ns", cursor.namespace)]
                 session_of = None if cursor.session_key is None else service.sessions.find(cursor.session_key)
                 if session_of is not None:
@@ -77,6 +88,10 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
                 idle.append(("cursor", encode_fields(_described_cursor(cursor))))
                 described.append(encode_fields(idle))
     return described
+
+
+def _user_of(client: ClientInfo) -> UserName | None:
+    return None if client.login is None else client.login.user
 
 
 def _described_operation(
@@ -124,6 +139,9 @@ def _described_client(client: ClientInfo, host: str, active: bool) -> Described:
         described.append(("appName", client.app_name))
     if client.metadata is not None:
         described.append(("clientMetadata", client.metadata))
+    user = _user_of(client)
+    if user is not None:
+        described.append(("effectiveUsers", [encode_fields([("user", user.name), ("db", user.database)])]))
     described.append(("active", active))
     return described
 

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.signal import Signal
+from mongottl.security.names import UserName
+from mongottl.security.privileges import Need
 
 
 class OpenCursor(ABC):
@@ -15,6 +17,7 @@ class OpenCursor(ABC):
     last_used_s: monotonic time. in_use: whether a command is pulling from it now.
     why_dead: the message of the next getMore's error if the collection is gone, else empty. killed: it was closed.
     signal: wakes the getMore that waits for documents now, or None.
+    owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
 
@@ -29,6 +32,8 @@ class OpenCursor(ABC):
         self.why_dead = ""
         self.time_left_s = -1.0
         self.signal: Signal | None = None
+        self.owner: UserName | None = None
+        self.needs: list[Need] = []
 
     @property
     @abstractmethod

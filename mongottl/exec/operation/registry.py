@@ -42,6 +42,9 @@ class OperationRegistry:
     def all(self) -> list[RunningOperation]:
         return list(self._running.values())
 
+    def find(self, opid: int) -> RunningOperation | None:
+        return self._running.get(opid)
+
     def kill(self, opid: int) -> None:
         """Kills an operation (`OperationState.kill`); no effect if it has ended."""
         running = self._running.get(opid)

@@ -48,6 +48,8 @@ class ServiceContext:
         self.started_monotonic_s = clock.monotonic_s()
         self.catalog = Catalog(engine, clock)
         self.accounts = Accounts(self.catalog)
+        # Whether clients may do only what their users are allowed (--auth).
+        self.authorizes: bool = config.auth
         self.cursors = CursorRegistry()
         self.metrics = Metrics()
         self.fail_points = FailPoints()

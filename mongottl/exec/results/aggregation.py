@@ -308,6 +308,7 @@ class OperationRun(RunContext):
             idle_sessions=options.get("idleSessions", True) is True,
             idle_cursors=options.get("idleCursors") is True,
             truncate=options.get("truncateOps") is True,
+            own=options.get("allUsers") is not True,
         )
         return describe_operations(self._pull.op, parsed)
 

@@ -380,5 +380,7 @@ def first_reply(
         cursor_id = 0
     else:
         cursor.time_left_s = op.time_left_s()
+        cursor.owner = op.user()
+        cursor.needs = op.needs
         cursor_id = op.service.cursors.register(cursor)
     return {"cursor": {"firstBatch": page.documents(), "id": Int64(cursor_id), "ns": cursor.namespace}}

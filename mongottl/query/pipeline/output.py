@@ -10,7 +10,7 @@ from mongottl.document.bson_field import check_known, checked_word, missing_fiel
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import MISSING, Missing, Value
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
@@ -25,6 +25,9 @@ WRITE_BATCH: Final = 64  # documents per call
 WRITE_BYTES: Final = 2 << 20  # of the documents of a call, before the last one
 _INTERNAL_DATABASES: Final = ("admin", "config", "local")
 _DOCUMENT_TYPE: Final = 3
+# What users must be allowed on the target.
+_INSERT: Final = "insert"
+_UPDATE: Final = "update"
 _READ_LEVELS: Final = frozenset(("local", "available", "majority", "snapshot"))
 
 
@@ -119,7 +122,27 @@ class OutSource(TransformSource):
         self.source.close()
 
 
-@stage("$out", StageTraits(writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS))
+def _out_target(database: str, argument: Value) -> tuple[str, str, list[str]] | None:
+    return _target(database, argument, [_INSERT, "remove"])
+
+
+def _target(database: str, value: Value, actions: list[str]) -> tuple[str, str, list[str]] | None:
+    """The target `"coll"` or `{db, coll}`; None for another form."""
+    if isinstance(value, str):
+        return database, value, actions
+    if not isinstance(value, bytes):
+        return None
+    other = get_value(value, "db")
+    collection = get_value(value, "coll")
+    if not isinstance(collection, str):
+        return None
+    return other if isinstance(other, str) else database, collection, actions
+
+
+@stage(
+    "$out",
+    StageTraits(writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS, target=_out_target),
+)
 def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{db, coll}`. 16990 for another type; InvalidNamespace (73), 17385, 31321 for bad targets."""
     database = ctx.database
@@ -307,7 +330,22 @@ _MATCHED: Final = ("replace", "keepExisting", "merge", "fail")
 _NOT_MATCHED: Final = ("insert", "discard", "fail")
 
 
-@stage("$merge", StageTraits(writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS))
+def _merge_target(database: str, argument: Value) -> tuple[str, str, list[str]] | None:
+    """Inserting needs `insert`, changing documents `update`."""
+    if not isinstance(argument, bytes):
+        return _target(database, argument, [_INSERT, _UPDATE])
+    actions: list[str] = []
+    if get_value(argument, "whenNotMatched") not in ("discard", "fail"):
+        actions.append(_INSERT)
+    if get_value(argument, "whenMatched") not in ("keepExisting", "fail"):
+        actions.append(_UPDATE)
+    return _target(database, get_value(argument, "into"), actions or [_INSERT])
+
+
+@stage(
+    "$merge",
+    StageTraits(writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS, target=_merge_target),
+)
 def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{into, on, let, whenMatched, whenNotMatched}`.
 

@@ -56,7 +56,7 @@ class ServerMetadataSpec(StageSpec):
         return encode({self.name: self.argument})
 
 
-@stage("$indexStats", StageTraits(in_facet=False, stable=False))
+@stage("$indexStats", StageTraits(in_facet=False, stable=False, actions=("indexStats",)))
 def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}`. 28803 for anything else."""
     if not isinstance(argument, bytes) or len(argument) != 5:
@@ -66,7 +66,16 @@ def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 
 @stage(
     "$currentOp",
-    StageTraits(in_facet=False, stable=False, server_wide=True, collectionless=True, read_levels=LOCAL_LEVEL),
+    StageTraits(
+        in_facet=False,
+        stable=False,
+        server_wide=True,
+        collectionless=True,
+        read_levels=LOCAL_LEVEL,
+        actions=(),
+        cluster_action="inprog",
+        cluster_action_field="allUsers",
+    ),
 )
 def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, idleConnections, idleCursors, idleSessions, localOps, targetAllNodes, truncateOps}`, all booleans.
@@ -95,7 +104,13 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 
 @stage(
     "$listClusterCatalog",
-    StageTraits(in_facet=False, parsed_before_facet=True, collectionless=True, read_levels=LOCAL_LEVEL),
+    StageTraits(
+        in_facet=False,
+        parsed_before_facet=True,
+        collectionless=True,
+        read_levels=LOCAL_LEVEL,
+        actions=("listCollections",),
+    ),
 )
 def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{shards, balancingConfiguration, tracked}`, all booleans; the last two concern sharded clusters.
@@ -117,7 +132,9 @@ def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[Stage
     return [ServerMetadataSpec("$listClusterCatalog", ctx.namespace, argument)]
 
 
-@stage("$planCacheStats", StageTraits(in_facet=False, stable=False, read_levels=LOCAL_LEVEL))
+@stage(
+    "$planCacheStats", StageTraits(in_facet=False, stable=False, read_levels=LOCAL_LEVEL, actions=("planCacheRead",))
+)
 def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}` or `{allHosts: false}`. FailedToParse (9) for other arguments, 4503200 for all hosts, which are for sharded
     clusters."""
@@ -142,7 +159,7 @@ def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec
     return [ServerMetadataSpec("$planCacheStats", ctx.namespace, argument)]
 
 
-@stage("$querySettings", StageTraits(in_facet=False, collectionless=True))
+@stage("$querySettings", StageTraits(in_facet=False, collectionless=True, actions=(), cluster_action="querySettings"))
 def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{showDebugQueryShape: bool}`. 7746800 if it is not a document, InvalidNamespace (73) for a collection."""
     if not isinstance(argument, bytes):
@@ -187,7 +204,18 @@ def _is_unnamed_user(user: Value) -> bool:
     return isinstance(user, bytes) and dict(fields(user)) == {"user": "", "db": ""}
 
 
-@stage("$listSessions", StageTraits(in_facet=False, parsed_before_facet=True, stable=False, server_wide=True))
+@stage(
+    "$listSessions",
+    StageTraits(
+        in_facet=False,
+        parsed_before_facet=True,
+        stable=False,
+        server_wide=True,
+        actions=(),
+        cluster_action="listSessions",
+        cluster_action_field="allUsers",
+    ),
+)
 def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, users}`. InvalidNamespace (73) unless run on config.system.sessions."""
     if ctx.namespace != _SESSIONS:
@@ -204,6 +232,9 @@ def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         server_wide=True,
         collectionless=True,
         read_levels=LOCAL_LEVEL,
+        actions=(),
+        cluster_action="listSessions",
+        cluster_action_field="allUsers",
     ),
 )
 def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:

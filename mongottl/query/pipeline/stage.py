@@ -103,6 +103,10 @@ class StageSpec:
 StageParser: TypeAlias = Callable[[Value, ParseContext], list[StageSpec]]
 
 
+# Database and argument of a stage to database, collection and actions there; None for an argument that is not valid.
+TargetOf: TypeAlias = Callable[[str, Value], tuple[str, str, list[str]] | None]
+
+
 class StageTraits:
     """Properties of a stage that do not depend on its argument, declared with `@stage`.
 
@@ -121,6 +125,11 @@ class StageTraits:
     selects: selects or orders documents without changing them. ranks: defines an order if it is the first stage.
     hybrid: merges the results of several searches.
     planned: mongod may execute it, or stages that it consists of, in the query planner.
+    actions: what a user must be allowed on the collection of a pipeline that begins with it.
+    cluster_action: what a user must be allowed on the server, if not empty; where `cluster_action_field` is set, only
+    if that field of its argument is true.
+    target: for a stage that writes, finds database, collection and actions there, from the pipeline's database and the
+    argument; None for an argument that is not valid.
     """
 
     def __init__(
@@ -144,6 +153,10 @@ class StageTraits:
         ranks: bool = False,
         hybrid: bool = False,
         planned: bool = False,
+        actions: tuple[str, ...] = ("find",),
+        cluster_action: str = "",
+        cluster_action_field: str = "",
+        target: TargetOf | None = None,
     ) -> None:
         self.streaming: Final = streaming
         self.multiplies: Final = multiplies
@@ -163,6 +176,10 @@ class StageTraits:
         self.ranks: Final = ranks
         self.hybrid: Final = hybrid
         self.planned: Final = planned
+        self.actions: Final = actions
+        self.cluster_action: Final = cluster_action
+        self.cluster_action_field: Final = cluster_action_field
+        self.target: Final = target
 
 
 class StageDeclaration:
@@ -322,7 +339,11 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
 
 _SEARCH: Final = StageTraits(in_facet=False, stable=False)
 for _name, _reason, _traits in (
-    ("$changeStream", "change streams are not there yet", StageTraits(in_facet=False, nested=False)),
+    (
+        "$changeStream",
+        "change streams are not there yet",
+        StageTraits(in_facet=False, nested=False, actions=("changeStream", "find")),
+    ),
     ("$changeStreamSplitLargeEvent", "change streams are not there yet", StageTraits(in_facet=False)),
     ("$listCatalog", "it is not there yet", StageTraits(in_facet=False)),
     ("$listMqlEntities", "it is an internal stage", _NO_TRAITS),

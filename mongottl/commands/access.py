@@ -1,0 +1,197 @@
+"""What a client must be allowed to do for a command: declared with the command, checked once, before it runs.
+
+    @command("find", FindRequest, access=on_collection("find"), access=on_collection("find"), …)
+    @command("ping", PingRequest, access=ANYONE, access=ANYONE, …)
+    @command("aggregate", AggregateRequest, access=needing(aggregate_needs), access=needing(aggregate_needs), …)
+
+A need is an action on a resource; every need of a command must be met. What depends on the arguments is computed by a
+function of the request. A command whose result depends on what the client may do (`listDatabases`) asks `op.may`.
+
+Source: MongoDB's "Privilege Actions", and the sections "Required Access" of its command reference.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from mongottl.document.types import Value
+from mongottl.document.walk import fields, first_field_name, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.query.pipeline import traits_of
+from mongottl.security.privileges import CLUSTER, Need, Resource, collection_resource, database_resource
+
+NeedsOf: TypeAlias = Callable[[OperationContext, Any], list[Need]]
+
+
+class Access:
+    """Who may run a command.
+
+    by_anyone: also clients that are not logged in. needs: what others must be allowed, by the request.
+    before_first_user: on `admin`, a client of the same machine may run it as long as there is no user.
+    """
+
+    def __init__(self, by_anyone: bool, needs: NeedsOf, before_first_user: bool = False) -> None:
+        self.by_anyone = by_anyone
+        self.needs = needs
+        self.before_first_user = before_first_user
+
+
+def _nothing(op: OperationContext, request: Any) -> list[Need]:
+    return []
+
+
+ANYONE: Final = Access(True, _nothing)
+# Every user, whatever its roles.
+USERS: Final = Access(False, _nothing)
+
+
+def needing(needs: NeedsOf, before_first_user: bool = False) -> Access:
+    """Needs that depend on the request."""
+    return Access(False, needs, before_first_user)
+
+
+def on_collection(*actions: str) -> Access:
+    """Actions on the collection that the command names."""
+
+    def needs(op: OperationContext, request: Any) -> list[Need]:
+        return collection_needs(op.database, request.collection, *actions)
+
+    return Access(False, needs)
+
+
+def on_database(*actions: str) -> Access:
+    """Actions on the database on which the command is run."""
+
+    def needs(op: OperationContext, request: Any) -> list[Need]:
+        return database_needs(op.database, *actions)
+
+    return Access(False, needs)
+
+
+def on_cluster(*actions: str) -> Access:
+    """Actions on the server."""
+    listed = cluster_needs(*actions)
+
+    def needs(op: OperationContext, request: Any) -> list[Need]:
+        return listed
+
+    return Access(False, needs)
+
+
+def collection_needs(database: str, collection: str, *actions: str) -> list[Need]:
+    resource = collection_resource(database, collection)
+    return [Need(resource, action) for action in actions]
+
+
+def database_needs(database: str, *actions: str) -> list[Need]:
+    resource = database_resource(database)
+    return [Need(resource, action) for action in actions]
+
+
+def cluster_needs(*actions: str) -> list[Need]:
+    return [Need(CLUSTER, action) for action in actions]
+
+
+def namespace_needs(namespace: str, *actions: str) -> list[Need]:
+    """Actions on a collection that is named with its database."""
+    database, _, collection = namespace.partition(".")
+    return collection_needs(database, collection, *actions)
+
+
+def write_needs(database: str, collection: str, actions: list[str], bypass_validation: bool) -> list[Need]:
+    """What a write needs on its collection."""
+    needs = collection_needs(database, collection, *actions)
+    return needs + collection_needs(database, collection, "bypassDocumentValidation") if bypass_validation else needs
+
+
+def view_needs(op: OperationContext, view: str, source: str | None, pipeline: Sequence[Value] | None) -> list[Need]:
+    """What defining a view needs: who may read the view must be allowed to read what it shows."""
+    if source is None or not op.may(collection_resource(op.database, view), "find"):
+        return []
+    return pipeline_needs(op.database, source, list(pipeline or ()))
+
+
+def pipeline_needs(database: str, collection: Value, stages: list[Value]) -> list[Need]:
+    """What a pipeline needs: on its own collection, and on those that its stages read and write.
+
+    collection: its name; another value if the pipeline reads none. What is no valid stage needs nothing, since it is
+    refused.
+    """
+    resource = collection_resource(database, collection) if isinstance(collection, str) else database_resource(database)
+    first = stages[0] if stages else None
+    actions = traits_of(first_field_name(first)).actions if isinstance(first, bytes) else ("find",)
+    needs = [Need(resource, action) for action in actions]
+    _add_stage_needs(database, resource, stages, needs)
+    return needs
+
+
+def _add_stage_needs(database: str, resource: Resource, stages: list[Value], needs: list[Need]) -> None:
+    for stage in stages:
+        if not isinstance(stage, bytes):
+            continue
+        for name, argument in fields(stage):
+            traits = traits_of(name)
+            given = argument if isinstance(argument, bytes) else None
+            field = traits.cluster_action_field
+            if traits.cluster_action and (not field or (given is not None and get_value(given, field) is True)):
+                needs.append(Need(CLUSTER, traits.cluster_action))
+            if traits.target is not None:
+                target = traits.target(database, argument)
+                if target is not None:
+                    needs.extend(collection_needs(target[0], target[1], *target[2]))
+            if traits.joined_field:
+                joined = argument if given is None else get_value(given, traits.joined_field)
+                inner = None if given is None else get_value(given, "pipeline")
+                needs.extend(_joined_needs(database, joined, inner if isinstance(inner, list) else []))
+            elif name == "$facet" and given is not None:
+                for _, inner in fields(given):
+                    if isinstance(inner, list):
+                        _add_stage_needs(database, resource, inner, needs)
+            elif traits.hybrid and given is not None:
+                for inner in _inputs(given):
+                    _add_stage_needs(database, resource, inner, needs)
+
+
+def _joined_needs(database: str, collection: Value, stages: list[Value]) -> list[Need]:
+    """What a stage needs that reads another collection, through a pipeline if it has one."""
+    if isinstance(collection, bytes):  # `{db, coll}`, which only sharded clusters know
+        other = get_value(collection, "db")
+        database = other if isinstance(other, str) else database
+        collection = get_value(collection, "coll")
+    return pipeline_needs(database, collection, stages)
+
+
+def _inputs(argument: bytes) -> list[list[Value]]:
+    """The pipelines in `{input: {pipelines: {<name>: [...]}}}`."""
+    given = get_value(argument, "input")
+    pipelines = get_value(given, "pipelines") if isinstance(given, bytes) else None
+    named = fields(pipelines) if isinstance(pipelines, bytes) else []
+    return [value for _, value in named if isinstance(value, list)]
+
+
+def _is_first_user(op: OperationContext) -> bool:
+    """Whether there is no user yet and the client is on the same machine: it connects over a loopback address."""
+    host = op.client.remote.rpartition(":")[0].strip("[]")
+    return (host.startswith("127.") or host == "::1") and not op.service.accounts.any_user()
+
+
+def check_access(op: OperationContext, access: Access, command: str, shown: Callable[[], str], request: Any) -> None:
+    """Unauthorized (13) unless the client may run a command with this request; sets `op.needs`.
+
+    shown: gives the command as the error's text shows it.
+    """
+    if access.by_anyone:
+        return
+    grants = op.grants()
+    if grants is None:
+        if access.before_first_user and op.database == "admin" and _is_first_user(op):
+            return
+        raise CommandError(ErrorCode.Unauthorized, f"Command {command} requires authentication")
+    op.needs = access.needs(op, request)
+    for need in op.needs:
+        if not grants.meets(need):
+            raise not_authorized(op.database, shown())
+
+
+def not_authorized(database: str, shown: str) -> CommandError:
+    return CommandError(ErrorCode.Unauthorized, f"not authorized on {database} to execute command {shown}")
