@@ -78,6 +78,7 @@ class ErrorCode(IntEnum):
     NotExactValueField = 111
     WriteConflict = 112
     CommandNotSupported = 115
+    ConflictingOperationInProgress = 117
     DocumentValidationFailure = 121
     NotAReplicaSet = 123
     CommandFailed = 125
@@ -109,9 +110,12 @@ class ErrorCode(IntEnum):
     QueryFeatureNotAllowed = 224
     TransactionTooOld = 225
     CursorKilled = 237
+    SnapshotTooOld = 239
     ConversionFailure = 241
+    SnapshotUnavailable = 246
     NoSuchTransaction = 251
     TransactionCommitted = 256
+    TransactionTooLarge = 257
     ExceededTimeLimit = 262
     OperationNotSupportedInTransaction = 263
     IndexBuildAborted = 276
@@ -163,6 +167,20 @@ RETRYABLE_WRITE_CODES: Final = frozenset(
     )
 )
 RETRYABLE_WRITE_LABEL: Final = "RetryableWriteError"
+# Errors of a statement after which a driver may run its whole transaction again; labelled TransientTransactionError.
+# Source: the driver specifications' "Transactions", and the errors that mongod labels so.
+TRANSIENT_TRANSACTION_CODES: Final = RETRYABLE_WRITE_CODES | frozenset(
+    int(code)
+    for code in (
+        ErrorCode.LockTimeout,
+        ErrorCode.WriteConflict,
+        ErrorCode.SnapshotTooOld,
+        ErrorCode.SnapshotUnavailable,
+        ErrorCode.NoSuchTransaction,
+    )
+)
+TRANSIENT_TRANSACTION_LABEL: Final = "TransientTransactionError"
+UNKNOWN_COMMIT_LABEL: Final = "UnknownTransactionCommitResult"
 
 # Names of mongod that differ from `Location<n>` although the number is a location code.
 _NAMES: Final[dict[int, str]] = {int(code): code.name for code in ErrorCode}

@@ -35,6 +35,8 @@ from mongottl.storage.interface import (
 # Records read at once where all are wanted.
 _RECORDS_PER_SCAN: Final = 256
 _BYTES_PER_SCAN: Final = 16 << 20
+# Names of dropped collections that are remembered for transactions that began before.
+_DROPPED_NAMES: Final = 10_000
 
 
 # The record store of `exec.operation.retryable_writes`, which belongs to no collection.
@@ -71,7 +73,10 @@ def _stored_type_bits(index: dict[str, Value]) -> int:
 
 
 class Catalog:
-    """Databases and collections by name. Names are checked by the callers (`catalog.namespace`)."""
+    """Databases and collections by name. Names are checked by the callers (`catalog.namespace`).
+
+    version: grows with each change of the collections, their names and their indexes.
+    """
 
     def __init__(self, engine: StorageEngine, clock: Clock | None = None) -> None:
         self.engine = engine
@@ -79,7 +84,35 @@ class Catalog:
         self._databases: dict[str, dict[str, Collection]] = {}
         self._by_number: dict[int, Collection] = {}
         self._last_number = 0
+        self.version: int = 0
+        # The version at which a namespace last lost its collection, for the latest of them.
+        self._dropped: dict[str, int] = {}
         self._load()
+
+    def share(self, other: "Catalog") -> None:
+        """Makes this catalog another view of the same collections, for lookups alone."""
+        self.engine = other.engine
+        self.version = other.version
+        self._clock = other._clock
+        self._databases = other._databases
+        self._by_number = other._by_number
+        self._last_number = 0
+        self._dropped = other._dropped
+
+    def was_dropped_since(self, namespace: str, version: int) -> bool:
+        """Whether a collection of this name was dropped or renamed after a version; certain for the latest ones."""
+        return self._dropped.get(namespace, 0) > version
+
+    def _changed(self, collection: Collection) -> None:
+        self.version += 1
+        collection.changed_at = self.version
+
+    def _note_dropped(self, namespace: str) -> None:
+        self.version += 1
+        self._dropped.pop(namespace, None)
+        self._dropped[namespace] = self.version
+        if len(self._dropped) > _DROPPED_NAMES:
+            del self._dropped[next(iter(self._dropped))]
 
     def _load(self) -> None:
         known: set[str] = {RETRYABLE_WRITES_IDENT}
@@ -289,23 +322,58 @@ class Catalog:
 
         The caller knows that the name is free, and has asked `check_new_name` whether it is allowed.
         """
-        number = self._next_number()
-        ident = index_ident(self._next_number())
         with self.engine.unit_of_work() as work:
-            store = self.engine.create_record_store(record_store_ident(number))
-            collection = Collection(database, name, number, new_uuid(), options, store)
-            if collection.time_series is None:
-                data = self.engine.create_sorted_data(ident, True)
-                clustered = options.clustered_index is not None
-                spec = clustered_index_spec(options) if clustered else id_index_spec(collection.collation)
-                collection.set_indexes([IndexEntry(IndexDescriptor(spec), ident, data, True)])
-            else:
-                self._make_time_series_indexes(collection, ident)
-            for index in collection.indexes:
-                index.since_ms = self._now_ms()
-            self.engine.put_catalog_entry(str(number), collection.entry_document())
+            collection = self._made(database, name, options)
+            self._put(collection, collection.entry_document())
             work.commit()
         self._remember(collection)
+        self._changed(collection)
+        return collection
+
+    def create_pending(self, database: str, name: str, options: CollectionOptions) -> Collection:
+        """Makes a collection for a transaction: it is in no database until `publish`. After a crash its data is dropped
+        at the next start, because the stored catalog does not have it."""
+        with self.engine.unit_of_work() as work:
+            collection = self._made(database, name, options)
+            work.commit()
+        collection.pending = True
+        return collection
+
+    def publish(self, collection: Collection) -> None:
+        """Stores a pending collection in the catalog, inside a unit of work; its name must be free. Once that has
+        committed, `published` must be called."""
+        self._put(collection, collection.entry_document())
+
+    def published(self, collection: Collection) -> None:
+        """Puts a collection that was stored by `publish` in its database."""
+        collection.pending = False
+        self._remember(collection)
+        self._changed(collection)
+
+    def drop_pending(self, collection: Collection) -> None:
+        """Drops a collection that a transaction has created in vain."""
+        with self.engine.unit_of_work() as work:
+            for index in collection.writable_indexes:
+                self.engine.drop_ident(index.ident)
+            self.engine.drop_ident(record_store_ident(collection.number))
+            work.commit()
+        collection.dropped = True
+
+    def _made(self, database: str, name: str, options: CollectionOptions) -> Collection:
+        """A new collection with its stores and its first indexes. Inside a unit of work."""
+        number = self._next_number()
+        ident = index_ident(self._next_number())
+        store = self.engine.create_record_store(record_store_ident(number))
+        collection = Collection(database, name, number, new_uuid(), options, store)
+        if collection.time_series is None:
+            data = self.engine.create_sorted_data(ident, True)
+            clustered = options.clustered_index is not None
+            spec = clustered_index_spec(options) if clustered else id_index_spec(collection.collation)
+            collection.set_indexes([IndexEntry(IndexDescriptor(spec), ident, data, True)])
+        else:
+            self._make_time_series_indexes(collection, ident)
+        for index in collection.indexes:
+            index.since_ms = self._now_ms()
         return collection
 
     def _make_time_series_indexes(self, collection: Collection, ident: str) -> None:
@@ -349,9 +417,11 @@ class Catalog:
         if replaced is not None:
             self._mark_dropped(replaced)
         self._forget(collection)
+        self._note_dropped(collection.namespace)
         collection.rename(database, name)
         collection.generation += 1
         self._remember(collection)
+        self._changed(collection)
 
     def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
         """Adds an index that is to be built; only `finish_indexes` stores it in the catalog."""
@@ -387,6 +457,7 @@ class Catalog:
         for index in built:
             index.ready = True
         collection.set_indexes(indexes)
+        self._changed(collection)
 
     def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
         """Drops indexes, including those that are being built."""
@@ -398,6 +469,7 @@ class Catalog:
                     self.engine.drop_ident(index.ident)
             work.commit()
         collection.set_indexes(kept)
+        self._changed(collection)
 
     def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
         """Removes unfinished indexes from memory; their data, which the engine failed to drop, is dropped at the next
@@ -450,8 +522,8 @@ class Catalog:
             index.arrays = ArrayPaths(before.paths | index.keys.array_paths)
         index.type_bits |= index.keys.type_bits
         collection.generation += 1
-        if not index.ready:
-            return  # `finish_indexes` stores it
+        if not index.ready or collection.pending:
+            return  # `finish_indexes` or `publish` stores it
         work.on_rollback(partial(index.restore, before, type_bits))
         self._put(collection, collection.entry_document())
 
@@ -496,6 +568,7 @@ class Catalog:
     def _mark_dropped(self, collection: Collection) -> None:
         """Removes a collection from the catalog after its deletion was committed; scans of it then fail."""
         self._forget(collection)
+        self._note_dropped(collection.namespace)
         collection.dropped = True
         collection.generation += 1
 

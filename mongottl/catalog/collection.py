@@ -157,6 +157,8 @@ class Collection:
     scans, tailable_scans: how many times it was read from end to end, and how many of these by tailable cursors.
     clustering: the index on `_id` if that is the collection's natural order, else None.
     writes: changes each time that records were written, so that a long operation can tell whether any was.
+    changed_at: the version of the catalog with its latest change of name or indexes. pending: whether it was created by
+    a transaction that has not committed, and is in no database yet.
     """
 
     def __init__(
@@ -187,6 +189,8 @@ class Collection:
         self.writes: int = 0
         # How many of these writes only deleted expired documents.
         self.purges: int = 0
+        self.changed_at: int = 0
+        self.pending = False
 
     def set_indexes(self, indexes: list[IndexEntry]) -> None:
         """Sets the list of indexes, and all attributes that are computed from it."""

@@ -23,6 +23,7 @@ from mongottl.commands.admin import (
     rw_concern_defaults,
     session,
     sizes,
+    transaction,
     validate,
 )
 from mongottl.commands.crud import (
@@ -80,6 +81,7 @@ FAMILIES = (
     rw_concern_defaults,
     session,
     sizes,
+    transaction,
     update,
     users,
     validate,

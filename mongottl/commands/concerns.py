@@ -15,7 +15,7 @@ from mongottl.document.numbers import clamp_to_long, is_nan, is_true
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import OperationContext, check_level
+from mongottl.exec.operation.context import OperationContext
 from mongottl.query.pipeline import is_stable, traits_of
 
 _PROVENANCES: Final = (
@@ -82,12 +82,13 @@ class ReadConcern(NamedTuple):
     at: Timestamp | None
 
 
-def parse_read_concern(spec: CommandSpec, concern: bytes) -> ReadConcern:
+def parse_read_concern(spec: CommandSpec, concern: bytes, in_transaction: bool = False) -> ReadConcern:
     """The read concern of a command.
 
+    in_transaction: whether it is that of a transaction, which its first statement gives, whatever command that is.
     The stages of an aggregation have levels of their own (`StageTraits.read_levels`).
     TypeMismatch (14), BadValue (2) or 40415 for wrong fields, InvalidOptions (72) for a level that the command does not
-    support or fields that exclude each other, CommandNotSupported (115) for levels not implemented yet.
+    support or fields that exclude each other.
     """
     level: Value = None
     after: Timestamp | None = None
@@ -110,14 +111,12 @@ def parse_read_concern(spec: CommandSpec, concern: bytes) -> ReadConcern:
         else:
             raise unknown_field(f"readConcern.{option}")
     _check_cluster_times(level, after, at)
-    if not isinstance(level, str):
+    if not isinstance(level, str) or in_transaction:
         return ReadConcern("", after, at)
     if level not in spec.read_levels:
         raise CommandError(
             ErrorCode.InvalidOptions, f"Command {spec.name} does not support read concern level '{level}'"
         )
-    if not spec.checks_read_level:
-        check_level(level)
     return ReadConcern(level, after, at)
 
 

@@ -39,7 +39,6 @@ class CommandSpec:
     silent: its reply to `w: 0` is `{n: 0}`, whatever its result.
     retryable: a write for which drivers send a `txnNumber`; it is executed once even if it is sent again.
     read_levels: the read concern levels that it supports.
-    checks_read_level: its function refuses, or ignores, levels that are not implemented yet, after its other errors.
     may_be_abandoned: it only reads or waits, so it ends when its client disconnects, unless `writes_if` is true.
     stable: is part of the Stable API, version 1. unstable_fields: its fields that are not.
     raw_data: has the argument `rawData` of MongoDB 8.2.
@@ -47,6 +46,9 @@ class CommandSpec:
     counter: its group in serverStatus' `opcounters`.
     handshake: may be sent as OP_QUERY, in the handshake.
     secret_fields: its fields that `$currentOp` must not show.
+    in_transaction: may be a statement of a transaction. ends_transaction: commits or aborts one. repeats_commit: is
+    answered again for a transaction that has been committed.
+    exclusive: changes collections or indexes, and waits until no transaction uses the collection.
     """
 
     def __init__(
@@ -66,7 +68,6 @@ class CommandSpec:
         silent: bool,
         retryable: bool,
         read_levels: frozenset[str],
-        checks_read_level: bool,
         may_be_abandoned: bool,
         stable: bool,
         unstable_fields: tuple[str, ...],
@@ -75,6 +76,10 @@ class CommandSpec:
         counter: str,
         handshake: bool,
         secret_fields: tuple[str, ...],
+        in_transaction: bool,
+        ends_transaction: bool,
+        repeats_commit: bool,
+        exclusive: bool,
     ) -> None:
         self.name = name
         self.function = function
@@ -92,7 +97,6 @@ class CommandSpec:
         self.silent = silent
         self.retryable = retryable
         self.read_levels = read_levels
-        self.checks_read_level = checks_read_level
         self.may_be_abandoned = may_be_abandoned
         self.stable = stable
         self.unstable_fields = unstable_fields
@@ -101,6 +105,10 @@ class CommandSpec:
         self.counter = counter
         self.handshake = handshake
         self.secret_fields = secret_fields
+        self.in_transaction = in_transaction
+        self.ends_transaction = ends_transaction
+        self.repeats_commit = repeats_commit
+        self.exclusive = exclusive
 
     def is_write(self, body: bytes) -> bool:
         """Whether the command with this body writes."""
@@ -139,7 +147,6 @@ def command(
     silent: bool = False,
     retryable: bool = False,
     read_levels: frozenset[str] = LOCAL_LEVEL,
-    checks_read_level: bool = False,
     may_be_abandoned: bool = False,
     stable: bool = False,
     unstable_fields: tuple[str, ...] = (),
@@ -148,6 +155,10 @@ def command(
     counter: str = "command",
     handshake: bool = False,
     secret_fields: tuple[str, ...] = (),
+    in_transaction: bool = False,
+    ends_transaction: bool = False,
+    repeats_commit: bool = False,
+    exclusive: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
 
@@ -170,7 +181,6 @@ def command(
             silent=silent,
             retryable=retryable,
             read_levels=read_levels,
-            checks_read_level=checks_read_level,
             may_be_abandoned=may_be_abandoned,
             stable=stable,
             unstable_fields=unstable_fields,
@@ -179,6 +189,10 @@ def command(
             counter=counter,
             handshake=handshake,
             secret_fields=secret_fields,
+            in_transaction=in_transaction,
+            ends_transaction=ends_transaction,
+            repeats_commit=repeats_commit,
+            exclusive=exclusive,
         )
         for known in (name, *aliases):
             if known in COMMANDS or known in UNSUPPORTED_COMMANDS:
@@ -201,7 +215,6 @@ UNSUPPORTED_REASONS: Final = {
 UNSUPPORTED_COMMANDS: Final = frozenset(
     """
     abortReshardCollection
-    abortTransaction
     addShard
     addShardToZone
     analyze
@@ -220,7 +233,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     clusterAbortTransaction
     clusterCommitTransaction
     commitReshardCollection
-    commitTransaction
     configureQueryAnalyzer
     connPoolSync
     coordinateCommitTransaction

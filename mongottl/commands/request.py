@@ -122,6 +122,7 @@ class GenericArguments:
         self.lsid: bytes | None = None
         self.txn_number: int | None = None
         self.autocommit: bool | None = None
+        self.start_transaction: bool | None = None
         self.max_time_ms = -1  # -1 if it was not given
         self.comment: Value = MISSING
         self.read_concern: bytes | None = None
@@ -262,6 +263,7 @@ class RequestParser:
             generic.autocommit = body[cursor.value] != 0
         elif which == 5:
             self._expect(cursor, type_code == BOOL, "bool")
+            generic.start_transaction = body[cursor.value] != 0
         elif which == 6:
             generic.max_time_ms = self._max_time_ms(body, cursor)
         elif which == 7:

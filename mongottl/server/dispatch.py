@@ -35,6 +35,7 @@ from mongottl.errors import (
     ErrorCode,
     ProtocolError,
 )
+from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.failpoints import FailCommand
@@ -44,8 +45,12 @@ from mongottl.exec.operation.retryable_writes import session_key
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
+from mongottl.server import transactions
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
+from mongottl.storage.snapshot.claims import SnapshotConflict
+from mongottl.storage.snapshot.history import SnapshotTooOld
+from mongottl.storage.snapshot.write_set import WriteSetTooLarge
 from mongottl.wire.messages import OpMsg, OpQuery
 
 _OK: Final = 1.0
@@ -217,6 +222,9 @@ class Dispatcher:
             check_access(op, spec.access, spec.name, lambda: _shown(spec, body), request)
         if spec.admin_only and generic.database != "admin":
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
+        if transactions.is_statement(generic):
+            op.in_transaction = True
+            transactions.check_arguments(spec, generic)
         if generic.txn_number is not None:
             op.retryable = spec.retryable and generic.lsid is not None and generic.autocommit is None
         op.raw_data = generic.raw_data
@@ -226,11 +234,12 @@ class Dispatcher:
         elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(body):
             op.limit_time(service.cluster_parameters.default_max_time_ms / MS_PER_S)
         if generic.read_concern is not None:
-            read_concern = parse_read_concern(spec, generic.read_concern)
+            read_concern = parse_read_concern(spec, generic.read_concern, op.in_transaction)
             op.read_level = read_concern.level
-            op.at_cluster_time = read_concern.at
             if read_concern.after is not None:
                 reach_cluster_time(op, read_concern.after)
+            if read_concern.level == "snapshot" and not op.in_transaction:
+                snapshot_reads.enter(op, read_concern.at)
         concern: WriteConcern | None = None
         write_concern = generic.write_concern
         if write_concern is None and service.concern_defaults.write is not None and spec.is_write(body):
@@ -244,6 +253,9 @@ class Dispatcher:
             op.uses(request.collection)
             if generic.raw_data:
                 check_raw_data(op, op.database, request.collection)
+        if spec.exclusive and len(service.transactions) and not op.in_transaction:
+            carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
+            return self._await_transactions(spec, request, op, body, carry_out)
         if service.exclusive and op.used_namespace in service.exclusive and spec.is_write(body):
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._await_copy(spec, op, body, carry_out)
@@ -319,6 +331,9 @@ class Dispatcher:
         as in use."""
         if op.txn_number is not None and op.session_key is not None:
             steps = self._keep_busy(op.session_key, steps)
+        transaction = op.transaction
+        if transaction is not None:
+            transaction.busy = True
         running = self._register(spec, op, body)
         sessions = self.service.sessions
         session = None if op.session_key is None else sessions.begin_operation(op.session_key)
@@ -341,6 +356,8 @@ class Dispatcher:
         finally:
             steps.close()
             self.service.operations.end(running)
+            if transaction is not None:
+                transaction.busy = False
             if session is not None:
                 sessions.end_operation(session, self.service.clock.monotonic_s())
 
@@ -360,9 +377,12 @@ class Dispatcher:
             session.busy = False
 
     def _is_under_way(self, generic: GenericArguments) -> bool:
-        """Whether this is a retryable write, and an earlier one of its session, or its first attempt, still runs."""
+        """Whether this is a retryable write, and an earlier one of its session, or its first attempt, still runs; or a
+        statement of a transaction, and another one still runs."""
         if generic.txn_number is None or generic.lsid is None:
             return False
+        if generic.autocommit is not None:
+            return transactions.is_busy(self.service, session_key(generic.lsid))
         session = self.service.sessions.find(session_key(generic.lsid))
         return session is not None and session.busy
 
@@ -379,6 +399,24 @@ class Dispatcher:
                 yield Wait(_RETRY_POLL_S)
         except Exception as error:
             return self._failed(spec.name, error, op)
+        return (yield from self._carry_out_later(spec, op, carry_out))
+
+    def _await_transactions(
+        self,
+        spec: CommandSpec,
+        request: Any,
+        op: OperationContext,
+        body: bytes,
+        carry_out: Callable[[], bytes | Steps[bytes]],
+    ) -> Steps[bytes]:
+        """Runs a command that changes collections or indexes after the transactions that use them have ended."""
+        running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
+        try:
+            yield from transactions.await_users(op, request)
+        except Exception as error:
+            return self._failed(spec.name, error, op)
+        finally:
+            self.service.operations.end(running)
         return (yield from self._carry_out_later(spec, op, carry_out))
 
     def _await_copy(
@@ -418,14 +456,13 @@ class Dispatcher:
         op.session_key = key
         session = self.service.sessions.touch(key, generic.lsid, op.now_ms, self.service.clock.monotonic_s())
         txn_number = generic.txn_number
+        if op.in_transaction:
+            transactions.enter(self.service, spec, generic, op)
+            return
         if txn_number is None:
             return
         if txn_number < 0:
             raise CommandError(ErrorCode.InvalidOptions, "Transaction number cannot be negative")
-        if generic.autocommit is not None:
-            raise CommandError(
-                ErrorCode.CommandNotSupported, "Multi-document transactions are not supported yet (autocommit: false)"
-            )
         if not spec.retryable:
             raise CommandError(
                 50768,
@@ -433,6 +470,7 @@ class Dispatcher:
                 f" autocommit:false was not provided, and {spec.name} is not a retryable write command.",
             )
         self.dialect.check_retryable_write()
+        transactions.before_retryable_write(self.service, key, txn_number)
         op.txn_number = txn_number
         op.recovery_unit.retryable_write = self.service.sessions.begin_write(session, txn_number)
 
@@ -465,12 +503,18 @@ class Dispatcher:
             return self._failed(spec.name, error, op)
 
     def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
+        if op.transaction is not None:
+            transactions.leave(self.service, op, reply)
         if op.used_namespace:
             op.record_usage(spec.latency, spec.counter)
         if self.log.settings.verbosity:
             self._log_command(spec, op)
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)
+            if op.snapshot_time is not None:
+                told = reply.get("cursor", reply)
+                assert isinstance(told, dict)
+                told["atClusterTime"] = op.snapshot_time
             reply = encode(self.dialect.with_reply_type(spec.name, reply))
         _check_size(reply)
         if spec.writes and spec.latency == "commands":
@@ -496,7 +540,13 @@ class Dispatcher:
         if isinstance(error, EngineUnavailable):
             self.log.error("storage", "The storage engine failed", command=name, error=str(error))
             error = CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
-        if isinstance(error, WriteConflict):
+        if op is not None and op.transaction is not None:
+            transactions.leave(self.service, op, None)
+        if isinstance(error, SnapshotTooOld):
+            error = CommandError(ErrorCode.SnapshotTooOld, str(error))
+        if isinstance(error, WriteSetTooLarge):
+            error = CommandError(ErrorCode.TransactionTooLarge, str(error))
+        if isinstance(error, (WriteConflict, SnapshotConflict)):
             error = CommandError(ErrorCode.WriteConflict, f"{error}; please retry your operation")
         if not isinstance(error, CommandError):
             self.log.exception("command", "Internal error", error, command=name)
@@ -504,8 +554,11 @@ class Dispatcher:
             error = CommandError(ErrorCode.InternalError, f"internal error: {type(error).__name__}: {error}")
         else:
             metrics.asserts_user += 1
-            if op is not None and not error.labels and _is_retryable(op, error.code):
-                error.labels = (RETRYABLE_WRITE_LABEL,)
+            if op is not None and not error.labels:
+                if op.in_transaction:
+                    error.labels = transactions.labels_of(COMMANDS.get(name), error.code)
+                elif _is_retryable(op, error.code):
+                    error.labels = (RETRYABLE_WRITE_LABEL,)
         return self._with_times(encode(error_reply(error)))
 
 

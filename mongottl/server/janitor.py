@@ -1,10 +1,12 @@
-"""The janitor: every minute it closes cursors and forgets sessions that nobody has used for too long."""
+"""The janitor: every minute it closes cursors and forgets sessions that nobody has used for too long, and aborts
+transactions that have outlived their time."""
 
 from typing import Final
 
 import trio
 
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.write_unit import delete_ended_writes
 from mongottl.server.log import Log
 
@@ -15,6 +17,7 @@ async def run_janitor(service: ServiceContext, log: Log) -> None:
     """Runs for as long as the server does; writes what the log could not write before, too."""
     while True:
         await trio.sleep(JANITOR_INTERVAL_S)
+        abort_expired(service)
         service.close_idle()
         while delete_ended_writes(service):
             await trio.lowlevel.checkpoint()

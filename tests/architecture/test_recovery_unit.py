@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mongottl"
-# The modules that return them.
-RETURNED_BY = {"exec/operation/recovery_unit.py", "exec/operation/write_unit.py"}
+# The modules that return them, and the one that gives a transaction's writes to the engine.
+RETURNED_BY = {
+    "exec/operation/recovery_unit.py",
+    "exec/operation/snapshot_reads.py",
+    "exec/operation/transaction_unit.py",
+    "exec/operation/write_unit.py",
+    "exec/write/commit.py",
+}
 MODULES = sorted(
     str(path.relative_to(PACKAGE))
     for package in ("exec", "commands", "server")

@@ -39,7 +39,7 @@ from mongottl.storage.interface import (
 from mongottl.storage.snapshot.claims import ClaimedByTransaction, Claims, SnapshotConflict
 from mongottl.storage.snapshot.history import CommitImages, History, Snapshot, SnapshotTooOld
 from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
-from mongottl.storage.snapshot.views import PatchedRecords
+from mongottl.storage.snapshot.views import PatchedRecords, records_at
 from mongottl.storage.snapshot.write_set import FIRST_PROVISIONAL_ID, WriteSet, WriteSetTooLarge
 
 DATA = {"by_parts": False, "by_head": True, "loose": True}
@@ -264,7 +264,7 @@ def replay(own: WriteSet, images: CommitImages) -> dict[int, int]:
     """Carries out a write set in the engine's open unit of work; the ids that its new records have got."""
     ids: dict[int, int] = {}
     for ident, patch in own.records.items():
-        base = own.snapshot_records(own.stores[ident])
+        base = records_at(own.stores[ident], own.snapshot)
         stored = RecordingRecords(own.stores[ident], images, None)
         for record_id in patch.order:
             image = patch.images[record_id]

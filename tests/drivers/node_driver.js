@@ -47,9 +47,15 @@ async function main(uri) {
 
   const session = client.startSession();
   await coll.insertOne({ _id: "in session" }, { session });
-  await assert.rejects(session.withTransaction(() => coll.insertOne({ _id: "in transaction" }, { session })), { code: 115 });
+  await session.withTransaction(() => coll.insertOne({ _id: "in transaction" }, { session }));
+  assert.ok(await coll.findOne({ _id: "in transaction" }));
+  const conflict = session.withTransaction(async () => {
+    await coll.insertOne({ _id: "never" }, { session });
+    throw new Error("given up");
+  });
+  await assert.rejects(conflict, { message: "given up" });
   await session.endSession();
-  assert.equal(await coll.findOne({ _id: "in transaction" }), null);
+  assert.equal(await coll.findOne({ _id: "never" }), null);
   await assert.rejects(coll.insertOne({ _id: 1 }), { code: 11000 });
   failed.length = 0;
 

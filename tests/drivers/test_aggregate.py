@@ -234,7 +234,6 @@ def test_shapes_of_pipelines(ten: Database[Documents], stage: Documents, plan: b
         ("c", {"$out": "o"}, "linearizable", 72),
         ("c", {"$merge": {"into": "o"}}, "linearizable", 72),
         ("c", {"$match": {}}, "linearizable", 0),
-        ("c", {"$match": {}}, "snapshot", 115),
     ],
     ids=str,
 )

@@ -12,7 +12,7 @@ from mongottl.commands.request import ONE, Field
 from mongottl.config import PARAMETERS, SETTINGS, Parameter
 from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.numbers import is_true, whole
-from mongottl.document.types import Decimal128, Int64, Value
+from mongottl.document.types import Decimal128, Int64, Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
@@ -95,6 +95,19 @@ def _checked_limit(parameter: Parameter, value: Value, is_switch: bool) -> int:
     return number
 
 
+def _set_transaction_lifetime(op: OperationContext, value: Value) -> Value:
+    """Seconds, at least 1, for transactions that begin from now on."""
+    was = int(op.service.transaction_lifetime_s)
+    number = None if isinstance(value, bool) or not is_number(value) else whole(value)
+    if number is None or number < 1:
+        raise CommandError(
+            ErrorCode.BadValue,
+            "Invalid value for parameter transactionLifetimeLimitSeconds: it must be a whole number of at least 1",
+        )
+    op.service.transaction_lifetime_s = float(number)
+    return was
+
+
 def _setting(field: str) -> ServerParameter:
     return ServerParameter(lambda op: getattr(op.service.config, field), at_startup=True)
 
@@ -116,7 +129,9 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "periodicNoopIntervalSecs": _fixed(IDLE_TICK_S),
     "quiet": ServerParameter(lambda op: op.service.log_settings.quiet, at_startup=True, write=_set_quiet),
     "requireApiVersion": _fixed(False),
-    "transactionLifetimeLimitSeconds": _fixed(60),
+    "transactionLifetimeLimitSeconds": ServerParameter(
+        lambda op: int(op.service.transaction_lifetime_s), write=_set_transaction_lifetime
+    ),
     "ttlMonitorEnabled": ServerParameter(
         lambda op: op.service.ttl_monitor_enabled, at_startup=True, write=_set_ttl_monitor
     ),

@@ -15,6 +15,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import session_key
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
+from mongottl.exec.operation.transaction_unit import abort_open
 from mongottl.security.privileges import Need
 
 
@@ -65,6 +66,7 @@ def _lsids(sessions: list[Value]) -> list[bytes]:
 def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
     for lsid in _lsids(request.sessions):
         key = session_key(lsid)
+        abort_open(op.service, key)
         op.service.sessions.end(key)
         op.service.cursors.close_where_session(key)
     return {}
@@ -100,6 +102,7 @@ def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
         keys = [session.key for session in op.service.sessions.all()]
     for key in keys:
         op.service.operations.kill_of_session(key)
+        abort_open(op.service, key)
         op.service.sessions.end(key)
         op.service.cursors.close_where_session(key)
     return {}

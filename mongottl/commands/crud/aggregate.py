@@ -54,11 +54,11 @@ def aggregate_needs(op: OperationContext, request: AggregateRequest) -> list[Nee
     help="Runs an aggregation pipeline.",
     writes_if=writes_somewhere,
     read_levels=ALL_LEVELS,
-    checks_read_level=True,
     may_be_abandoned=True,
     stable=True,
     raw_data=True,
     latency="reads",
+    in_transaction=True,
 )
 def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`."""

@@ -195,6 +195,7 @@ def _bulk_write_needs(op: OperationContext, request: BulkWriteRequest) -> list[N
     retryable=True,
     stable=True,
     raw_data=True,
+    in_transaction=True,
 )
 def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     """`{cursor: {firstBatch: [{ok, idx, n, nModified, upserted: {_id}, code, errmsg}]}, nErrors, nInserted, …}`.
@@ -269,7 +270,7 @@ def _run(
                 end = index + write.count_new(index, end - index)
             if index < end:
                 uuid = uuids[operation.namespace_index]
-                _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
+                yield from _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
             index = end
         else:
             try:
@@ -319,13 +320,14 @@ def _insert(
     start: int,
     ordered: bool,
     outcome: Outcome,
-) -> None:
+) -> Steps[None]:
     documents = [operation.document for operation in run if isinstance(operation, InsertOperation)]
     earlier = len(outcome.failures.entries)
     inserted = 0
     try:
         check_uuid_of(op, _NAMESPACE.command, uuid, name)
-        inserted = insert_chunk(op, collection_for_write(op, name), documents, start, ordered, outcome.failures)
+        collection = collection_for_write(op, name)
+        inserted = yield from insert_chunk(op, collection, documents, start, ordered, outcome.failures)
     except CommandError as error:
         # The collection cannot be written to, so all documents fail.
         for index in range(start, start + (1 if ordered else len(documents))):

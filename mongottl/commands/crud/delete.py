@@ -93,6 +93,7 @@ def _delete_needs(op: OperationContext, request: DeleteRequest) -> list[Need]:
     stable=True,
     raw_data=True,
     latency="writes",
+    in_transaction=True,
 )
 def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]:
     """The reply's `n` counts deleted documents."""

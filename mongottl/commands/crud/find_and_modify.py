@@ -86,6 +86,7 @@ def _find_and_modify_needs(op: OperationContext, request: FindAndModifyRequest) 
     stable=True,
     raw_data=True,
     latency="writes",
+    in_transaction=True,
 )
 def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply | Steps[Reply]:
     """The reply's `value` is the document before the change, or after it with `new`; null if nothing matched.

@@ -70,6 +70,7 @@ NUL_IN_KEY: Final = 31032
     ),
     raw_data=True,
     latency="reads",
+    in_transaction=True,
 )
 def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     """A cursor with a first batch of `batchSize` or 101 documents."""
@@ -247,6 +248,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     may_be_abandoned=True,
     raw_data=True,
     latency="reads",
+    in_transaction=True,
 )
 def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     """The distinct values of a path; an array contributes its elements. 17217 if they exceed 16 MiB minus 4 KiB."""

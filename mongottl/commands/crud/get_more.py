@@ -20,6 +20,7 @@ from mongottl.commands.request import (
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.steps import Steps
@@ -59,15 +60,15 @@ def _get_more_needs(op: OperationContext, request: GetMoreRequest) -> list[Need]
     help="Returns the next documents of a cursor.",
     counter="getmore",
     read_levels=ALL_LEVELS,
-    checks_read_level=True,
     may_be_abandoned=True,
     stable=True,
     latency="reads",
+    in_transaction=True,
 )
 def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
     """The next batch. CursorNotFound (43) for an unknown or closed cursor, QueryPlanKilled (175) if its collection is
-    gone, Unauthorized (13) for another namespace, 50736 to 50738 in another session, 12051 while another getMore uses
-    it.
+    gone, Unauthorized (13) for another namespace, 50736 to 50738 in another session, 50739 to 50741 in another
+    transaction, 12051 while another getMore uses it.
     """
     cursor_id = request.cursor_id
     if not isinstance(cursor_id, Int64):
@@ -88,11 +89,23 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
         if op.session_key is None:
             raise CommandError(50737, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a session, without an lsid")
         raise CommandError(50738, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a different session")
+    if cursor.transaction is not op.transaction:
+        if cursor.transaction is None:
+            raise CommandError(
+                50739, f"{_NOT_YOURS} {int(cursor_id)}, which was not created in a transaction, in a transaction"
+            )
+        if op.transaction is None:
+            raise CommandError(
+                50740, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a transaction, without a txnNumber"
+            )
+        raise CommandError(50741, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a different transaction")
     if op.has_max_time and not cursor.await_data:
         raise CommandError(ErrorCode.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
     if cursor.in_use:
         raise CommandError(CURSOR_IN_USE, f"cursor id {int(cursor_id)} is already in use")
     assert isinstance(cursor, ClientCursor)
+    if cursor.kept_snapshot is not None:
+        snapshot_reads.use(op, cursor.kept_snapshot)
     return _next_page(op, cursor, request.batch_size)
 
 
@@ -154,6 +167,7 @@ def _kill_cursors_needs(op: OperationContext, request: KillCursorsRequest) -> li
     access=needing(_kill_cursors_needs),
     help="Closes cursors.",
     stable=True,
+    in_transaction=True,
 )
 def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
     """Closes cursors by id, in any namespace; lists those closed and those unknown. null elements are skipped."""

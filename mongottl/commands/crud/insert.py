@@ -30,9 +30,11 @@ from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document
 from mongottl.security.privileges import Need
 from mongottl.storage.interface import DuplicateKey, WriteConflict
+from mongottl.storage.snapshot.claims import ClaimedByTransaction
 
 # Documents of one unit of work, and their bytes; the last document may exceed them. Other clients run between two.
 INSERT_CHUNK: Final = 500
@@ -66,6 +68,7 @@ def _insert_needs(op: OperationContext, request: InsertRequest) -> list[Need]:
     stable=True,
     raw_data=True,
     latency="writes",
+    in_transaction=True,
 )
 def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]:
     """Inserts documents; those without `_id` get an ObjectId. Duplicate keys are `writeErrors` with code 11000."""
@@ -81,9 +84,17 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
     collection = collection_for_write(op, request.collection)
     if len(documents) == 1 and (write is None or not write.is_retry):
         errors = WriteErrors()
-        n = _insert_one_by_one(op, collection, documents, 0, request.ordered, errors)
-        op.service.metrics.documents["inserted"] += n
-        return errors.add_to({"n": n})
+        if write is not None:
+            write.begin_inserts(0)
+        try:
+            insert_document(op, collection, prepare_document(op, documents[0]))
+            op.service.metrics.documents["inserted"] += 1
+            return {"n": 1}
+        except ClaimedByTransaction:
+            pass  # `_insert_many` waits
+        except CommandError as error:
+            errors.add(0, error)
+            return errors.add_to({"n": 0})
     return _insert_many(op, collection, request, write)
 
 
@@ -106,7 +117,7 @@ def _insert_many(
                 start += retried
                 yield None
                 continue
-        inserted += insert_chunk(op, collection, chunk, start, request.ordered, errors)
+        inserted += yield from insert_chunk(op, collection, chunk, start, request.ordered, errors)
         start += len(chunk)
         if errors.entries and request.ordered:
             break
@@ -131,7 +142,7 @@ def next_chunk(documents: list[bytes], start: int) -> list[bytes]:
 
 def insert_chunk(
     op: OperationContext, collection: Collection, chunk: list[bytes], start: int, ordered: bool, errors: WriteErrors
-) -> int:
+) -> Steps[int]:
     """Inserts a chunk in one unit of work, or one by one if that fails, with the errors of single documents.
 
     How many were inserted.
@@ -144,7 +155,7 @@ def insert_chunk(
         insert_batch(op, collection, prepared)
         return len(chunk)
     except (CommandError, DuplicateKey, WriteConflict):
-        return _insert_one_by_one(op, collection, chunk, start, ordered, errors)
+        return (yield from _insert_one_by_one(op, collection, chunk, start, ordered, errors))
 
 
 def _insert_one_by_one(
@@ -154,17 +165,26 @@ def _insert_one_by_one(
     start: int,
     ordered: bool,
     errors: WriteErrors,
-) -> int:
+) -> Steps[int]:
     inserted = 0
     write = op.recovery_unit.retryable_write
     for index, document in enumerate(documents):
         if write is not None:
             write.begin_inserts(start + index)
         try:
-            insert_document(op, collection, prepare_document(op, document))
+            yield from _insert_when_free(op, collection, prepare_document(op, document))
             inserted += 1
         except CommandError as error:
             errors.add(start + index, error)
             if ordered:
                 break
     return inserted
+
+
+def _insert_when_free(op: OperationContext, collection: Collection, document: bytes) -> Steps[None]:
+    """Inserts a prepared document, after the transactions that have written one of its unique keys."""
+    while True:
+        try:
+            return insert_document(op, collection, document)
+        except ClaimedByTransaction as conflict:
+            yield from await_transaction(op, conflict)

@@ -63,6 +63,7 @@ from mongottl.exec.write.modifying import (
     update_one,
     upsert,
 )
+from mongottl.exec.write.waiting import await_transaction
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import check_stage_names
@@ -113,6 +114,7 @@ def _update_needs(op: OperationContext, request: UpdateRequest) -> list[Need]:
     stable=True,
     raw_data=True,
     latency="writes",
+    in_transaction=True,
 )
 def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]:
     """The reply's `n` counts matched and upserted documents, `nModified` those that changed.
@@ -288,6 +290,8 @@ def upsert_or_update(
         except DuplicateKeyError as error:
             if multi or not is_key_of_filter(error, selection.match):
                 raise
+        except WriteConflict as conflict:
+            yield from await_transaction(op, conflict)
         op.check_interrupt()
         selection.collection = op.catalog.lookup(op.database, name)
         result = yield from update_one(op, selection, driver)

@@ -130,6 +130,7 @@ WHOLE_COMMAND_ERRORS: Final = (
     ErrorCode.MaxTimeMSExpired,
     ErrorCode.Interrupted,
     ErrorCode.InterruptedAtShutdown,
+    ErrorCode.SnapshotUnavailable,
 )
 
 

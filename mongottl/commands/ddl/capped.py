@@ -36,6 +36,7 @@ class ConvertToCappedRequest(NamedTuple):
     help="Converts a collection to a capped collection, which keeps the newest documents that fit.",
     writes=True,
     strict=False,
+    exclusive=True,
 )
 def convert_to_capped(op: OperationContext, request: ConvertToCappedRequest) -> Steps[Reply]:
     """Makes a collection capped and drops its indexes except that on `_id`.

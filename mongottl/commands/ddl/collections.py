@@ -50,6 +50,7 @@ class DropRequest(NamedTuple):
     help="Drops a collection with its indexes.",
     writes=True,
     stable=True,
+    exclusive=True,
 )
 def drop(op: OperationContext, request: DropRequest) -> Reply:
     """Drops a collection or view: `{nIndexesWas, ns}`. One that does not exist is no error."""
@@ -101,6 +102,7 @@ def _rename_needs(op: OperationContext, request: RenameCollectionRequest) -> lis
     help="Renames a collection, within its database or into another.",
     admin_only=True,
     writes=True,
+    exclusive=True,
 )
 def rename_collection(op: OperationContext, request: RenameCollectionRequest) -> Reply:
     """Renames a collection. NamespaceNotFound (26) without source; NamespaceExists (48) if the target exists without

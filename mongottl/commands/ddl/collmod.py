@@ -98,6 +98,7 @@ def _coll_mod_needs(op: OperationContext, request: CollModRequest) -> list[Need]
     help="Changes the options of a collection, a view or an index.",
     writes=True,
     stable=True,
+    exclusive=True,
 )
 def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Reply]:
     """The reply has the old and new values of changed index options, but not of collection options.

@@ -106,6 +106,7 @@ def _create_needs(op: OperationContext, request: CreateRequest) -> list[Need]:
     writes=True,
     stable=True,
     unstable_fields=("capped", "indexOptionDefaults", "max", "size", "storageEngine"),
+    in_transaction=True,
 )
 def create(op: OperationContext, request: CreateRequest) -> Reply:
     """Creates a collection or view. No error if it exists with the same options; NamespaceExists (48) with others."""

@@ -87,6 +87,7 @@ class DropDatabaseRequest(NamedTuple):
     help="Drops a database with all its collections.",
     writes=True,
     stable=True,
+    exclusive=True,
 )
 def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[Reply]:
     """Drops the collections one by one, in steps. A database that does not exist is no error."""

@@ -57,6 +57,8 @@ class CreateIndexesRequest(NamedTuple):
     writes=True,
     stable=True,
     raw_data=True,
+    in_transaction=True,
+    exclusive=True,
 )
 def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps[Reply]:
     """`{numIndexesBefore, numIndexesAfter, createdCollectionAutomatically}`, with `note` if all indexes existed.
@@ -325,6 +327,7 @@ class DropIndexesRequest(NamedTuple):
     writes=True,
     stable=True,
     raw_data=True,
+    exclusive=True,
 )
 def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Reply]:
     """`{nIndexesWas}`. IndexNotFound (27), AmbiguousIndexKeyPattern (181), InvalidOptions (72) for the `_id` index.

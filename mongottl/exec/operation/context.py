@@ -7,7 +7,9 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
+from mongottl.exec.operation.snapshots import KeptSnapshot
 from mongottl.exec.operation.state import OperationState
+from mongottl.exec.operation.transactions import Transaction
 from mongottl.exec.operation.usage import LatencyGroup
 from mongottl.security.accounts import Grants
 from mongottl.security.names import UserName
@@ -29,8 +31,10 @@ class OperationContext(OperationState):
     deadline_s: monotonic time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
     bypass_validation: whether documents that the collection's validator refuses may be written.
     recovery_unit: all reads and writes of stored data go through it.
+    transaction: the transaction of which the command is a statement, or which it ends; None before it is known.
+    kept_snapshot: what a command with read concern `snapshot` reads. snapshot_time: its cluster time, for the reply.
+    in_transaction: whether the command was given as part of a transaction, with or without success.
     cluster_time: the cluster time at its beginning, for `$$CLUSTER_TIME`.
-    at_cluster_time: the read concern's `atClusterTime`, or None.
     has_max_time, has_write_concern: whether the command has a `maxTimeMS` or `writeConcern` field.
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
@@ -42,6 +46,10 @@ class OperationContext(OperationState):
         self.service = service
         self.catalog = service.catalog
         self.recovery_unit = RecoveryUnit(service)
+        self.transaction: Transaction | None = None
+        self.in_transaction = False
+        self.kept_snapshot: KeptSnapshot | None = None
+        self.snapshot_time: Timestamp | None = None
         self.now_s: int = now_ms // MS_PER_S
         self.cluster_time: Timestamp = service.cluster_clock.last
         self.request_bytes = 0
@@ -53,7 +61,6 @@ class OperationContext(OperationState):
         self.raw_data = False
         # The level of the read concern, empty if none was given.
         self.read_level = ""
-        self.at_cluster_time: Timestamp | None = None
         self.bypass_validation = False
         self.needs: list[Need] = []
         self.comment: Value = None
@@ -134,9 +141,3 @@ class OperationContext(OperationState):
             raise CommandError(ErrorCode.Interrupted, "operation was interrupted")
         if self.service.stopping:
             raise CommandError(ErrorCode.InterruptedAtShutdown, "interrupted at shutdown")
-
-
-def check_level(level: str) -> None:
-    """CommandNotSupported (115) for a read concern level that is not supported yet."""
-    if level == "snapshot":
-        raise CommandError(ErrorCode.CommandNotSupported, "readConcern level 'snapshot' is not supported yet")

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.snapshots import KeptSnapshot
+from mongottl.exec.operation.transactions import Transaction
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need
 
@@ -18,6 +20,8 @@ class OpenCursor(ABC):
     why_dead: the message of the next getMore's error if the collection is gone, else empty. killed: it was closed.
     signal: wakes the getMore that waits for documents now, or None.
     owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
+    transaction: the transaction whose statement opened it, or None. kept_snapshot: what it reads with read
+    concern `snapshot`.
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
 
@@ -34,6 +38,8 @@ class OpenCursor(ABC):
         self.signal: Signal | None = None
         self.owner: UserName | None = None
         self.needs: list[Need] = []
+        self.transaction: Transaction | None = None
+        self.kept_snapshot: KeptSnapshot | None = None
 
     @property
     @abstractmethod
@@ -138,6 +144,11 @@ class CursorRegistry:
 
     def close_where_session(self, session_key: bytes) -> None:
         for cursor in [c for c in [*self._cursors.values(), *self._dead.values()] if c.session_key == session_key]:
+            self.close(cursor)
+
+    def close_where_transaction(self, transaction: Transaction) -> None:
+        """Closes the cursors that a transaction has opened."""
+        for cursor in [c for c in [*self._cursors.values(), *self._dead.values()] if c.transaction is transaction]:
             self.close(cursor)
 
     def close_idle(self, before_s: float) -> None:

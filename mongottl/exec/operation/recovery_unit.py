@@ -5,10 +5,13 @@
     unit.index(entry).scan_fetch(…)        reads of index entries
     with unit.write(collection) as write:  one unit of work on a collection (`write_unit`)
 
-For the embedded engines these methods return the catalog's own stores. Later features between an operation and the
-engine (a snapshot, a transaction's own writes, a meter of request units, a remote engine) are added behind these three
-methods, without changing the stages. Therefore no caller may keep a result of `records` or `index` longer than one
-step: a getMore has another recovery unit than the command that opened the cursor.
+For the embedded engines these methods return the catalog's own stores. What lies between an operation and the engine (a
+snapshot, a transaction's own writes; later a meter of request units, a remote engine) is behind these three methods,
+and the stages do not know of it. Therefore no caller may keep a result of `records` or `index` longer than one step: a
+getMore has another recovery unit than the command that opened the cursor.
+
+    RecoveryUnit                 the present
+    └── TransactionRecoveryUnit  a transaction's snapshot and its own writes (`transaction_unit`)
 
 The name is MongoDB's; see architecture decision 12. DDL goes through the catalog, which has its own units of work.
 """
@@ -16,7 +19,7 @@ The name is MongoDB's; see architecture decision 12. DDL goes through the catalo
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.operation.write_unit import RecordingWriteUnit, WriteUnit
 from mongottl.storage.interface import RecordStore, SortedDataInterface
 
 
@@ -40,4 +43,8 @@ class RecoveryUnit:
 
     def write(self, collection: Collection) -> WriteUnit:
         """A unit of work on a collection, with the current time as its `_ts`. It begins when its block is entered."""
-        return WriteUnit(self._service, collection, collection.store, self.retryable_write)
+        service = self._service
+        work = service.engine.unit_of_work()
+        if service.history.recording or service.claims.any:
+            return RecordingWriteUnit(service, collection, work, self.retryable_write)
+        return WriteUnit(service, collection, collection.store, work, self.retryable_write)

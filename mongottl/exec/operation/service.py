@@ -18,10 +18,14 @@ from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
 from mongottl.exec.operation.retryable_writes import StatementRows
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
+from mongottl.exec.operation.snapshots import KEPT_S, SnapshotRegistry
 from mongottl.exec.operation.temporary_files import TemporaryFiles
+from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S, TransactionRegistry
 from mongottl.query.timestamps import TimestampClock
 from mongottl.security.accounts import Accounts
 from mongottl.storage.interface import StorageEngine
+from mongottl.storage.snapshot.claims import Claims
+from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
 
 MS_PER_S: Final = 1000
@@ -51,6 +55,12 @@ class ServiceContext:
         # Whether clients may do only what their users are allowed (--auth).
         self.authorizes: bool = config.auth
         self.cursors = CursorRegistry()
+        # Snapshots and transactions.
+        self.history = History()
+        self.claims = Claims()
+        self.snapshots = SnapshotRegistry()
+        self.transactions = TransactionRegistry()
+        self.transaction_lifetime_s = TRANSACTION_LIFETIME_S
         self.metrics = Metrics()
         self.fail_points = FailPoints()
         self.operations = OperationRegistry()
@@ -96,6 +106,8 @@ class ServiceContext:
         self.cursors.close_idle(now_s - self.config.cursor_timeout_s)
         self.sessions.expire(now_s - SESSION_TIMEOUT_S)
         self.cursors.close_orphaned(self.sessions)
+        self.transactions.forget_unknown(self.sessions)
+        self.snapshots.close_idle(now_s - KEPT_S)
 
     def now_s(self) -> int:
         """Current wall time in whole seconds: the `_ts` of what is written now."""

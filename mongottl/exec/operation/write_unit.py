@@ -31,6 +31,8 @@ from mongottl.storage.interface import (
     SortedDataInterface,
     WriteUnitOfWork,
 )
+from mongottl.storage.snapshot.history import CommitImages
+from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 # How many stored retryable writes are deleted in one unit of work.
@@ -42,7 +44,7 @@ class WriteUnit:
 
     inserted: whether it inserts records, so that tailing cursors of a capped collection are notified. purged: how many
     expired records it deletes. replaced: the former document of a single record that it updates, or None. records: the
-    collection's record store. retryable_write: whose statements it executes, or None.
+    collection's record store. work: where its writes go. retryable_write: whose statements it executes, or None.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class WriteUnit:
         service: ServiceContext,
         collection: Collection,
         records: RecordStore,
+        work: WriteUnitOfWork,
         retryable_write: RetryableWrite | None = None,
     ) -> None:
         self.service = service
@@ -57,7 +60,7 @@ class WriteUnit:
         self.records = records
         self._now_ms: int = service.clock.now_ms()
         self.now_s: int = self._now_ms // MS_PER_S
-        self._work: WriteUnitOfWork = service.engine.unit_of_work()
+        self._work: WriteUnitOfWork = work
         self.inserted = False
         self.purged: int = 0
         self.replaced: bytes | None = None
@@ -131,6 +134,11 @@ class WriteUnit:
             service.sessions.committed(write, self._now_ms, cluster_clock.operation_time)
         else:
             self._work.commit()
+        self.after_commit()
+
+    def after_commit(self) -> None:
+        """What follows the engine's commit: the wheel, counters, tailing cursors."""
+        service = self.service
         collection = self.collection
         if self._changed:
             collection.writes += 1
@@ -151,6 +159,33 @@ class WriteUnit:
             write.note_update(self.replaced, rows[0][0], self._now_ms, at)
         elif self._removed:
             write.note_delete(self._removed[0][1], self._now_ms, at)
+
+
+class RecordingWriteUnit(WriteUnit):
+    """A unit of work while snapshots are open: its commit leaves before-images for them.
+
+    ClaimedByTransaction for a record or unique key that an open transaction has written.
+    """
+
+    def __init__(
+        self,
+        service: ServiceContext,
+        collection: Collection,
+        work: WriteUnitOfWork,
+        retryable_write: RetryableWrite | None,
+    ) -> None:
+        self._images = CommitImages()
+        records = RecordingRecords(collection.store, self._images, service.claims)
+        super().__init__(service, collection, records, work, retryable_write)
+
+    def index(self, entry: IndexEntry) -> SortedDataInterface:
+        if not entry.ready:
+            return entry.sorted_data  # no snapshot or transaction reads it
+        return RecordingEntries(entry.sorted_data, self._images, self.service.claims)
+
+    def after_commit(self) -> None:
+        self.service.history.append(self._images)
+        super().after_commit()
 
 
 def living_now(service: ServiceContext, collection: Collection, records: list[Record]) -> list[Record]:

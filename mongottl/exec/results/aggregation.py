@@ -15,7 +15,7 @@ from mongottl.document.keystring import encode_value, successor
 from mongottl.document.types import MISSING, BinData, Date, Int64, Value, integer
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import OperationContext, check_level
+from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operations
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.usage import Latency
@@ -463,6 +463,11 @@ def plan_aggregation(
             taken += 1
     run = OperationRun(Pull(op, True, False), allow_disk_use, [], metadata, collation)
     for spec in specs:
+        if op.in_transaction and not spec.traits.in_transaction:
+            raise CommandError(
+                ErrorCode.OperationNotSupportedInTransaction,
+                f"Stage not supported inside of a multi-document transaction: {spec.name}",
+            )
         levels = spec.traits.read_levels
         if op.read_level and levels is not None and op.read_level not in levels:
             raise CommandError(
@@ -470,7 +475,6 @@ def plan_aggregation(
                 f"Aggregation stage {spec.name} does not support read concern level '{op.read_level}'",
             )
         spec.check(run)
-    check_level(op.read_level)
     if sort is not None and shape is not NO_SHAPE:
         shape.sort = encode(sort.describe())
     plan = plan_query(

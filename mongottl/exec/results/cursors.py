@@ -17,7 +17,9 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.stages.tailable_scan import TailableScan
+from mongottl.exec.write.waiting import await_transaction
 from mongottl.storage.interface import Record
+from mongottl.storage.snapshot.claims import ClaimedByTransaction
 
 DEFAULT_FIRST_BATCH: Final = 101
 MAX_PAGE_BYTES: Final = MAX_DOCUMENT_BYTES
@@ -155,7 +157,12 @@ class ClientCursor(OpenCursor):
         """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
         page = Page(wanted)
         while True:
-            if not self.source.fill(op, page):
+            try:
+                more = self.source.fill(op, page)
+            except ClaimedByTransaction as conflict:  # a write of `$merge`, which goes on with the same document
+                yield from await_transaction(op, conflict)
+                continue
+            if not more:
                 self.exhausted = self.tail is None or self.tail.is_dead
                 return page
             if page.is_full():

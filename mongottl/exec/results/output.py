@@ -25,6 +25,7 @@ from mongottl.query.pipeline.run_context import MergeRequest
 from mongottl.query.update import parse_update
 from mongottl.query.update.nodes import compare_components
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
+from mongottl.storage.snapshot.claims import ClaimedByTransaction
 
 # What one call of `stamp_output` writes again: a few milliseconds' work.
 STAMPED_PER_STEP: Final = 256
@@ -244,7 +245,10 @@ def with_id(op: OperationContext, document: bytes) -> bytes:
 def merge_document(
     op: OperationContext, database: str, name: str, request: MergeRequest, collation: Collation | None
 ) -> None:
-    """Writes one result of `$merge`: updates the matching document or inserts, as its options say. 13113."""
+    """Writes one result of `$merge`: updates the matching document or inserts, as its options say. 13113.
+
+    ClaimedByTransaction: the caller waits and calls again.
+    """
     collection = op.catalog.lookup(database, name)
     if request.when_matched == "fail":
         _insert(op, collection, database, name, request.document)
@@ -255,6 +259,8 @@ def merge_document(
             break
         try:
             _update(op, collection, record, request, collation)
+        except ClaimedByTransaction:
+            raise
         except WriteConflict:
             continue
         return

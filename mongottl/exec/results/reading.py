@@ -382,5 +382,7 @@ def first_reply(
         cursor.time_left_s = op.time_left_s()
         cursor.owner = op.user()
         cursor.needs = op.needs
+        cursor.transaction = op.transaction
+        cursor.kept_snapshot = op.kept_snapshot
         cursor_id = op.service.cursors.register(cursor)
     return {"cursor": {"firstBatch": page.documents(), "id": Int64(cursor_id), "ns": cursor.namespace}}

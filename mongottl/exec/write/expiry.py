@@ -16,6 +16,7 @@ from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.storage.interface import EngineUnavailable, Record, RecordStore, WriteConflict
+from mongottl.storage.snapshot.claims import Claims
 from mongottl.ttl.policy import (
     NO_CUTOFF_S,
     NO_TTL,
@@ -105,7 +106,7 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
         collection = service.catalog.by_number(number)
         if collection is None:
             return deleted
-        records = _due_records(recovery_unit, collection, service.clock.now_ms())
+        records = _due_records(recovery_unit, collection, service.clock.now_ms(), service.claims)
         if not records:
             return deleted
         unit = recovery_unit.write(collection)
@@ -118,36 +119,54 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
         yield None
 
 
-def _due_records(unit: RecoveryUnit, collection: Collection, now_ms: int) -> list[Record]:
-    """A batch of records that are expired now, by the policy or by a date-field TTL index; empty if there are none."""
-    records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S)
+def _due_records(unit: RecoveryUnit, collection: Collection, now_ms: int, claims: Claims) -> list[Record]:
+    """A batch of records that are expired now, by the policy or by a date-field TTL index; empty if there are none.
+
+    What open transactions have written is left out; their end arms the wheel again.
+    """
+    records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S, claims)
     if records:
         return records
     for index in collection.date_ttl_indexes:
         if index.ready:
-            records = _due_by_date(unit, collection, index, now_ms)
+            records = _due_by_date(unit, collection, index, now_ms, claims)
             if records:
                 return records
     return []
 
 
-def due_by_policy(stored: RecordStore, collection: Collection, now_s: int) -> list[Record]:
-    """A batch of records that are expired by the policy; empty if there are none."""
+def due_by_policy(
+    stored: RecordStore, collection: Collection, now_s: int, claims: Claims | None = None
+) -> list[Record]:
+    """A batch of records that are expired by the policy; empty if there are none.
+
+    claims: of transactions, whose records are left out.
+    """
     default = collection.default_ttl_s
     if default == NO_TTL:
         return []
     records: list[Record] = []
     cutoff_s = default_cutoff_s(default, now_s)
+    limit = PURGE_BATCH if claims is None else PURGE_BATCH + claims.count_records(stored.ident)
     if cutoff_s != NO_CUTOFF_S:
-        records = stored.due_by_default(cutoff_s, PURGE_BATCH, PURGE_BYTES)
+        records = _unclaimed(stored.due_by_default(cutoff_s, limit, PURGE_BYTES), stored, claims)
     own_s = own_cutoff_s(default, now_s)
     if not records and own_s != NO_CUTOFF_S:
-        records = stored.due_by_own(own_s, PURGE_BATCH, PURGE_BYTES)
+        records = _unclaimed(stored.due_by_own(own_s, limit, PURGE_BYTES), stored, claims)
     # The expiry indexes only find candidates; the policy decides.
     return [record for record in records if is_expired(record[2], record[3], default, now_s)]
 
 
-def _due_by_date(unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_ms: int) -> list[Record]:
+def _unclaimed(records: list[Record], stored: RecordStore, claims: Claims | None) -> list[Record]:
+    """The records that no open transaction has written."""
+    if claims is None or not claims.any:
+        return records
+    return [record for record in records if claims.record_owner(stored.ident, record[0]) is None]
+
+
+def _due_by_date(
+    unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_ms: int, claims: Claims
+) -> list[Record]:
     expire_after_s = index.descriptor.expire_after_s
     assert expire_after_s is not None
     descending = index.descriptor.descending[0]
@@ -155,12 +174,12 @@ def _due_by_date(unit: RecoveryUnit, collection: Collection, index: IndexEntry, 
     newest = encode_value(Date(now_ms - expire_after_s * _MS_PER_S), descending)
     low, high = (newest, successor(oldest)) if descending else (oldest, successor(newest))
     found: dict[int, Record] = {}
-    rows, _ = unit.index(index).scan_fetch(
-        unit.records(collection), low, high, None, PURGE_BATCH, not descending, PURGE_BYTES
-    )
+    stored = unit.records(collection)
+    limit = PURGE_BATCH + claims.count_records(stored.ident)
+    rows, _ = unit.index(index).scan_fetch(stored, low, high, None, limit, not descending, PURGE_BYTES)
     for _, rid, document, ts_s, ttl_s in rows:
         found[rid] = (rid, document, ts_s, ttl_s)
-    return list(found.values())
+    return _unclaimed(list(found.values()), stored, claims)
 
 
 def refill_wheel(service: ServiceContext) -> Steps[None]:

@@ -9,7 +9,8 @@ record is updated once, even if the update moves it ahead of the scan (the Hallo
 
 Each record is read, tested against the filter and checked for expiry in the same step in which it is written. Plans
 that buffer records (sorts, merges, text searches by score) return older versions: `Selection.current` reads and tests
-their records again. So does the code that retries after a WriteConflict.
+their records again. So does the code that retries after a WriteConflict, which may first have to wait for a
+transaction (`await_transaction`).
 """
 
 from mongottl.catalog.collection import Collection
@@ -24,6 +25,7 @@ from mongottl.exec.operation.turns import is_long
 from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
 from mongottl.exec.stages.stage import PlanStage
+from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
     check_size,
     delete_batch,
@@ -166,7 +168,8 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
             record = _plain_record(record)
         try:
             apply_update(op, selection.collection, selection.match, record, driver, result)
-        except WriteConflict:
+        except WriteConflict as conflict:
+            yield from await_transaction(op, conflict)
             continue
         if selection.metadata:
             result.carry(found)
@@ -220,7 +223,7 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
         if selection.metadata:
             records = [_plain_record(record) for record in records]
         if records:
-            _update_batch(op, collection, selection.match, records, driver, result)
+            yield from _update_batch(op, collection, selection.match, records, driver, result)
         op.check_interrupt()
         yield None
     return result
@@ -233,7 +236,7 @@ def _update_batch(
     records: list[Record],
     driver: UpdateDriver,
     result: UpdateResult,
-) -> None:
+) -> Steps[None]:
     """Updates a batch in one unit of work; if that fails, record by record up to the one that fails."""
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
@@ -249,7 +252,7 @@ def _update_batch(
         update_records(op, unit, changes)
     except (CommandError, WriteConflict):
         for record in records:
-            _apply_to_latest(op, collection, match, record, driver, result)
+            yield from _apply_to_latest(op, collection, match, record, driver, result)
         return
     result.matched += len(records)
     result.modified += modified
@@ -263,7 +266,7 @@ def _apply_to_latest(
     record: Record,
     driver: UpdateDriver,
     result: UpdateResult,
-) -> None:
+) -> Steps[None]:
     """`apply_update` with retries: after a WriteConflict the record is read again; skipped if it no longer matches."""
     current: Record | None = record
     for _ in range(_MAX_CONFLICTS):
@@ -272,7 +275,8 @@ def _apply_to_latest(
         try:
             apply_update(op, collection, match, current, driver, result)
             return
-        except WriteConflict:
+        except WriteConflict as conflict:
+            yield from await_transaction(op, conflict)
             current = _reread(op, collection, match, current)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
@@ -334,7 +338,8 @@ def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None
         assert selection.collection is not None
         try:
             delete_batch(op, selection.collection, [_plain_record(record) if selection.metadata else record])
-        except WriteConflict:
+        except WriteConflict as conflict:
+            yield from await_transaction(op, conflict)
             continue
         op.service.metrics.documents["deleted"] += 1
         return record[1]
@@ -352,7 +357,7 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
     while (batch := stage.next_batch(op)) is not None:
         records = selection.current(op, stage, batch)
         if records:
-            gone = _delete_all(op, collection, selection.match, records)
+            gone = yield from _delete_all(op, collection, selection.match, records)
             deleted += gone
             op.service.metrics.documents["deleted"] += gone
         op.check_interrupt()
@@ -360,16 +365,21 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
     return deleted
 
 
-def _delete_all(op: OperationContext, collection: Collection, match: MatchExpression, batch: list[Record]) -> int:
+def _delete_all(
+    op: OperationContext, collection: Collection, match: MatchExpression, batch: list[Record]
+) -> Steps[int]:
     """Deletes a batch in one unit of work; after a WriteConflict record by record, those that still match. How many."""
     try:
         delete_batch(op, collection, batch)
         return len(batch)
     except WriteConflict:
-        return sum([_delete_latest(op, collection, match, record) for record in batch])
+        deleted = 0
+        for record in batch:
+            deleted += yield from _delete_latest(op, collection, match, record)
+        return deleted
 
 
-def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> int:
+def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Steps[int]:
     for _ in range(_MAX_CONFLICTS):
         current = _reread(op, collection, match, record)
         if current is None:
@@ -377,6 +387,6 @@ def _delete_latest(op: OperationContext, collection: Collection, match: MatchExp
         try:
             delete_batch(op, collection, [current])
             return 1
-        except WriteConflict:
-            continue
+        except WriteConflict as conflict:
+            yield from await_transaction(op, conflict)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")

@@ -27,6 +27,7 @@ from mongottl.storage.interface import (
     SortedDataInterface,
     WriteConflict,
 )
+from mongottl.storage.snapshot.claims import ClaimedByTransaction
 from mongottl.ttl.policy import meaningful_ttl_s
 
 _MAX_CONFLICTS: Final = 100
@@ -211,7 +212,7 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
     """Inserts one prepared document.
 
     DuplicateKeyError (11000) if a record that is not expired has one of its unique keys, DocumentValidationFailure
-    (121).
+    (121); ClaimedByTransaction.
     """
     if collection.time_series is not None:
         collection.time_series.check(document)
@@ -242,6 +243,8 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
         except _ExpiredDuplicate as duplicate:
             remove_expired(op, collection, duplicate.record)
             continue
+        except ClaimedByTransaction:
+            raise
         except WriteConflict:
             continue
         return
@@ -289,13 +292,18 @@ def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int
 
 
 def remove_expired(op: OperationContext, collection: Collection, record: Record) -> None:
-    """Deletes an expired record now instead of waiting for the reaper; no effect if it has changed meanwhile."""
+    """Deletes an expired record now instead of waiting for the reaper; no effect if it has changed meanwhile.
+
+    ClaimedByTransaction.
+    """
     unit = op.recovery_unit.write(collection)
     try:
         with unit:
             unit.delete([record])
             unit.purged = 1
             unit.commit()
+    except ClaimedByTransaction:
+        raise
     except WriteConflict:
         return
 

@@ -141,7 +141,9 @@ def _target(database: str, value: Value, actions: list[str]) -> tuple[str, str, 
 
 @stage(
     "$out",
-    StageTraits(writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS, target=_out_target),
+    StageTraits(
+        writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS, target=_out_target, in_transaction=False
+    ),
 )
 def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{db, coll}`. 16990 for another type; InvalidNamespace (73), 17385, 31321 for bad targets."""
@@ -279,15 +281,16 @@ class MergeSource(TransformSource):
             self._position = 0
             return []
         spec = self._spec
-        start = self._position
-        self._position = end_of_write(batch, start)
-        for document in batch[start : self._position]:
-            request = self._request(document)
+        end = end_of_write(batch, self._position)
+        while self._position < end:
+            request = self._request(batch[self._position])
             try:
+                # If the write has to wait for a transaction, the next call begins with the same document.
                 self._run.merge_document(spec.database, spec.collection, request)
             except CommandError as error:
                 if self._error is None:
                     self._error = error
+            self._position += 1
         return []
 
     def _request(self, document: bytes) -> MergeRequest:
@@ -344,7 +347,9 @@ def _merge_target(database: str, argument: Value) -> tuple[str, str, list[str]] 
 
 @stage(
     "$merge",
-    StageTraits(writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS, target=_merge_target),
+    StageTraits(
+        writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS, target=_merge_target, in_transaction=False
+    ),
 )
 def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{into, on, let, whenMatched, whenNotMatched}`.

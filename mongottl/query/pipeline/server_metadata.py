@@ -56,7 +56,7 @@ class ServerMetadataSpec(StageSpec):
         return encode({self.name: self.argument})
 
 
-@stage("$indexStats", StageTraits(in_facet=False, stable=False, actions=("indexStats",)))
+@stage("$indexStats", StageTraits(in_facet=False, stable=False, actions=("indexStats",), in_transaction=False))
 def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}`. 28803 for anything else."""
     if not isinstance(argument, bytes) or len(argument) != 5:
@@ -75,6 +75,7 @@ def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         actions=(),
         cluster_action="inprog",
         cluster_action_field="allUsers",
+        in_transaction=False,
     ),
 )
 def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
@@ -110,6 +111,7 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         collectionless=True,
         read_levels=LOCAL_LEVEL,
         actions=("listCollections",),
+        in_transaction=False,
     ),
 )
 def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[StageSpec]:
@@ -133,7 +135,10 @@ def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[Stage
 
 
 @stage(
-    "$planCacheStats", StageTraits(in_facet=False, stable=False, read_levels=LOCAL_LEVEL, actions=("planCacheRead",))
+    "$planCacheStats",
+    StageTraits(
+        in_facet=False, stable=False, read_levels=LOCAL_LEVEL, actions=("planCacheRead",), in_transaction=False
+    ),
 )
 def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}` or `{allHosts: false}`. FailedToParse (9) for other arguments, 4503200 for all hosts, which are for sharded
@@ -159,7 +164,10 @@ def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec
     return [ServerMetadataSpec("$planCacheStats", ctx.namespace, argument)]
 
 
-@stage("$querySettings", StageTraits(in_facet=False, collectionless=True, actions=(), cluster_action="querySettings"))
+@stage(
+    "$querySettings",
+    StageTraits(in_facet=False, collectionless=True, actions=(), cluster_action="querySettings", in_transaction=False),
+)
 def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{showDebugQueryShape: bool}`. 7746800 if it is not a document, InvalidNamespace (73) for a collection."""
     if not isinstance(argument, bytes):
@@ -214,6 +222,7 @@ def _is_unnamed_user(user: Value) -> bool:
         actions=(),
         cluster_action="listSessions",
         cluster_action_field="allUsers",
+        in_transaction=False,
     ),
 )
 def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
@@ -235,6 +244,7 @@ def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         actions=(),
         cluster_action="listSessions",
         cluster_action_field="allUsers",
+        in_transaction=False,
     ),
 )
 def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:

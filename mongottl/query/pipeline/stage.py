@@ -130,6 +130,7 @@ class StageTraits:
     if that field of its argument is true.
     target: for a stage that writes, finds database, collection and actions there, from the pipeline's database and the
     argument; None for an argument that is not valid.
+    in_transaction: allowed in a multi-document transaction.
     """
 
     def __init__(
@@ -157,6 +158,7 @@ class StageTraits:
         cluster_action: str = "",
         cluster_action_field: str = "",
         target: TargetOf | None = None,
+        in_transaction: bool = True,
     ) -> None:
         self.streaming: Final = streaming
         self.multiplies: Final = multiplies
@@ -180,6 +182,7 @@ class StageTraits:
         self.cluster_action: Final = cluster_action
         self.cluster_action_field: Final = cluster_action_field
         self.target: Final = target
+        self.in_transaction: Final = in_transaction
 
 
 class StageDeclaration:

@@ -55,7 +55,7 @@ class CollStatsSpec(StageSpec):
         return encode({"$collStats": encode_fields(described)})
 
 
-@stage("$collStats", StageTraits(in_facet=False, stable_argument="count", actions=("collStats",)))
+@stage("$collStats", StageTraits(in_facet=False, stable_argument="count", actions=("collStats",), in_transaction=False))
 def parse_coll_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{latencyStats: {histograms: bool}, storageStats: {scale: n}, count: {}, queryExecStats: {}}`, or some of them.
 

@@ -18,7 +18,25 @@ from mongottl.storage.interface import (
     RecordStore,
     SortedDataInterface,
 )
+from mongottl.storage.snapshot.history import Snapshot
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
+
+_NO_ENTRIES: Final = EntryPatch()
+
+
+def records_at(store: RecordStore, snapshot: Snapshot) -> RecordStore:
+    """An engine's record store as it was at a snapshot."""
+    patch = snapshot.records_at(store.ident)
+    return store if patch is None else PatchedRecords(store, patch)
+
+
+def entries_at(data: SortedDataInterface, snapshot: Snapshot) -> SortedDataInterface:
+    """An engine's sorted data as it was at a snapshot.
+
+    Always a view, because the records that are fetched through it may be one, which no engine can fetch from.
+    """
+    patch = snapshot.entries_at(data.ident)
+    return PatchedEntries(data, _NO_ENTRIES if patch is None else patch)
 
 
 def _not_writable() -> RuntimeError:

@@ -30,14 +30,13 @@ from mongottl.storage.interface import (
 from mongottl.storage.snapshot.claims import ClaimOwner, Claims, SnapshotConflict
 from mongottl.storage.snapshot.history import Snapshot
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
-from mongottl.storage.snapshot.views import PatchedEntries, PatchedRecords
+from mongottl.storage.snapshot.views import PatchedEntries, PatchedRecords, entries_at, records_at
 
 # Ids of records that transactions have inserted begin here; an engine never comes so far.
 FIRST_PROVISIONAL_ID: Final = 1 << 61
 MAX_WRITE_SET_BYTES: Final = 256 * 1024 * 1024
 # Memory of a written record or entry in addition to its document or key.
 _OVERHEAD_BYTES: Final = 200
-_NO_ENTRIES: Final = EntryPatch()
 
 
 class WriteSetTooLarge(StorageError):
@@ -74,28 +73,15 @@ class WriteSet(ClaimOwner):
 
     def records_view(self, store: RecordStore) -> RecordStore:
         """A record store of the engine as the transaction sees it, for reads."""
-        base = self.snapshot_records(store)
+        base = records_at(store, self.snapshot)
         patch = self.records.get(store.ident)
         return base if patch is None else PatchedRecords(base, patch)
 
     def entries_view(self, data: SortedDataInterface) -> SortedDataInterface:
-        """A sorted data of the engine as the transaction sees it, for reads.
-
-        Always a view, because the records that are fetched through it may be one, which no engine can fetch from.
-        """
-        base = self.snapshot_entries(data)
+        """A sorted data of the engine as the transaction sees it, for reads."""
+        base = entries_at(data, self.snapshot)
         patch = self.entries.get(data.ident)
-        return PatchedEntries(base, _NO_ENTRIES if patch is None else patch)
-
-    def snapshot_records(self, store: RecordStore) -> RecordStore:
-        """A record store as it was at the snapshot."""
-        at = self.snapshot.records_at(store.ident)
-        return store if at is None else PatchedRecords(store, at)
-
-    def snapshot_entries(self, data: SortedDataInterface) -> SortedDataInterface:
-        """A sorted data as it was at the snapshot."""
-        at = self.snapshot.entries_at(data.ident)
-        return data if at is None else PatchedEntries(data, at)
+        return base if patch is None else PatchedEntries(base, patch)
 
     def own_records(self, store: RecordStore) -> "OwnRecords":
         """A record store of the engine for a statement that writes."""
@@ -104,7 +90,7 @@ class WriteSet(ClaimOwner):
         if patch is None:
             patch = self.records[ident] = RecordPatch()
             self.stores[ident] = store
-        return OwnRecords(self.snapshot_records(store), patch, self)
+        return OwnRecords(records_at(store, self.snapshot), patch, self)
 
     def own_entries(self, data: SortedDataInterface, complete: bool = True) -> "OwnEntries":
         """A sorted data of the engine for a statement that writes. complete: whether it has the entries of all records;
@@ -114,7 +100,7 @@ class WriteSet(ClaimOwner):
         if patch is None:
             patch = self.entries[ident] = EntryPatch()
             self.sorted_data[ident] = data
-        return OwnEntries(self.snapshot_entries(data), patch, self, data, data.unique and complete)
+        return OwnEntries(entries_at(data, self.snapshot), patch, self, data, data.unique and complete)
 
     def new_id(self) -> int:
         self._next_id += 1

@@ -135,12 +135,13 @@ def test_null_counts_by_its_key_unless_arrays_have_it_too() -> None:
     bench.index([("a", 1)])
     bench.index([("x.y", 1)])
     bench.insert([{}, {"a": None, "x": 1}, {"a": 0, "x": {}}, {"a": bson.Int64(1), "x": {"y": 1}}])
-    for filter, expected in [
+    cases: list[tuple[dict[str, Any], int]] = [
         ({"a": None}, 2),
         ({"a": {"$in": [None, 1]}}, 3),
         ({"x.y": None}, 3),
         ({"x.y": {"$in": [None, 2]}}, 3),
-    ]:
+    ]
+    for filter, expected in cases:
         plan = bench.plan(filter)
         plan.count_only()
         stats = bench.explain(plan, "executionStats", count_wrapper())["executionStats"]
@@ -160,7 +161,8 @@ def test_filters_on_indexed_fields_are_tested_on_keys() -> None:
     bench = Bench()
     bench.index([("a", 1), ("b", 1)])
     bench.insert([{"a": i % 10, "b": i} for i in range(100)])
-    for filter, expected in [({"a": 3, "b": {"$mod": [20, 3]}}, 5), ({"a": {"$mod": [5, 3]}}, 20)]:
+    cases: list[tuple[dict[str, Any], int]] = [({"a": 3, "b": {"$mod": [20, 3]}}, 5), ({"a": {"$mod": [5, 3]}}, 20)]
+    for filter, expected in cases:
         plan = bench.plan(filter, hint={"a": 1, "b": 1})
         plan.count_only()
         stats = bench.explain(plan, "executionStats", count_wrapper())["executionStats"]

@@ -1,0 +1,77 @@
+"""Reads with read concern `snapshot` outside transactions: several reads of one point in time.
+
+    find {…, readConcern: {level: "snapshot"}}                    reads the present; the reply tells its atClusterTime
+    find {…, readConcern: {level: "snapshot", atClusterTime: T}}  reads what was committed at T
+
+A snapshot is kept for 300 seconds after its last use, mongod's minSnapshotHistoryWindowInSeconds, for further reads at
+its time and for getMore. Only times at which a snapshot was taken can be read again, and the time of the latest write:
+mongod keeps the history of all times. Drivers' snapshot sessions always ask for a time that they were told.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.types import Timestamp
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.snapshot_catalog import SnapshotCatalog
+from mongottl.exec.operation.snapshots import KeptSnapshot
+from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.storage.interface import RecordStore, SortedDataInterface
+from mongottl.storage.snapshot.views import entries_at, records_at
+
+
+def enter(op: OperationContext, at: Timestamp | None) -> None:
+    """Makes a command read a snapshot: that of a cluster time, or of the present. SnapshotTooOld (239)."""
+    service = op.service
+    kept = None if at is None else service.snapshots.find(at)
+    if kept is None:
+        clock = service.cluster_clock
+        written = clock.operation_time
+        if at is not None and (at.time, at.inc) < (written.time, written.inc):
+            raise _too_old()
+        if at is not None and not clock.has_reached(at):
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                "readConcern atClusterTime value must not be greater than the current clusterTime",
+            )
+        kept = service.snapshots.keep(written if at is None else at, service.history.open(), service.catalog.version)
+    use(op, kept)
+    op.snapshot_time = kept.at
+
+
+def use(op: OperationContext, kept: KeptSnapshot) -> None:
+    """Makes a command read a snapshot that was taken before. SnapshotTooOld (239)."""
+    if kept.snapshot.too_old or kept.closed:
+        raise _too_old()
+    kept.last_used_s = op.service.clock.monotonic_s()
+    op.kept_snapshot = kept
+    op.recovery_unit = SnapshotRecoveryUnit(op.service, kept)
+    op.catalog = SnapshotCatalog(op.service.catalog, kept.catalog_version)
+
+
+def _too_old() -> CommandError:
+    return CommandError(
+        ErrorCode.SnapshotTooOld,
+        "Read timestamp is older than the oldest available timestamp: snapshots are kept for 300 seconds, and as long"
+        " as the changes since then fit into memory",
+    )
+
+
+class SnapshotRecoveryUnit(RecoveryUnit):
+    """The reads of one command at a snapshot."""
+
+    def __init__(self, service: ServiceContext, kept: KeptSnapshot) -> None:
+        super().__init__(service)
+        self._snapshot: Final = kept.snapshot
+
+    def records(self, collection: Collection) -> RecordStore:
+        return records_at(collection.store, self._snapshot)
+
+    def index(self, entry: IndexEntry) -> SortedDataInterface:
+        return entries_at(entry.sorted_data, self._snapshot)
+
+    def write(self, collection: Collection) -> WriteUnit:
+        raise RuntimeError("a write with read concern snapshot")

@@ -1,0 +1,186 @@
+"""How a statement of a transaction reads and writes: its recovery unit, its units of work and its catalog.
+
+    begin(service, …) ──► Transaction ──► enter(op, transaction)     for each statement
+                               └────────► abort(service, transaction), or `write.commit`
+
+Reads give what was committed when the transaction began, with its own writes; TTL is judged by each statement's own
+time. Writes are put in the transaction's write set. A collection that it creates is in no database until the commit.
+"""
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
+from mongottl.catalog.view import View
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.snapshot_catalog import SnapshotCatalog
+from mongottl.exec.operation.transactions import ABORTED, Transaction
+from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.storage.interface import RecordStore, SortedDataInterface
+from mongottl.storage.snapshot.write_set import WriteSet
+from mongottl.ttl.policy import NO_TTL
+
+
+def begin(service: ServiceContext, session_key: bytes, number: int) -> Transaction:
+    """A new transaction of a session that has none in progress, with a snapshot of the present."""
+    now_s = service.clock.monotonic_s()
+    own = WriteSet(service.history.open(), service.claims)
+    transaction = Transaction(session_key, number, own, service.catalog.version, now_s)
+    transaction.deadline_s = now_s + service.transaction_lifetime_s
+    service.transactions.add(transaction)
+    return transaction
+
+
+def enter(op: OperationContext, transaction: Transaction) -> None:
+    """Makes an operation a statement of a transaction. SnapshotTooOld (239)."""
+    if transaction.own.snapshot.too_old:
+        raise CommandError(
+            ErrorCode.SnapshotTooOld,
+            "the snapshot of the transaction is older than the history of changes, which is bounded in memory",
+        )
+    transaction.statements += 1
+    op.transaction = transaction
+    op.recovery_unit = TransactionRecoveryUnit(op.service, transaction)
+    op.catalog = TransactionCatalog(op.service, transaction)
+
+
+def abort(service: ServiceContext, transaction: Transaction) -> None:
+    """Aborts a transaction in progress: nothing that it has written remains."""
+    service.transactions.end(transaction, ABORTED)
+    release(service, transaction)
+    for collection in transaction.pending.values():
+        service.catalog.drop_pending(collection)
+
+
+def abort_open(service: ServiceContext, session_key: bytes) -> None:
+    """Aborts the transaction of a session that ends; at the end of its statement if one is running."""
+    latest = service.transactions.latest(session_key)
+    if latest is not None and latest.in_progress:
+        if latest.busy:
+            latest.expired = True
+        else:
+            abort(service, latest)
+
+
+def release(service: ServiceContext, transaction: Transaction) -> None:
+    """Frees what an ended transaction holds: cursors, claims, snapshot. What waits for it goes on."""
+    service.cursors.close_where_transaction(transaction)
+    own = transaction.own
+    own.release()
+    for collection in transaction.collections.values():
+        if not collection.dropped and collection.default_ttl_s != NO_TTL:
+            # The reaper has passed over what the transaction had written.
+            service.wheel.arm(collection.number, service.now_s())
+            service.wake_reaper()
+
+
+def abort_expired(service: ServiceContext) -> float:
+    """Aborts the transactions that have outlived `transactionLifetimeLimitSeconds` and run no statement; monotonic time
+    at which the next one will have, or 0.0 if none is in progress."""
+    now_s = service.clock.monotonic_s()
+    following_s = 0.0
+    for transaction in service.transactions.open():
+        if transaction.deadline_s <= now_s:
+            if transaction.busy:
+                transaction.expired = True
+            else:
+                abort(service, transaction)
+        elif following_s == 0.0 or transaction.deadline_s < following_s:
+            following_s = transaction.deadline_s
+    return following_s
+
+
+class TransactionRecoveryUnit(RecoveryUnit):
+    """The reads and writes of one statement of a transaction."""
+
+    def __init__(self, service: ServiceContext, transaction: Transaction) -> None:
+        super().__init__(service)
+        self._transaction = transaction
+
+    def records(self, collection: Collection) -> RecordStore:
+        return self._transaction.own.records_view(collection.store)
+
+    def index(self, entry: IndexEntry) -> SortedDataInterface:
+        return self._transaction.own.entries_view(entry.sorted_data)
+
+    def write(self, collection: Collection) -> WriteUnit:
+        """OperationNotSupportedInTransaction (263) for a capped or time series collection."""
+        if collection.options.capped:
+            raise CommandError(
+                ErrorCode.OperationNotSupportedInTransaction,
+                f"Collection '{collection.namespace}' is a capped collection. Writes in transactions are not allowed on"
+                " capped collections.",
+            )
+        if collection.time_series is not None:
+            raise CommandError(
+                ErrorCode.OperationNotSupportedInTransaction,
+                f"Cannot write to a time-series collection in a multi-document transaction: {collection.namespace}",
+            )
+        return TransactionWriteUnit(self._service, collection, self._transaction)
+
+
+class TransactionWriteUnit(WriteUnit):
+    """A unit of work of a statement: it commits into the write set of its transaction."""
+
+    def __init__(self, service: ServiceContext, collection: Collection, transaction: Transaction) -> None:
+        own = transaction.own
+        super().__init__(service, collection, own.own_records(collection.store), own.statement())
+        self._own = own
+        if collection.number not in transaction.ready_indexes:
+            ready = [index.ident for index in collection.writable_indexes if index.ready]
+            transaction.ready_indexes[collection.number] = frozenset(ready)
+
+    def index(self, entry: IndexEntry) -> SortedDataInterface:
+        return self._own.own_entries(entry.sorted_data, entry.ready)
+
+    def record_multikey_change(self, index: IndexEntry) -> None:
+        """Recorded at once, whether or not the transaction commits: an index may be taken for multikey in vain."""
+        with self.service.engine.unit_of_work() as work:
+            self.service.catalog.record_multikey_change(self.collection, index, work)
+            work.commit()
+
+    def commit(self) -> None:
+        self._work.commit()
+
+
+class TransactionCatalog(SnapshotCatalog):
+    """The catalog as a transaction sees it: with the collections that it has created."""
+
+    def __init__(self, service: ServiceContext, transaction: Transaction) -> None:
+        super().__init__(service.catalog, transaction.catalog_version)
+        self._transaction = transaction
+
+    def find(self, database: str, name: str) -> Collection | View | None:
+        transaction = self._transaction
+        pending = transaction.pending.get(f"{database}.{name}")
+        if pending is not None:
+            return pending
+        found = super().find(database, name)
+        if isinstance(found, Collection):
+            transaction.uses(found)
+        return found
+
+    def create_collection(self, database: str, name: str, options: CollectionOptions = NO_OPTIONS) -> Collection:
+        collection = self.shared.create_pending(database, name, options)
+        self._transaction.pending[collection.namespace] = collection
+        self._transaction.uses(collection)
+        return collection
+
+    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
+        """OperationNotSupportedInTransaction (263) for a collection that the transaction has not created."""
+        if not collection.pending:
+            raise CommandError(
+                ErrorCode.OperationNotSupportedInTransaction,
+                f"Cannot create new indexes on existing collection {collection.namespace} in a multi-document"
+                " transaction.",
+            )
+        return self.shared.start_index(collection, descriptor)
+
+    def finish_indexes(
+        self, collection: Collection, built: list[IndexEntry], replaced: IndexEntry | None = None
+    ) -> None:
+        for index in built:
+            index.ready = True
+        collection.set_indexes(collection.indexes)

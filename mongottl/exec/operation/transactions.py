@@ -1,0 +1,100 @@
+"""Multi-document transactions: their state, by session.
+
+    in progress ──┬── commit ──► committed    answered again when it is retried
+                  └── abort ───► aborted      by the client, an error, its end of life, or the end of its session
+
+A session has one transaction at a time, and the last one is remembered until the next begins or the session is
+forgotten, so that commitTransaction and abortTransaction can be answered again.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.exec.operation.sessions import SessionRegistry
+from mongottl.storage.snapshot.write_set import WriteSet
+
+IN_PROGRESS: Final = 0
+COMMITTED: Final = 1
+ABORTED: Final = 2
+# mongod's default of the parameter transactionLifetimeLimitSeconds.
+TRANSACTION_LIFETIME_S: Final = 60.0
+
+
+class Transaction:
+    """One transaction of a session. own: its snapshot and its writes.
+
+    catalog_version: of the catalog at its snapshot. collections: those that its statements have named, by number.
+    ready_indexes: for each collection that it writes, the idents of the indexes that were ready at its first write.
+    pending: the collections that it has created, by namespace.
+    busy: whether a statement runs. deadline_s: monotonic time after which it is aborted. expired: whether the statement
+    that is running is to abort it at its end.
+    read_level: the level of its read concern.
+    statements: how many it has run.
+    """
+
+    def __init__(self, session_key: bytes, number: int, own: WriteSet, catalog_version: int, now_s: float) -> None:
+        self.session_key: Final = session_key
+        self.number: Final = number
+        self.own: Final = own
+        self.catalog_version: Final = catalog_version
+        self.started_s: Final = now_s
+        self.deadline_s = 0.0
+        self.state = IN_PROGRESS
+        self.busy = False
+        self.expired = False
+        self.read_level = ""
+        self.collections: Final[dict[int, Collection]] = {}
+        self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
+        self.pending: Final[dict[str, Collection]] = {}
+        self.statements = 0
+
+    @property
+    def in_progress(self) -> bool:
+        return self.state == IN_PROGRESS
+
+    def uses(self, collection: Collection) -> None:
+        """Notes a collection that a statement names; DDL on it then waits for the transaction."""
+        self.collections[collection.number] = collection
+
+
+class TransactionRegistry:
+    """The latest transaction of each session, and counts for serverStatus."""
+
+    def __init__(self) -> None:
+        self._latest: dict[bytes, Transaction] = {}
+        self._open: dict[bytes, Transaction] = {}
+        self.started_total = 0
+        self.committed_total = 0
+        self.aborted_total = 0
+
+    def __len__(self) -> int:
+        """How many are in progress."""
+        return len(self._open)
+
+    def latest(self, session_key: bytes) -> Transaction | None:
+        """The transaction that the session began last, in whatever state."""
+        return self._latest.get(session_key)
+
+    def open(self) -> list[Transaction]:
+        """Those in progress."""
+        return list(self._open.values())
+
+    def add(self, transaction: Transaction) -> None:
+        """Adds a transaction that begins, in place of the session's last one, which is not in progress."""
+        self._latest[transaction.session_key] = transaction
+        self._open[transaction.session_key] = transaction
+        self.started_total += 1
+
+    def end(self, transaction: Transaction, state: int) -> None:
+        """Sets the final state of a transaction in progress."""
+        transaction.state = state
+        del self._open[transaction.session_key]
+        if state == COMMITTED:
+            self.committed_total += 1
+        else:
+            self.aborted_total += 1
+
+    def forget_unknown(self, sessions: SessionRegistry) -> None:
+        """Forgets the ended transactions of sessions that have expired."""
+        for key in [key for key in self._latest if key not in self._open and sessions.find(key) is None]:
+            del self._latest[key]

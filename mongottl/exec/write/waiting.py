@@ -1,0 +1,34 @@
+"""Waiting for a transaction that has written what a plain write wants to write."""
+
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.transaction_unit import abort_expired
+from mongottl.storage.interface import WriteConflict
+from mongottl.storage.snapshot.claims import ClaimedByTransaction
+
+# How often the wait looks whether the transaction has outlived its time.
+_LOOK_S = 1.0
+
+
+def await_transaction(op: OperationContext, conflict: WriteConflict) -> Steps[None]:
+    """After a ClaimedByTransaction: waits until that transaction has ended. Returns at once after other conflicts.
+
+    The caller then reads again and repeats its write. MaxTimeMSExpired (50), Interrupted (11601).
+    """
+    if not isinstance(conflict, ClaimedByTransaction):
+        return
+    owner = conflict.owner
+    signal = Signal()
+    owner.on_release(signal.notify)
+    op.waits_for = signal
+    try:
+        while not owner.released:
+            op.check_interrupt()
+            abort_expired(op.service)
+            if not owner.released:
+                left_s = op.time_left_s()
+                yield Wait(_LOOK_S if left_s < 0.0 else min(_LOOK_S, left_s), signal)
+    finally:
+        op.waits_for = None
+    op.refresh_now()

@@ -1,0 +1,227 @@
+"""The rules by which commands belong to transactions: their arguments, and how a statement begins and ends.
+
+A statement of a transaction has `lsid`, `txnNumber` and `autocommit: false`; the first one also has
+`startTransaction: true`.
+
+    check_arguments   before the command is prepared: what is wrong by the arguments alone
+    enter             once its session is known: begins a transaction, or finds the one in progress
+    leave             after it: a statement that failed aborts its transaction
+
+    225 TransactionTooOld               the session has a newer transaction or retryable write
+    251 NoSuchTransaction               aborted, or never begun
+    256 TransactionCommitted            committed
+    263 OperationNotSupportedInTransaction
+    117 ConflictingOperationInProgress  begun twice with the same number
+
+Source: MongoDB's documentation of transactions and their production considerations; the driver specifications'
+"Transactions".
+"""
+
+from typing import Any, Final
+
+from mongottl.commands import CommandSpec
+from mongottl.commands.request import GenericArguments
+from mongottl.document.types import Value
+from mongottl.document.walk import fields, get_value
+from mongottl.errors import (
+    RETRYABLE_WRITE_CODES,
+    RETRYABLE_WRITE_LABEL,
+    TRANSIENT_TRANSACTION_CODES,
+    TRANSIENT_TRANSACTION_LABEL,
+    CommandError,
+    ErrorCode,
+)
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.sessions import Session
+from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.transaction_unit import abort, abort_expired, begin
+from mongottl.exec.operation.transaction_unit import enter as enter_transaction
+from mongottl.exec.operation.transactions import COMMITTED, Transaction
+
+_LEVELS: Final = ("", "local", "majority", "snapshot")
+# How often a command that waits looks whether a transaction has outlived its time.
+_LOOK_S: Final = 1.0
+
+
+def is_statement(generic: GenericArguments) -> bool:
+    """Whether a command is given as part of a transaction."""
+    return generic.autocommit is not None or generic.start_transaction is not None
+
+
+def check_arguments(spec: CommandSpec, generic: GenericArguments) -> None:
+    """InvalidOptions (72) for arguments that contradict each other, OperationNotSupportedInTransaction (263)."""
+    if generic.lsid is None or generic.txn_number is None:
+        what = "a session ID" if generic.lsid is None else "a transaction number"
+        raise CommandError(ErrorCode.InvalidOptions, f"'autocommit' field requires {what} to also be specified")
+    if generic.txn_number < 0:
+        raise CommandError(ErrorCode.InvalidOptions, "Transaction number cannot be negative")
+    if generic.autocommit is None:
+        raise CommandError(
+            ErrorCode.InvalidOptions, "'startTransaction' field requires 'autocommit' field to also be specified"
+        )
+    if generic.autocommit:
+        raise CommandError(ErrorCode.InvalidOptions, "Specifying autocommit=true is not allowed.")
+    if generic.start_transaction is False:
+        raise CommandError(ErrorCode.InvalidOptions, "Specifying startTransaction=false is not allowed.")
+    if spec.ends_transaction:
+        if generic.start_transaction:
+            raise CommandError(
+                ErrorCode.OperationNotSupportedInTransaction, f"Cannot start a transaction with {spec.name}"
+            )
+        return
+    if not spec.in_transaction:
+        advice = ""
+        if spec.name == "count":
+            advice = " Please see http://dochub.mongodb.org/core/transaction-count for a recommended alternative."
+        raise CommandError(
+            ErrorCode.OperationNotSupportedInTransaction,
+            f"Cannot run '{spec.name}' in a multi-document transaction.{advice}",
+        )
+    if generic.database in ("config", "local") or (generic.database == "admin" and not spec.admin_only):
+        raise CommandError(
+            ErrorCode.OperationNotSupportedInTransaction,
+            f"Cannot run command against the '{generic.database}' database in a transaction.",
+        )
+    if generic.write_concern is not None:
+        raise CommandError(ErrorCode.InvalidOptions, "writeConcern is not allowed within a multi-statement transaction")
+    if generic.read_concern is not None:
+        if not generic.start_transaction:
+            raise CommandError(
+                ErrorCode.InvalidOptions, "Only the first command in a transaction may specify a readConcern"
+            )
+        level = get_value(generic.read_concern, "level")
+        if isinstance(level, str) and level not in _LEVELS:
+            raise CommandError(
+                ErrorCode.InvalidOptions,
+                "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' in order to run in a"
+                " transaction",
+            )
+
+
+def is_busy(service: ServiceContext, key: bytes) -> bool:
+    """Whether a statement of the session's transaction is running: a session runs one at a time."""
+    latest = service.transactions.latest(key)
+    return latest is not None and latest.busy
+
+
+def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> None:
+    """Begins the transaction that a command starts, or makes the command a statement of the one that is in progress."""
+    assert op.session_key is not None and generic.txn_number is not None
+    number = generic.txn_number
+    abort_expired(service)
+    latest = service.transactions.latest(op.session_key)
+    session = service.sessions.find(op.session_key)
+    newest = _newest(session, latest)
+    if number < newest:
+        raise CommandError(
+            ErrorCode.TransactionTooOld,
+            f"Cannot start transaction with {{ txnNumber: {number} }} on session because a newer transaction with"
+            f" txnNumber {{ txnNumber: {newest} }} has already started on this session.",
+        )
+    if generic.start_transaction:
+        if number == newest:
+            raise CommandError(
+                ErrorCode.ConflictingOperationInProgress,
+                f"Cannot start a transaction at the active transaction number {number}: it was already used",
+            )
+        if latest is not None and latest.in_progress:
+            abort(service, latest)
+        latest = begin(service, op.session_key, number)
+        if generic.read_concern is not None:
+            level = get_value(generic.read_concern, "level")
+            latest.read_level = level if isinstance(level, str) else ""
+    elif number > newest or latest is None or latest.number != number:
+        raise CommandError(
+            ErrorCode.NoSuchTransaction,
+            f"Given transaction number {number} does not match any in-progress transactions. The active transaction"
+            f" number is {newest}",
+        )
+    elif latest.state == COMMITTED:
+        if not spec.repeats_commit:
+            raise CommandError(
+                ErrorCode.TransactionCommitted, f"Transaction with {{ txnNumber: {number} }} has been committed."
+            )
+        op.transaction = latest
+        return
+    elif not latest.in_progress:
+        raise CommandError(ErrorCode.NoSuchTransaction, f"Transaction with {{ txnNumber: {number} }} has been aborted.")
+    if spec.ends_transaction:
+        op.transaction = latest
+    else:
+        enter_transaction(op, latest)
+
+
+def await_users(op: OperationContext, request: Any) -> Steps[None]:
+    """Waits until no transaction uses a collection that the command names, or of its database if it names none.
+
+    MaxTimeMSExpired (50), Interrupted (11601).
+    """
+    service = op.service
+    while True:
+        abort_expired(service)
+        users = [user for user in service.transactions.open() if _uses(user, op, request)]
+        if not users:
+            return
+        signal = Signal()
+        users[0].own.on_release(signal.notify)
+        op.waits_for = signal
+        op.check_interrupt()
+        yield Wait(_LOOK_S, signal)
+        op.waits_for = None
+
+
+def _uses(transaction: Transaction, op: OperationContext, request: Any) -> bool:
+    named = {op.used_namespace, getattr(request, "source", ""), getattr(request, "to", "")} - {""}
+    for collection in transaction.collections.values():
+        if collection.namespace in named or (not named and collection.database == op.database):
+            return True
+    return False
+
+
+def _newest(session: Session | None, latest: Transaction | None) -> int:
+    """The highest number that the session has used, for a transaction or a retryable write."""
+    return max(-1 if session is None else session.history.txn_number, -1 if latest is None else latest.number)
+
+
+def before_retryable_write(service: ServiceContext, key: bytes, number: int) -> None:
+    """A retryable write ends an older transaction of its session. TransactionTooOld (225) beside a newer one;
+    IncompleteTransactionHistory (217) with the number of a transaction."""
+    latest = service.transactions.latest(key)
+    if latest is None or latest.number < number:
+        if latest is not None and latest.in_progress:
+            abort(service, latest)
+        return
+    if latest.number > number:
+        raise CommandError(
+            ErrorCode.TransactionTooOld,
+            f"Retryable write with txnNumber {number} is prohibited on session because a newer transaction with"
+            f" txnNumber {latest.number} has already started on this session.",
+        )
+    raise CommandError(
+        ErrorCode.IncompleteTransactionHistory,
+        f"The transaction number {number} of a retryable write was used by a transaction",
+    )
+
+
+def leave(service: ServiceContext, op: OperationContext, reply: dict[str, Value] | bytes | None) -> None:
+    """Ends a statement. reply: None if it failed. A failed statement aborts its transaction, as does one of which a
+    write failed, and one that has outlived the transaction's time."""
+    transaction = op.transaction
+    if transaction is None or not transaction.in_progress:
+        return
+    if reply is None or transaction.expired or _has_write_errors(reply):
+        abort(service, transaction)
+
+
+def _has_write_errors(reply: dict[str, Value] | bytes) -> bool:
+    found = reply if isinstance(reply, dict) else dict(fields(reply))
+    return "writeErrors" in found or bool(found.get("nErrors", 0))
+
+
+def labels_of(spec: CommandSpec | None, code: int) -> tuple[str, ...]:
+    """The labels of an error within a transaction."""
+    if spec is not None and spec.ends_transaction and code in RETRYABLE_WRITE_CODES:
+        return (RETRYABLE_WRITE_LABEL,)
+    return (TRANSIENT_TRANSACTION_LABEL,) if code in TRANSIENT_TRANSACTION_CODES else ()

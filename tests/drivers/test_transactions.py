@@ -1,0 +1,663 @@
+"""Multi-document transactions and snapshot reads, by PyMongo: isolation, conflicts, waits, errors and their labels."""
+
+import datetime
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import bson
+import pymongo
+import pytest
+from bson import Int64
+from pymongo.client_session import ClientSession
+from pymongo.database import Database
+from pymongo.errors import CursorNotFound, OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
+
+import mongottl
+from mongottl.wire.connection import ClientWireConnection
+from mongottl.wire.encode import encode_request
+from mongottl.wire.messages import NeedData, OpMsg
+
+Documents = dict[str, Any]
+TRANSIENT = "TransientTransactionError"
+
+
+@pytest.fixture
+def session(client: "pymongo.MongoClient[Documents]") -> Iterator[ClientSession]:
+    with client.start_session() as started:
+        yield started
+
+
+@pytest.fixture
+def other(client: "pymongo.MongoClient[Documents]") -> Iterator[ClientSession]:
+    with client.start_session() as started:
+        yield started
+
+
+class Bare:
+    """Sends commands as they are given: a driver puts a session of its own into each."""
+
+    def __init__(self, server: mongottl.RunningServer, name: str) -> None:
+        port = pymongo.uri_parser.parse_uri(server.uri)["nodelist"][0][1]
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._wire = ClientWireConnection()
+        self._name = name
+
+    def command(self, command: Documents) -> Documents:
+        self._socket.sendall(
+            encode_request(1, bson.encode(command if "$db" in command else {**command, "$db": self._name}), [], 0)
+        )
+        while isinstance(message := self._wire.next_message(), NeedData):
+            self._wire.receive_data(self._socket.recv(65536))
+        assert isinstance(message, OpMsg)
+        reply: Documents = bson.decode(message.body)
+        if not reply["ok"]:
+            raise OperationFailure(reply["errmsg"], reply["code"], reply)
+        return reply
+
+    def admin(self, command: Documents) -> Documents:
+        return self.command({**command, "$db": "admin"})
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def bare(server: mongottl.RunningServer, database: Database[Documents]) -> Iterator[Bare]:
+    connected = Bare(server, database.name)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def lsid() -> Documents:
+    """The id of a session that no driver has used: its numbers are free."""
+    return {"id": bson.Binary.from_uuid(uuid.uuid4())}
+
+
+def failure(action: Callable[[], object]) -> tuple[int | None, bool]:
+    """The code of the error that `action` raises, and whether it is labelled as transient."""
+    with pytest.raises(OperationFailure) as caught:
+        action()
+    return caught.value.code, caught.value.has_error_label(TRANSIENT)
+
+
+def in_background(action: Callable[[], object]) -> "tuple[ThreadPoolExecutor, Future[object]]":
+    pool = ThreadPoolExecutor(1)
+    return pool, pool.submit(action)
+
+
+def until_waiting(database: Database[Documents], command: str) -> None:
+    """Returns when an operation of this kind is under way: it waits, since nothing else takes long here."""
+    for _ in range(1000):
+        for running in database.client.admin.aggregate([{"$currentOp": {"allUsers": True}}]):
+            if command in running.get("command", {}) and running["command"].get("$db") == database.name:
+                return
+        threading.Event().wait(0.005)
+    raise AssertionError(f"no {command} waits")
+
+
+# --- isolation ---
+
+
+def test_a_transaction_is_seen_when_it_has_committed(database: Database[Documents], session: ClientSession) -> None:
+    things, others = database.things, database.client[database.name + "_2"].others
+    things.create_index("n")
+    with session.start_transaction():
+        things.insert_many([{"_id": i, "n": i % 3} for i in range(10)], session=session)
+        others.insert_one({"_id": 1}, session=session)
+        things.update_many({"n": 2}, {"$set": {"n": 7}}, session=session)
+        things.delete_one({"_id": 0}, session=session)
+        assert things.count_documents({}, session=session) == 9
+        assert {d["_id"] for d in things.find({"n": 7}, session=session)} == {2, 5, 8}
+        assert things.count_documents({}) == others.count_documents({}) == 0
+    assert things.count_documents({}) == 9
+    assert {d["_id"] for d in things.find({"n": 7})} == {2, 5, 8}
+    assert others.count_documents({}) == 1
+    assert database.command("validate", "things")["valid"]
+    database.client.drop_database(database.name + "_2")
+
+
+def test_an_aborted_transaction_leaves_nothing(database: Database[Documents], session: ClientSession) -> None:
+    database.c.insert_many([{"_id": 1, "n": 1}, {"_id": 2, "n": 2}])
+    session.start_transaction()
+    database.c.update_many({}, {"$inc": {"n": 10}}, session=session)
+    database.c.delete_one({"_id": 2}, session=session)
+    database.made.insert_one({}, session=session)
+    session.abort_transaction()
+    assert list(database.c.find()) == [{"_id": 1, "n": 1}, {"_id": 2, "n": 2}]
+    assert database.list_collection_names() == ["c"]
+    assert database.command("validate", "c")["valid"]
+
+
+SORT = {"$sort": {"_id": 1}}
+GROUP: Documents = {"$group": {"_id": "$n", "m": {"$sum": "$m"}}}
+JOIN = {"localField": "n", "foreignField": "n", "pipeline": [{"$count": "n"}], "as": "x"}
+PLANS: list[tuple[str, Callable[[Any, ClientSession], object]]] = [
+    ("collection scan", lambda c, s: [d["_id"] for d in c.find({"m": {"$gte": 0}}, session=s)]),
+    ("by _id", lambda c, s: [c.find_one({"_id": i}, session=s) for i in range(12)]),
+    ("index", lambda c, s: sorted(d["_id"] for d in c.find({"n": {"$gte": 1}}, session=s))),
+    ("index order", lambda c, s: [d["n"] for d in c.find({}, session=s).sort("n", -1).hint("n_1")]),
+    ("covered", lambda c, s: [d["n"] for d in c.find({"n": {"$gt": 0}}, {"_id": 0, "n": 1}, session=s).sort("n", 1)]),
+    ("count", lambda c, s: (c.count_documents({}, session=s), c.count_documents({"n": 1}, session=s))),
+    ("distinct", lambda c, s: c.distinct("n", session=s)),
+    ("group", lambda c, s: list(c.aggregate([GROUP, SORT], session=s))),
+    ("or", lambda c, s: sorted(d["_id"] for d in c.find({"$or": [{"n": 1}, {"_id": 7}]}, session=s))),
+    ("lookup", lambda c, s: list(c.aggregate([{"$lookup": JOIN | {"from": c.name}}, SORT], session=s))),
+    ("text", lambda c, s: sorted(d["_id"] for d in c.find({"$text": {"$search": "word"}}, session=s))),
+    ("near", lambda c, s: [d["_id"] for d in c.find({"at": {"$near": [0, 0]}}, session=s)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "read"), PLANS, ids=[name for name, _ in PLANS])
+def test_every_plan_reads_the_snapshot_and_own_writes(
+    database: Database[Documents],
+    session: ClientSession,
+    name: str,
+    read: Callable[[Any, ClientSession | None], object],
+) -> None:
+    def document(i: int) -> Documents:
+        return {"_id": i, "n": i % 4, "m": i, "w": "word" if i % 2 else "none", "at": [i, i]}
+
+    twin = database.twin
+    for collection in (database.c, twin):
+        collection.insert_many([document(i) for i in range(10)])
+        collection.create_index("n")
+        collection.create_index([("w", "text")])
+        collection.create_index([("at", "2d")])
+
+    def write(collection: Any, s: ClientSession | None) -> None:
+        collection.update_many({"n": 3}, {"$set": {"n": 5, "w": "word"}}, session=s)
+        collection.delete_one({"_id": 4}, session=s)
+        collection.insert_one(document(11), session=s)
+
+    with session.start_transaction():
+        database.c.find_one({"_id": 0}, session=session)
+        # What others write meanwhile is not seen: to other documents than the transaction writes.
+        database.c.insert_one(document(20))
+        database.c.delete_one({"_id": 8})
+        database.c.update_one({"_id": 1}, {"$set": {"n": 9, "w": "none", "at": [100, 100]}})
+        assert read(database.c, session) == read(twin, None)
+        write(database.c, session)
+        write(twin, None)
+        assert read(database.c, session) == read(twin, None)
+
+
+def test_cursors_of_a_transaction(database: Database[Documents], session: ClientSession) -> None:
+    database.c.insert_many([{"_id": i} for i in range(100)])
+    with session.start_transaction():
+        cursor = database.c.find({}, batch_size=10, session=session)
+        first = next(cursor)["_id"]
+        database.c.delete_many({"_id": {"$gte": 50}})
+        database.c.insert_one({"_id": 1000}, session=session)
+        assert [first, *(d["_id"] for d in cursor)][:100] == list(range(100))
+        cursor = database.c.find({}, batch_size=10, session=session)
+        next(cursor)
+    with pytest.raises(CursorNotFound):
+        list(cursor)
+
+
+def test_getmore_belongs_to_its_transaction(database: Database[Documents], bare: Bare, session: ClientSession) -> None:
+    database.c.insert_many([{"_id": i} for i in range(10)])
+    plain = database.c.find({}, batch_size=2, session=session)
+    next(plain)
+    more: Documents = {"getMore": Int64(plain.cursor_id or 0), "collection": "c"}
+    session.start_transaction()
+    assert failure(lambda: database.command(more, session=session)) == (50739, False)
+    session.abort_transaction()
+    with session.start_transaction():
+        reply = database.command("find", "c", batchSize=2, session=session)
+        more = {"getMore": reply["cursor"]["id"], "collection": "c", "lsid": session.session_id}
+        assert failure(lambda: bare.command(more)) == (50740, False)
+    list(plain)
+
+
+# --- conflicts and waits ---
+
+
+def test_the_first_writer_wins(database: Database[Documents], session: ClientSession, other: ClientSession) -> None:
+    database.c.insert_one({"_id": 1, "n": 0})
+    session.start_transaction()
+    other.start_transaction()
+    database.c.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=session)
+    assert failure(lambda: database.c.update_one({"_id": 1}, {"$inc": {"n": 10}}, session=other)) == (112, True)
+    session.commit_transaction()
+    assert failure(other.commit_transaction) == (251, True)
+    assert database.c.find_one() == {"_id": 1, "n": 1}
+
+
+def test_a_write_after_the_snapshot_conflicts(database: Database[Documents], session: ClientSession) -> None:
+    database.c.create_index("k", unique=True)
+    database.c.insert_many([{"_id": i, "k": i} for i in range(4)])
+    for conflicting in (
+        lambda: database.c.update_one({"_id": 1}, {"$set": {"x": 1}}, session=session),
+        lambda: database.c.delete_one({"_id": 1}, session=session),
+        lambda: database.c.find_one_and_update({"_id": 1}, {"$set": {"x": 1}}, session=session),
+        lambda: database.c.insert_one({"k": 77}, session=session),
+        lambda: database.c.update_one({"_id": 0}, {"$set": {"k": 77}}, session=session),
+    ):
+        session.start_transaction()
+        assert database.c.count_documents({"_id": 1}, session=session) == 1
+        database.c.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        database.c.insert_one({"_id": 77, "k": 77})
+        assert failure(conflicting) == (112, True)
+        session.abort_transaction()
+        database.c.delete_one({"_id": 77})
+    assert database.command("validate", "c")["valid"]
+
+
+def test_write_skew_is_allowed(database: Database[Documents], session: ClientSession, other: ClientSession) -> None:
+    database.c.insert_many([{"_id": 1, "on": True}, {"_id": 2, "on": True}])
+    session.start_transaction()
+    other.start_transaction()
+    assert database.c.count_documents({"on": True}, session=session) == 2
+    assert database.c.count_documents({"on": True}, session=other) == 2
+    database.c.update_one({"_id": 1}, {"$set": {"on": False}}, session=session)
+    database.c.update_one({"_id": 2}, {"$set": {"on": False}}, session=other)
+    session.commit_transaction()
+    other.commit_transaction()
+    assert database.c.count_documents({"on": True}) == 0
+
+
+MERGE = {"whenNotMatched": "discard"}
+BY_K = {"k": 3}
+PLAIN_WRITES: list[tuple[str, Callable[[Any], object]]] = [
+    ("update", lambda c: c.update_one({"_id": 1}, {"$inc": {"n": 100}})),
+    ("update", lambda c: c.update_many({}, {"$inc": {"n": 100}})),
+    ("update", lambda c: c.update_one({"k": 5}, {"$inc": {"n": 100}}, upsert=True)),
+    ("update", lambda c: c.replace_one({"_id": 1}, {"k": 1, "n": 100})),
+    ("delete", lambda c: c.delete_one({"_id": 1})),
+    ("delete", lambda c: c.delete_many({"n": {"$lt": 1000}})),
+    ("findAndModify", lambda c: c.find_one_and_update({"_id": 1}, {"$inc": {"n": 100}})),
+    ("findAndModify", lambda c: c.find_one_and_delete({"_id": 1})),
+    ("insert", lambda c: c.insert_one({"_id": 9, "k": 5})),
+    ("insert", lambda c: c.insert_many([{"_id": 8, "k": 8}, {"_id": 9, "k": 5}])),
+    ("insert", lambda c: c.insert_one({"_id": 9, "k": 2})),
+    ("aggregate", lambda c: list(c.database.source.aggregate([{"$merge": MERGE | {"into": c.name}}]))),
+    ("update", lambda c: c.bulk_write([pymongo.UpdateOne({"_id": 2}, {"$set": {"n": 5}}), pymongo.DeleteOne(BY_K)])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize(("command", "write"), PLAIN_WRITES, ids=[f"{i}-{c}" for i, (c, _) in enumerate(PLAIN_WRITES)])
+def test_a_plain_write_waits_for_the_transaction(
+    database: Database[Documents],
+    session: ClientSession,
+    command: str,
+    write: Callable[[Any], object],
+    commits: bool,
+) -> None:
+    """And then does what it would have done behind the transaction, or without it.
+
+    Whether a write of many documents meets one that is inserted while it waits is left open, as in MongoDB.
+    """
+    many = write.__code__.co_names[:1] in (("update_many",), ("delete_many",))
+    database.source.insert_many([{"_id": i, "n": 100} for i in (1, 2, 3)])
+    for collection in (database.c, database.twin):
+        collection.insert_many([{"_id": i, "n": i, "k": i} for i in (1, 2, 3)])
+        collection.create_index("k", unique=True)
+
+    def in_transaction(collection: Any, s: ClientSession | None) -> None:
+        collection.update_many({}, {"$inc": {"n": 1}}, session=s)
+        if not many:
+            collection.insert_one({"_id": 4, "k": 5, "n": 0}, session=s)
+        collection.delete_one({"_id": 2}, session=s)
+
+    def outcome(collection: Any) -> tuple[object, object]:
+        result: object = None
+        try:
+            write(collection)
+        except PyMongoError as error:
+            result = getattr(error, "code", None)
+        # An upsert gives its own _id.
+        return result, sorted(repr((d.get("k"), d.get("n"))) for d in collection.find())
+
+    session.start_transaction()
+    in_transaction(database.c, session)
+    pool, waiting = in_background(lambda: outcome(database.c))
+    try:
+        until_waiting(database, command)
+        database.c.insert_one({"_id": 100, "k": 100, "n": 0})  # others do not wait
+        database.c.delete_one({"_id": 100})
+        assert not waiting.done()
+        if commits:
+            in_transaction(database.twin, None)
+            session.commit_transaction()
+        else:
+            session.abort_transaction()
+        found: Any = waiting.result(20)
+    finally:
+        pool.shutdown()
+    expected: Any = outcome(database.twin)
+    assert found == expected
+    for name in ("c", "twin"):
+        assert database.command("validate", name)["valid"]
+
+
+def test_a_waiting_write_obeys_its_time_limit(database: Database[Documents], session: ClientSession) -> None:
+    database.c.insert_one({"_id": 1})
+    with session.start_transaction():
+        database.c.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+        limited: Documents = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"n": 2}}}], "maxTimeMS": 50}
+        assert failure(lambda: database.command(limited)) == (50, False)
+    assert database.c.find_one() == {"_id": 1, "n": 1}
+
+
+def test_ddl_waits_for_the_transactions_of_its_collection(
+    database: Database[Documents], session: ClientSession
+) -> None:
+    database.c.insert_one({"_id": 1})
+    for name, change in (
+        ("createIndexes", lambda: database.c.create_index("n")),
+        ("collMod", lambda: database.command("collMod", "c", validator={})),
+        ("dropIndexes", lambda: database.c.drop_index("n_1")),
+        ("renameCollection", lambda: database.c.rename("d")),
+        ("drop", lambda: database.d.drop()),
+    ):
+        known = database["d" if name == "drop" else "c"]
+        session.start_transaction()
+        known.insert_one({}, session=session)
+        pool, waiting = in_background(change)
+        try:
+            for _ in range(20):
+                database.client.admin.command("ping")
+            assert not waiting.done(), name
+            session.commit_transaction()
+            waiting.result(20)
+        finally:
+            pool.shutdown()
+    assert database.list_collection_names() == []
+
+
+# --- the state of a transaction ---
+
+
+def statement(lsid: Documents, number: int, **more: Any) -> Documents:
+    return {"lsid": lsid, "txnNumber": Int64(number), "autocommit": False, **more}
+
+
+def test_numbers_of_transactions(bare: Bare, lsid: Documents) -> None:
+    find: Documents = {"find": "c"}
+    admin, run = bare.admin, bare.command
+    start = {"startTransaction": True}
+    run(find | statement(lsid, 5, **start))
+    assert failure(lambda: run(find | statement(lsid, 5, **start)))[0] == 117
+    assert failure(lambda: run(find | statement(lsid, 4)))[0] == 225
+    assert failure(lambda: run(find | statement(lsid, 6))) == (251, True)
+    run(find | statement(lsid, 5))
+    commit: Documents = {"commitTransaction": 1}
+    admin(commit | statement(lsid, 5))
+    admin(commit | statement(lsid, 5))  # again
+    assert failure(lambda: run(find | statement(lsid, 5)))[0] == 256
+    assert failure(lambda: admin({"abortTransaction": 1} | statement(lsid, 5)))[0] == 256
+    run(find | statement(lsid, 7, **start))
+    run(find | statement(lsid, 8, **start))  # ends the one before
+    assert failure(lambda: admin(commit | statement(lsid, 7)))[0] == 225
+    admin({"abortTransaction": 1} | statement(lsid, 8))
+    assert failure(lambda: admin({"abortTransaction": 1} | statement(lsid, 8)))[0] == 251
+    assert failure(lambda: admin(commit | statement(lsid, 8))) == (251, True)
+    retryable = {"insert": "c", "documents": [{}], "lsid": lsid, "txnNumber": Int64(7)}
+    assert failure(lambda: run(retryable))[0] == 225
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ({"find": "c", "autocommit": False}, 72),
+        ({"find": "c", "autocommit": True, "txnNumber": Int64(1)}, 72),
+        ({"find": "c", "startTransaction": True, "txnNumber": Int64(1)}, 72),
+        ({"find": "c", "autocommit": False, "startTransaction": False, "txnNumber": Int64(1)}, 72),
+        ({"find": "c", "autocommit": False, "startTransaction": True, "txnNumber": Int64(-1)}, 72),
+        ({"find": "c", "autocommit": False, "txnNumber": Int64(1)}, 251),
+        ({"find": "c", "txnNumber": Int64(1)}, 50768),
+        ({"find": "c", "autocommit": False, "startTransaction": True, "txnNumber": 1}, 14),
+    ],
+)
+def test_arguments(bare: Bare, lsid: Documents, command: Documents, code: int) -> None:
+    assert failure(lambda: bare.command({**command, "lsid": lsid}))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ({"count": "c"}, 263),
+        ({"drop": "c"}, 263),
+        ({"dropDatabase": 1}, 263),
+        ({"listCollections": 1}, 263),
+        ({"collStats": "c"}, 263),
+        ({"ping": 1}, 263),
+        ({"insert": "c", "documents": [{}], "writeConcern": {"w": 1}}, 72),
+        ({"find": "c", "readConcern": {"level": "linearizable"}}, 72),
+        ({"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}}, 263),
+        ({"aggregate": "c", "pipeline": [{"$merge": "d"}], "cursor": {}}, 263),
+        ({"aggregate": "c", "pipeline": [{"$collStats": {}}], "cursor": {}}, 263),
+        ({"aggregate": "c", "pipeline": [{"$indexStats": {}}], "cursor": {}}, 263),
+        ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]}, 263),
+    ],
+)
+def test_what_transactions_refuse(
+    database: Database[Documents], bare: Bare, lsid: Documents, command: Documents, code: int
+) -> None:
+    database.c.insert_one({})
+    database.create_collection("capped", capped=True, size=4096)
+    database.create_collection("series", timeseries={"timeField": "t"})
+    given = command | statement(lsid, 1, startTransaction=True)
+    assert failure(lambda: bare.command(given))[0] == code
+
+
+def test_writes_to_capped_and_time_series_collections(
+    database: Database[Documents], bare: Bare, lsid: Documents
+) -> None:
+    """As in MongoDB, an error of the statement, which aborts the transaction."""
+    database.create_collection("capped", capped=True, size=4096)
+    database.create_collection("series", timeseries={"timeField": "t"})
+    for number, (name, document) in enumerate([("capped", {}), ("series", {"t": datetime.datetime(2026, 1, 1)})]):
+        insert: Documents = {"insert": name, "documents": [document]}
+        reply = bare.command(insert | statement(lsid, number, startTransaction=True))
+        assert (reply["n"], reply["writeErrors"][0]["code"]) == (0, 263)
+        assert failure(lambda n=number: bare.command({"find": "c"} | statement(lsid, n))) == (251, True)  # type: ignore[misc]
+
+
+def test_only_the_first_statement_has_a_read_concern(bare: Bare, lsid: Documents) -> None:
+    snapshot: Documents = {"readConcern": {"level": "snapshot"}}
+    insert: Documents = {"insert": "c", "documents": [{}]}
+    bare.command(insert | snapshot | statement(lsid, 1, startTransaction=True))
+    assert failure(lambda: bare.command({"find": "c"} | snapshot | statement(lsid, 1)))[0] == 72
+
+
+def test_commit_outside_a_transaction(bare: Bare, lsid: Documents) -> None:
+    assert failure(lambda: bare.admin({"commitTransaction": 1}))[0] == 125
+    assert failure(lambda: bare.admin({"abortTransaction": 1, "lsid": lsid}))[0] == 125
+    assert failure(lambda: bare.command({"commitTransaction": 1} | statement(lsid, 1)))[0] == 13
+
+
+def test_a_failed_statement_aborts_the_transaction(database: Database[Documents], session: ClientSession) -> None:
+    database.c.create_index("k", unique=True)
+    for failing in (
+        lambda: database.c.insert_one({"k": 1}, session=session),
+        lambda: database.c.insert_many([{"k": 2}, {"k": 1}], session=session),
+        lambda: database.c.update_one({"k": 1}, {"$bad": 1}, session=session),
+        lambda: database.c.find_one({"$bad": 1}, session=session),
+        lambda: list(database.c.aggregate([{"$project": {"x": {"$divide": [1, 0]}}}], session=session)),
+        lambda: database.c.bulk_write([pymongo.InsertOne({"k": 1})], session=session),
+    ):
+        session.start_transaction()
+        database.c.insert_one({"k": 1}, session=session)
+        with pytest.raises(PyMongoError):
+            failing()
+        assert failure(session.commit_transaction) == (251, True)
+        assert database.c.count_documents({}) == 0
+
+
+def test_ended_and_killed_sessions_abort_their_transactions(
+    database: Database[Documents], client: "pymongo.MongoClient[Documents]"
+) -> None:
+    database.c.insert_one({"_id": 1})
+    for command in ("endSessions", "killSessions"):
+        with client.start_session() as session:
+            session.start_transaction()
+            database.c.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+            client.admin.command(command, [session.session_id])
+            database.c.update_one({"_id": 1}, {"$set": {"n": 2}})  # does not wait
+            assert failure(session.commit_transaction)[0] == 251
+    assert database.c.find_one() == {"_id": 1, "n": 2}
+
+
+def test_a_transaction_that_lives_too_long_is_aborted(
+    server: mongottl.RunningServer, database: Database[Documents], session: ClientSession
+) -> None:
+    database.c.insert_one({"_id": 1, "n": 0})
+    database.client.admin.command("setParameter", 1, transactionLifetimeLimitSeconds=1)
+    try:
+        session.start_transaction()
+        database.c.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+        database.c.update_one({"_id": 1}, {"$set": {"n": 2}})  # waits for about a second
+        assert failure(session.commit_transaction) == (251, True)
+    finally:
+        database.client.admin.command("setParameter", 1, transactionLifetimeLimitSeconds=60)
+    assert database.c.find_one() == {"_id": 1, "n": 2}
+
+
+# --- collections and indexes ---
+
+
+def test_collections_and_indexes_made_in_a_transaction(database: Database[Documents], session: ClientSession) -> None:
+    with session.start_transaction():
+        database.create_collection("made", session=session, check_exists=False)
+        database.made.create_index("k", unique=True, session=session)
+        database.made.insert_many([{"k": i} for i in range(5)], session=session)
+        assert database.made.find_one({"k": 3}, session=session) is not None
+        assert database.list_collection_names() == []
+        database.implicit.insert_one({"_id": 1}, session=session)
+    assert sorted(database.list_collection_names()) == ["implicit", "made"]
+    assert set(database.made.index_information()) == {"_id_", "k_1"}
+    assert database.command("validate", "made")["valid"]
+    assert failure(lambda: database.made.insert_one({"k": 3}))[0] == 11000
+
+
+def test_two_transactions_that_make_one_collection(
+    database: Database[Documents], session: ClientSession, other: ClientSession
+) -> None:
+    session.start_transaction()
+    other.start_transaction()
+    database.made.insert_one({"_id": 1}, session=session)
+    database.made.insert_one({"_id": 2}, session=other)
+    session.commit_transaction()
+    assert failure(other.commit_transaction) == (112, True)
+    assert list(database.made.find()) == [{"_id": 1}]
+
+
+def test_arrays_written_in_a_transaction_make_an_index_multikey(
+    database: Database[Documents], session: ClientSession
+) -> None:
+    database.c.create_index("a")
+    database.c.insert_one({"_id": 0, "a": 1})
+    with session.start_transaction():
+        database.c.insert_one({"_id": 1, "a": [1, 2]}, session=session)
+        assert [d["_id"] for d in database.c.find({"a": 2}, session=session)] == [1]
+    assert [d["_id"] for d in database.c.find({"a": {"$gte": 1}}).hint("a_1")] == [0, 1]
+    assert database.command("validate", "c")["valid"]
+
+
+# --- time to live ---
+
+
+def test_a_statement_judges_expiry_by_its_own_time(
+    database: Database[Documents], server: mongottl.RunningServer
+) -> None:
+    database.c.create_index("_ts", expireAfterSeconds=10)
+    database.c.insert_many([{"_id": 1}, {"_id": 2}])
+    with database.client.start_session() as session:
+        session.start_transaction()
+        assert database.c.count_documents({}, session=session) == 2
+        database.c.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+        server.clock.advance(8)
+        database.c.insert_one({"_id": 3}, session=session)
+        server.clock.advance(4)
+        # The reaper leaves alone what the transaction has written; what it has not is gone for it, too.
+        assert [d["_id"] for d in database.c.find({}, session=session)] == [3]
+        session.commit_transaction()
+    assert [d["_id"] for d in database.c.find()] == [3]
+    server.clock.advance(7)
+    assert database.c.count_documents({}) == 0
+    server.clock.advance(0)
+    assert database.command("collStats", "c")["count"] == 0
+
+
+def test_an_aborted_write_changes_no_lifetime(database: Database[Documents], server: mongottl.RunningServer) -> None:
+    database.c.create_index("_ts", expireAfterSeconds=10)
+    database.c.insert_one({"_id": 1})
+    server.clock.advance(6)
+    with database.client.start_session() as session:
+        session.start_transaction()
+        database.c.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+        server.clock.advance(5)
+        session.abort_transaction()
+    assert database.c.count_documents({}) == 0
+    server.clock.advance(0)
+    assert database.command("collStats", "c")["size"] == 0
+
+
+# --- snapshot reads ---
+
+
+def test_a_snapshot_session_reads_one_point_in_time(
+    database: Database[Documents], client: "pymongo.MongoClient[Documents]"
+) -> None:
+    database.c.create_index("n")
+    database.c.insert_many([{"_id": i, "n": i} for i in range(300)])
+    with client.start_session(snapshot=True) as session:
+        assert database.c.count_documents({"n": {"$lt": 5}}, session=session) == 5
+        cursor = database.c.find({}, batch_size=10, session=session)
+        next(cursor)
+        database.c.delete_many({"n": {"$lt": 100}})
+        database.c.update_many({}, {"$inc": {"n": 1}})
+        database.c.insert_one({"_id": 1000, "n": 1})
+        assert database.c.count_documents({"n": {"$lt": 5}}, session=session) == 5
+        assert len(list(cursor)) == 299
+        assert database.c.distinct("n", session=session) == list(range(300))
+        assert [d["_id"] for d in database.c.find({"n": {"$lt": 3}}, session=session).sort("n", -1)] == [2, 1, 0]
+    assert database.c.count_documents({}) == 201
+
+
+def test_snapshot_reads_of_times(database: Database[Documents]) -> None:
+    database.c.insert_one({"_id": 1})
+    concern: Documents = {"level": "snapshot"}
+    at = database.command("find", "c", readConcern=concern)["cursor"]["atClusterTime"]
+    database.c.insert_one({"_id": 2})
+    concern["atClusterTime"] = at
+    assert database.command("find", "c", readConcern=concern)["cursor"]["firstBatch"] == [{"_id": 1}]
+    assert database.command("distinct", "c", key="_id", readConcern=concern)["values"] == [1]
+    concern["atClusterTime"] = bson.Timestamp(1, 1)
+    assert failure(lambda: database.command("find", "c", readConcern=concern))[0] == 239
+    concern["atClusterTime"] = bson.Timestamp(2**32 - 1, 1)
+    assert failure(lambda: database.command("find", "c", readConcern=concern))[0] == 72
+    wrong = {"find": "c", "readConcern": {"level": "local", "atClusterTime": at}}
+    assert failure(lambda: database.command(wrong))[0] == 72
+    assert database.get_collection("c", read_concern=ReadConcern("snapshot")).count_documents({}) == 2
+
+
+# --- durability ---
+
+
+def test_committed_transactions_survive_a_restart(tmp_path: Any) -> None:
+    folder = str(tmp_path / "data")
+    with (
+        mongottl.start_server(data_dir=folder) as server,
+        pymongo.MongoClient[Documents](server.uri) as client,
+        client.start_session() as session,
+    ):
+        with session.start_transaction():
+            client.test.c.insert_many([{"_id": i} for i in range(10)], session=session)
+            client.test.d.insert_one({"_id": 1}, session=session)
+        session.start_transaction()
+        client.test.c.delete_many({}, session=session)
+        client.test.e.insert_one({}, session=session)
+    with mongottl.start_server(data_dir=folder) as server, pymongo.MongoClient[Documents](server.uri) as client:
+        assert client.test.c.count_documents({}) == 10
+        assert sorted(client.test.list_collection_names()) == ["c", "d"]
+        assert client.test.command("validate", "c")["valid"]
