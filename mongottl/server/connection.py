@@ -137,6 +137,8 @@ class Connection:
             if wire.next_is_compressed:
                 received = await trio.to_thread.run_sync(wire.next_message)
             else:
+                while wire.next_is_long and not wire.prepare_next():
+                    await trio.lowlevel.checkpoint()
                 received = wire.next_message()
             if not isinstance(received, NeedData):
                 await self._answer(received)
@@ -179,7 +181,7 @@ class Connection:
         transport = self._transport
         full = True  # whether the latest chunk was as long as can be, so that more may be there
         for _ in range(BURST):
-            if wire.next_is_compressed:
+            if wire.next_is_compressed or wire.next_is_long:
                 return False
             message = wire.next_message()
             if isinstance(message, NeedData):

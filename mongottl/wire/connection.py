@@ -3,10 +3,16 @@
     connection.receive_data(socket.recv(65536))
     while (message := connection.next_message()) is not NEED_DATA: ...
 
-Unread bytes are in `_buffer` from `_pos` on, and then in `_more`. If there are none, a received chunk becomes `_buffer`
-without a copy, so that messages are slices of it. If a message consists of several chunks, the later ones are collected
-in `_more`; the two are joined once when its header is complete, and once when the message is, so that the bytes copied
-stay proportional to the bytes received. Memory depends on the bytes received, never on a length field.
+Unread bytes are in `_buffer` from `_pos` on, and then in `_parts` and `_more`. If there are none, a received chunk
+becomes `_buffer` without a copy, so that messages are slices of it. If a message consists of several chunks, the later
+ones are collected in `_more`, and from there in parts of PART_BYTES; all are joined once when its header is complete,
+and once when the message is, so that the bytes copied stay proportional to the bytes received. Memory depends on the
+bytes received, never on a length field.
+
+A message may have 48 MB: joining these takes 30 ms, its checksum as long, and decoding it as long again. Where others
+must not wait for all of it, the caller lets them run in between:
+
+    while connection.next_is_long and not connection.prepare_next(): ...
 
 After a ProtocolError no message boundary can be found in the stream: the same error is raised from then on.
 """
@@ -16,6 +22,7 @@ from typing import Final, Generic, TypeVar
 from librt.strings import read_i32_le
 
 from mongottl.errors import ProtocolError
+from mongottl.wire.crc32c import crc32c_of_part
 from mongottl.wire.decode import (
     compressed_opcode,
     decode_op_msg,
@@ -25,6 +32,8 @@ from mongottl.wire.decode import (
     refused_opcode,
 )
 from mongottl.wire.messages import (
+    CHECKSUM_PRESENT,
+    CHECKSUM_SIZE,
     HEADER_SIZE,
     MAX_MESSAGE_SIZE,
     NEED_DATA,
@@ -45,6 +54,12 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 # A message that declares to be at least this long without compression is decompressed in another thread.
 LONG_COMPRESSED_BYTES: Final = 128 * 1024
 _COMPRESSED_HEADER_SIZE: Final = HEADER_SIZE + 9
+# A message that is at least this long is to be prepared in steps.
+LONG_MESSAGE_BYTES: Final = 1 << 20
+# Bytes of it whose checksum is computed in one step: a millisecond's work.
+_CHECKSUM_STEP_BYTES: Final = 1 << 20
+# Chunks are collected up to this size; a longer array would be copied whenever it grows.
+PART_BYTES: Final = 256 * 1024
 
 
 # The messages that one end accepts beside OP_MSG.
@@ -58,22 +73,32 @@ class ReceiveBuffer(Generic[Other]):
         self._buffer = b""
         self._pos = 0
         self._more = bytearray()
+        self._parts: list[bytes] = []
+        # Bytes in `_parts` and `_more`.
+        self._collected = 0
+        # The checksum of the bytes from `_pos` to `_summed`, once they are prepared; -1 if they are not.
+        self._checksum = -1
+        self._summed = 0
         self._error = ""
 
     def receive_data(self, data: bytes) -> None:
         """Appends bytes that the peer sent, in chunks of any size. After a ProtocolError they are dropped."""
         if self._error:
             return
-        if self._pos == len(self._buffer) and not self._more:
+        if self._pos == len(self._buffer) and not self._collected:
             self._buffer = data
             self._pos = 0
-        else:
-            self._more += data
+            return
+        self._more += data
+        self._collected += len(data)
+        if len(self._more) >= PART_BYTES:
+            self._parts.append(bytes(self._more))
+            self._more = bytearray()
 
     @property
     def unread_size(self) -> int:
         """Bytes received that belong to no message yet handed out: not 0 at the end of the stream means truncated."""
-        return len(self._buffer) - self._pos + len(self._more)
+        return len(self._buffer) - self._pos + self._collected
 
     @property
     def next_is_compressed(self) -> bool:
@@ -81,7 +106,7 @@ class ReceiveBuffer(Generic[Other]):
         if self._error:
             return False
         have = len(self._buffer) - self._pos
-        if have + len(self._more) < _COMPRESSED_HEADER_SIZE:
+        if have + self._collected < _COMPRESSED_HEADER_SIZE:
             return False
         if have < _COMPRESSED_HEADER_SIZE:
             self._join()
@@ -91,7 +116,37 @@ class ReceiveBuffer(Generic[Other]):
             return False
         length: int = read_i32_le(self._buffer, pos)
         size: int = read_i32_le(self._buffer, pos + 20)
-        return length <= have + len(self._more) and size >= LONG_COMPRESSED_BYTES
+        return length <= have + self._collected and size >= LONG_COMPRESSED_BYTES
+
+    @property
+    def next_is_long(self) -> bool:
+        """Whether the next message is here as a whole, is not compressed, and is so long that `prepare_next` pays."""
+        if self.unread_size < LONG_MESSAGE_BYTES or self._error:
+            return False
+        pos = self._pos
+        if len(self._buffer) - pos < HEADER_SIZE or read_i32_le(self._buffer, pos + 12) != OP_MSG:
+            return False
+        length: int = read_i32_le(self._buffer, pos)
+        return LONG_MESSAGE_BYTES <= length <= min(MAX_MESSAGE_SIZE, self.unread_size)
+
+    def prepare_next(self) -> bool:
+        """Does a part of the work for the next message; only while `next_is_long`. False if there is more to prepare
+        before `next_message` is called."""
+        if self._collected:
+            self._join()
+            return False
+        buffer = self._buffer
+        pos = self._pos
+        if not read_i32_le(buffer, pos + 16) & CHECKSUM_PRESENT:
+            return True
+        if self._checksum < 0:
+            self._checksum = 0
+            self._summed = pos
+        last = pos + int(read_i32_le(buffer, pos)) - CHECKSUM_SIZE
+        end = min(self._summed + _CHECKSUM_STEP_BYTES, last)
+        self._checksum = crc32c_of_part(buffer, self._summed, end, self._checksum)
+        self._summed = end
+        return end == last
 
     def _next_end(self) -> int:
         """Offset in `_buffer` of the end of the whole message at `_pos`, or -1 when it is not there yet.
@@ -102,7 +157,7 @@ class ReceiveBuffer(Generic[Other]):
             raise ProtocolError(self._error)
         have = len(self._buffer) - self._pos
         if have < HEADER_SIZE:
-            if have + len(self._more) < HEADER_SIZE:
+            if have + self._collected < HEADER_SIZE:
                 return -1
             self._join()
             have = len(self._buffer)
@@ -110,16 +165,21 @@ class ReceiveBuffer(Generic[Other]):
         if length < HEADER_SIZE or length > MAX_MESSAGE_SIZE:
             raise self._not_a_message(f"messageLength {length} is not between {HEADER_SIZE} and {MAX_MESSAGE_SIZE}")
         if have < length:
-            if have + len(self._more) < length:
+            if have + self._collected < length:
                 return -1
             self._join()
         return self._pos + length
 
     def _join(self) -> None:
         # In one copy: a message may have 48 MB, and each copy of that blocks all connections.
-        self._buffer = b"".join([self._buffer[self._pos :], self._more])
+        self._buffer = b"".join([self._buffer[self._pos :], *self._parts, self._more])
         self._pos = 0
+        self._forget_collected()
+
+    def _forget_collected(self) -> None:
         self._more = bytearray()
+        self._parts = []
+        self._collected = 0
 
     def _consume(self, end: int) -> None:
         """Drops the bytes before `end`."""
@@ -134,7 +194,7 @@ class ReceiveBuffer(Generic[Other]):
         self._error = str(error)
         self._buffer = b""
         self._pos = 0
-        self._more = bytearray()
+        self._forget_collected()
 
     def _not_a_message(self, text: str) -> ProtocolError:
         """The error for a header that is no message's: says in words which other protocol it seems to be, else
@@ -180,7 +240,9 @@ class ReceiveBuffer(Generic[Other]):
         try:
             opcode, buffer, start, end, compressor = self._next_whole()
             if opcode == OP_MSG:
-                return decode_op_msg(buffer, start, end, compressor)
+                checksum = self._checksum
+                self._checksum = -1
+                return decode_op_msg(buffer, start, end, compressor, checksum)
             if opcode == _NOTHING:
                 return NEED_DATA
             return self._decode_other(buffer, start, end, compressor)

@@ -35,11 +35,15 @@ _TABLES: Final = _make_tables()
 
 def crc32c(data: bytes) -> int:
     """The CRC-32C of `data`, 0 to 2**32 - 1."""
+    return crc32c_of_part(data, 0, len(data), 0)
+
+
+def crc32c_of_part(data: bytes, start: i64, end: i64, before: i64) -> int:
+    """The CRC-32C of some bytes and `data[start:end]` behind them. before: that of these bytes, 0 if there are none."""
     table = _TABLES
-    crc: i64 = 0xFFFFFFFF
-    size: i64 = len(data)
-    pos: i64 = 0
-    while pos + 8 <= size:
+    crc: i64 = before ^ 0xFFFFFFFF
+    pos: i64 = start
+    while pos + 8 <= end:
         # The CRC goes into the low half of the next eight bytes; the sign of the int64 does no harm under the masks.
         word: i64 = read_i64_le(data, pos) ^ crc
         crc = (
@@ -53,7 +57,7 @@ def crc32c(data: bytes) -> int:
             ^ read_i64_le(table, ((word >> 56) & 0xFF) << 3)
         )
         pos += 8
-    while pos < size:
+    while pos < end:
         byte: i64 = data[pos]
         crc = (crc >> 8) ^ read_i64_le(table, ((crc ^ byte) & 0xFF) << 3)
         pos += 1

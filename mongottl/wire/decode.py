@@ -9,7 +9,7 @@ from librt.strings import read_i32_le, read_i64_le
 
 from mongottl.errors import ProtocolError
 from mongottl.wire.compression import decompress
-from mongottl.wire.crc32c import crc32c
+from mongottl.wire.crc32c import crc32c_of_part
 from mongottl.wire.messages import (
     CHECKSUM_PRESENT,
     HEADER_SIZE,
@@ -24,9 +24,10 @@ from mongottl.wire.messages import (
 )
 
 
-def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED) -> OpMsg:
+def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED, checksum: int = -1) -> OpMsg:
     """The OP_MSG in `buffer[start:end]`: flagBits, sections, and a CRC-32C when flagged, which is verified.
 
+    checksum: that of the contents, if it has been computed already, else -1.
     ProtocolError: an unknown required flag, a wrong checksum, a section that does not fit, an unknown section kind, no
     body or two, two sequences of one name.
     """
@@ -42,7 +43,9 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
         if end < pos:
             raise ProtocolError("OP_MSG: the message ends before its checksum")
         expected: int = read_i32_le(buffer, end)
-        if crc32c(buffer[start:end]) != expected & 0xFFFFFFFF:
+        if checksum < 0:
+            checksum = crc32c_of_part(buffer, start, end, 0)
+        if checksum != expected & 0xFFFFFFFF:
             raise ProtocolError("OP_MSG: the checksum does not match the contents")
     body: bytes | None = None
     sequences: list[tuple[str, list[bytes]]] = []

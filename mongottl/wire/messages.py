@@ -35,6 +35,8 @@ OPCODE_NAMES: Final[dict[int, str]] = {
 CHECKSUM_PRESENT: Final = 1 << 0
 MORE_TO_COME: Final = 1 << 1
 EXHAUST_ALLOWED: Final = 1 << 16
+# Bytes of the CRC-32C at the end of a message with the flag CHECKSUM_PRESENT.
+CHECKSUM_SIZE: Final = 4
 # The required bits that are not defined.
 UNKNOWN_REQUIRED_FLAGS: Final = 0xFFFF & ~(CHECKSUM_PRESENT | MORE_TO_COME)
 

@@ -8,8 +8,9 @@ import pytest
 
 from mongottl.errors import ProtocolError
 from mongottl.wire.connection import WireConnection
+from mongottl.wire.crc32c import crc32c
 from mongottl.wire.encode import encode_request
-from mongottl.wire.messages import MAX_MESSAGE_SIZE, NEED_DATA, OpMsg
+from mongottl.wire.messages import CHECKSUM_PRESENT, MAX_MESSAGE_SIZE, NEED_DATA, OpMsg
 
 Refusal = Callable[[bytes], str]
 
@@ -153,3 +154,80 @@ def test_a_refused_stream_frees_its_bytes() -> None:
         connection.next_message()
     connection.receive_data(bytes(1000))
     assert connection.unread_size == 0
+
+
+class TestPreparation:
+    """A long message is joined, and its checksum computed, in steps before it is decoded."""
+
+    def message(self, size: int, checksum_error: int = 0) -> bytes:
+        data = bytearray(encode_request(1, document(size)) + bytes(4))
+        struct.pack_into("<i", data, 0, len(data))
+        struct.pack_into("<I", data, 16, CHECKSUM_PRESENT)
+        struct.pack_into("<I", data, len(data) - 4, crc32c(bytes(data[:-4])) ^ checksum_error)
+        return bytes(data)
+
+    def prepared(self, connection: WireConnection) -> int:
+        """How many steps it took."""
+        steps = 1
+        while not connection.prepare_next():
+            steps += 1
+        return steps
+
+    @pytest.mark.parametrize("chunk", [1 << 16, 300_001, 1 << 20, 1 << 24])
+    def test_steps(self, chunk: int) -> None:
+        data = self.message(5_000_003) + self.message(3_000_001) + encode_request(2, EMPTY)
+        connection = WireConnection()
+        for start in range(0, len(data), chunk):
+            connection.receive_data(data[start : start + chunk])
+        for size in (5_000_003, 3_000_001):
+            # Without the header in one piece it is not known yet how long the message is.
+            assert connection.next_is_long
+            assert self.prepared(connection) >= size // 1_100_000
+            assert connection.next_is_long
+            assert len(next_op_msg(connection).body) == size
+        assert not connection.next_is_long
+        assert next_op_msg(connection).request_id == 2
+        assert connection.unread_size == 0
+
+    def test_incomplete(self) -> None:
+        data = self.message(5_000_003)
+        connection = WireConnection()
+        connection.receive_data(data[:-1])
+        assert not connection.next_is_long
+        assert connection.next_message() is NEED_DATA
+        connection.receive_data(data[-1:])
+        assert connection.next_is_long
+
+    def test_short_or_refused(self, refusal: Refusal) -> None:
+        connection = WireConnection()
+        connection.receive_data(encode_request(1, document(1000)))
+        assert not connection.next_is_long
+        connection = WireConnection()
+        connection.receive_data(struct.pack("<iiii", MAX_MESSAGE_SIZE + 1, 1, 0, 2013) + bytes(2_000_000))
+        assert not connection.next_is_long
+
+    def test_without_checksum(self) -> None:
+        connection = WireConnection()
+        connection.receive_data(encode_request(1, document(2_000_000)))
+        assert connection.prepare_next()
+        assert len(next_op_msg(connection).body) == 2_000_000
+
+    @pytest.mark.parametrize("prepare", [True, False])
+    def test_wrong_checksum(self, prepare: bool) -> None:
+        connection = WireConnection()
+        connection.receive_data(self.message(2_000_000, checksum_error=1))
+        if prepare:
+            self.prepared(connection)
+        with pytest.raises(ProtocolError, match="checksum"):
+            connection.next_message()
+
+    def test_many_small_chunks_take_no_more_memory(self) -> None:
+        data = self.message(2_000_000)
+        tracemalloc.start()
+        try:
+            connection = WireConnection()
+            for start in range(0, len(data), 50):
+                connection.receive_data(data[start : start + 50])
+            assert tracemalloc.get_traced_memory()[0] < 2_500_000
+        finally:
+            tracemalloc.stop()
