@@ -59,7 +59,7 @@ class Running:
         request = spec.request._make(spec.parser.parse(body, [], generic))
         op = self.op(database)
         op.extra_fields = generic.extra_fields
-        op.request_bytes = max(len(body), self.least_request_bytes)
+        op.set_request_bytes(max(len(body), self.least_request_bytes))
         if max_time_ms:
             op.set_max_time_ms(max_time_ms)
         outcome = spec.function(op, request)

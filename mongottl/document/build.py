@@ -17,6 +17,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
@@ -200,6 +201,7 @@ def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
     start: i64 = len(writer)
     writer.write(_LENGTH_PLACEHOLDER)
     for name, value in document.items():
+        give_way()
         write_element(writer, name.encode("utf-8"), value)
         _check_size(writer)
     writer.append(0)
@@ -217,6 +219,7 @@ def _write_array(writer: BytesWriter, values: list[Value] | tuple[Value, ...], l
     writer.write(_LENGTH_PLACEHOLDER)
     index: i64 = 0
     for value in values:
+        give_way()
         if isinstance(value, list):
             _write_name(writer, ARRAY, index_name(index))
             _write_array(writer, value, levels - 1)
@@ -323,6 +326,7 @@ def encode_fields(fields: Iterable[tuple[str, Value]]) -> bytes:
     writer = BytesWriter()
     writer.write(_LENGTH_PLACEHOLDER)
     for name, value in fields:
+        give_way()
         write_element(writer, name.encode("utf-8"), value)
         _check_size(writer)
     writer.append(0)

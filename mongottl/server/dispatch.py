@@ -140,7 +140,7 @@ class Dispatcher:
                         validate_document(document)
             op = OperationContext(self.service, client, generic.database)
             if isinstance(message, OpMsg):
-                op.request_bytes = message.size_bytes
+                op.set_request_bytes(message.size_bytes)
             cluster_clock = self.service.cluster_clock
             if op.now_s >= cluster_clock.idle_due_s:
                 cluster_clock.tick(op.now_ms)
@@ -338,8 +338,10 @@ class Dispatcher:
         sessions = self.service.sessions
         session = None if op.session_key is None else sessions.begin_operation(op.session_key)
         error: Exception | None = None
+        monotonic_s = self.service.clock.monotonic_s
         try:
             while True:
+                started_s = monotonic_s()
                 # Long evaluations of one document check for interrupts, too, while a step of this operation runs.
                 set_check(op.check_interrupt)
                 try:
@@ -349,6 +351,7 @@ class Dispatcher:
                 finally:
                     clear_check()
                 error = None
+                op.adapt_step(monotonic_s() - started_s)
                 try:
                     yield step
                 except Exception as thrown:  # the step failed; the command answers with the error

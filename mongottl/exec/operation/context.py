@@ -16,6 +16,13 @@ from mongottl.security.names import UserName
 from mongottl.security.privileges import Need, Resource
 
 MICROS_PER_S: Final = 1_000_000
+# Requests from this length on are parsed and planned in turns with other operations (`turns`). Shorter ones take less
+# than two milliseconds.
+LONG_REQUEST_BYTES: Final = 32 * 1024
+# Records (or index entries) that a scan examines in one step at most: a fraction of a millisecond's work.
+MAX_STEP_RECORDS: Final = 256
+# How long a step may take, as far as that depends on the number of records that scans examine in it.
+STEP_S: Final = 0.002
 
 
 def _time_is_up() -> CommandError:
@@ -26,6 +33,9 @@ class OperationContext(OperationState):
     """One running command.
 
     request_bytes: the length of the message that contained it.
+    step_records: how many records a scan may examine in one step. Less than MAX_STEP_RECORDS if the filter or the
+    stages take long for each; `adapt_step` sets it.
+    records_examined: by scans, in the present step.
     txn_number: of a retryable write, or None.
     retryable: whether the command is a write with a `txnNumber`, which its driver may retry after some errors.
     deadline_s: monotonic time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
@@ -53,6 +63,8 @@ class OperationContext(OperationState):
         self.now_s: int = now_ms // MS_PER_S
         self.cluster_time: Timestamp = service.cluster_clock.last
         self.request_bytes = 0
+        self.step_records = MAX_STEP_RECORDS
+        self.records_examined = 0
         self.txn_number: int | None = None
         self.retryable = False
         self.deadline_s = 0.0
@@ -93,6 +105,23 @@ class OperationContext(OperationState):
         """The user of the client, or None."""
         login = self.client.login
         return None if login is None else login.user
+
+    def set_request_bytes(self, size: int) -> None:
+        """Sets `request_bytes`. A long request may take long for each record, so its first step examines one."""
+        self.request_bytes = size
+        if size >= LONG_REQUEST_BYTES:
+            self.step_records = 1
+
+    def adapt_step(self, elapsed_s: float) -> None:
+        """Called after each step, with its duration: sets how many records the next one may examine."""
+        examined = self.records_examined
+        if examined == 0:
+            return
+        self.records_examined = 0
+        if elapsed_s > STEP_S:
+            self.step_records = max(1, min(self.step_records, int(examined * STEP_S / elapsed_s)))
+        elif self.step_records < MAX_STEP_RECORDS:
+            self.step_records *= 2
 
     def uses(self, collection: str) -> None:
         """Counts the command's time from now on as usage of this collection or view (`top`, latencyStats)."""

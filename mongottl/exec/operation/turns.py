@@ -16,11 +16,9 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from mongottl.document.interrupt import clear_check, set_check
-from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.context import LONG_REQUEST_BYTES, OperationContext
 from mongottl.exec.operation.steps import Steps
 
-# Computations about shorter requests are done at once: they take less than two milliseconds.
-LONG_REQUEST_BYTES: Final = 32 * 1024
 # How long one turn is. Each costs about 30 microseconds for changing threads.
 TURN_S: Final = 0.001
 
@@ -46,7 +44,8 @@ class _Computation(Generic[T]):
         self._ended = False
         self.results: list[T] = []
         self.error: BaseException | None = None
-        threading.Thread(target=self._run, name="mongottl-turns", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="mongottl-turns", daemon=True)
+        self._thread.start()
 
     def take_turn(self) -> bool:
         """Computes until the turn is over. Whether the computation has ended."""
@@ -55,11 +54,12 @@ class _Computation(Generic[T]):
         self._turn_over.acquire()
         return self._ended
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         """Ends the computation if it has not ended, and its thread."""
         if not self._ended:
             self._abandoned = True
             self.take_turn()
+        self._thread.join()
 
     def _run(self) -> None:
         self._may_compute.acquire()
@@ -105,7 +105,7 @@ def in_turns(op: OperationContext, compute: Callable[[], T], check: Callable[[],
             if check is not None:
                 check()
     finally:
-        computation.abandon()
+        computation.close()
     if computation.error is not None:
         raise computation.error
     return computation.results[0]

@@ -6,6 +6,7 @@ The rules are listed in `planner`.
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
@@ -289,6 +290,7 @@ class _Trial:
                 break
             self.matched += len(batch)
             self.examined = stage.examined_below()
+            give_way(TRIAL_ENTRIES)
         stage.close()
 
     def cost(self, op: OperationContext, total: int, blocking: bool, page: int) -> float:

@@ -13,7 +13,7 @@ from mongottl.document.build import ArrayBuilder, ArraySize
 from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.stages.tailable_scan import TailableScan
@@ -144,6 +144,8 @@ class ClientCursor(OpenCursor):
         self.source = source
         self.exhausted = False
         self.tail: Tail | None = None
+        # What the latest operation on it has found for its steps (`OperationContext.step_records`).
+        self.step_records = MAX_STEP_RECORDS
 
     @property
     def tailable(self) -> bool:
@@ -156,6 +158,7 @@ class ClientCursor(OpenCursor):
     def next_page(self, op: OperationContext, wanted: int) -> Steps[Page]:
         """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
         page = Page(wanted)
+        op.step_records = min(op.step_records, self.step_records)
         while True:
             try:
                 more = self.source.fill(op, page)
@@ -166,6 +169,7 @@ class ClientCursor(OpenCursor):
                 self.exhausted = self.tail is None or self.tail.is_dead
                 return page
             if page.is_full():
+                self.step_records = op.step_records
                 return page
             op.check_interrupt()
             yield None

@@ -69,13 +69,14 @@ class ClusteredScan(PlanStage):
         if not self._begun:
             self._begun = True
             collection.scans += 1
-        size = self._size
+        size = min(self._size, op.step_records)
         started_s = op.service.clock.monotonic_s()
         unit = op.recovery_unit
         rows, more = unit.index(self._index).scan_fetch(
             unit.records(collection), LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward, BATCH_BYTES
         )
         self.examined += len(rows)
+        op.records_examined += len(rows)
         if not more:
             self._ended = True
             if not rows:

@@ -124,9 +124,12 @@ class IndexStage(PlanStage):
             self._used = True
             self._index.accesses += 1
         started_s = op.service.clock.monotonic_s()
+        self._size = min(self._size, op.step_records)
+        examined = self.examined
         rest = self._rest
         records = self.read(op) if rest is None else self._read_rest(op, rest)
         self._size = next_batch_size(op, self._size, started_s)
+        op.records_examined += self.examined - examined
         if records is None:
             return None
         if self._given_ids is not None:

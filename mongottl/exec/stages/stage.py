@@ -21,7 +21,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
 from mongottl.exec.stages.liveness import ReadMark, living
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
@@ -30,8 +30,8 @@ from mongottl.query.spill import SpillSpace
 from mongottl.storage.interface import MAX_RECORD_ID, IndexEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
-# Records (or index entries) that one call examines at most: a fraction of a millisecond's work.
-BATCH: Final = 256
+# Records (or index entries) that one call examines at most. Scans obey the operation's `step_records` as well.
+BATCH: Final = MAX_STEP_RECORDS
 # Bytes of documents that one call reads; the last document may exceed it. It bounds what one cursor makes the server
 # hold in memory. No batch sent to a client is larger.
 BATCH_BYTES: Final = 16 << 20
@@ -328,10 +328,11 @@ class CollectionScan(PlanStage):
             collection.scans += 1
         if self._guarded and self.examined:
             check_position(op, collection, self._position)
-        size = self._size
+        size = min(self._size, op.step_records)
         started_s = op.service.clock.monotonic_s()
         records, more = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
         self.examined += len(records)
+        op.records_examined += len(records)
         if not more:
             self._ended = True
             if not records:

@@ -40,7 +40,7 @@ class TailableScan(PlanStage):
         check_alive(collection)
         if self.started:
             check_position(op, collection, self._position)
-        size = self._size
+        size = min(self._size, op.step_records)
         started_s = op.service.clock.monotonic_s()
         records, _ = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
         if not records:
@@ -50,6 +50,7 @@ class TailableScan(PlanStage):
             collection.scans += 1
             collection.tailable_scans += 1
         self.examined += len(records)
+        op.records_examined += len(records)
         self._position = records[-1][0]
         records = living(collection, records, op.now_s)
         if records:

@@ -12,6 +12,8 @@ from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
+    CollatedExpression,
+    Constant,
     EvaluationContext,
     Expression,
     Scope,
@@ -23,8 +25,10 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.named import ABSENT, Syntax, is_given
 from mongottl.query.expr.numbers import width
-from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.parser import parse_arguments, parse_operand, show, type_of
 
+# From this number of constants on, `$in` looks for a value among their hashes.
+_MANY_VALUES: Final = 16
 MAX_ARRAY_BYTES: Final = 100 << 20  # mongod's limit of $range, used for all operators that build arrays
 
 
@@ -90,7 +94,36 @@ def _check_length(name: str, length: int) -> None:
         )
 
 
-@collated_expression("$in", 2)
+@expression_parser("$in")
+def parse_in(name: str, argument: Value, scope: Scope) -> Expression:
+    """`[value, array]`."""
+    arguments = parse_arguments(name, argument, scope, 2, 2)
+    array = arguments[1]
+    if isinstance(array, Constant) and isinstance(array.value, list) and len(array.value) > _MANY_VALUES:
+        return InConstantExpression(arguments, array.value, scope.ctx.collation)
+    return CollatedExpression(name, in_, arguments, scope.ctx.collation)
+
+
+class InConstantExpression(CollatedExpression):
+    """`$in` with a long array of constants, which is not searched for each document: the KeyStrings of its values are
+    kept in a set."""
+
+    def __init__(self, arguments: list[Expression], array: list[Value], collation: Collation | None) -> None:
+        super().__init__("$in", in_, arguments, collation)
+        self._keys: Final[set[bytes]] = set()
+        self._has_missing = False
+        for value in array:
+            self._keys.add(encode_value(value, False, collation))
+            if compare_values(value, MISSING) == 0:
+                self._has_missing = True
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        wanted = self.arguments[0].evaluate(ev)
+        if isinstance(wanted, Missing):
+            return self._has_missing
+        return encode_value(wanted, False, self.collation) in self._keys
+
+
 def in_(values: list[Value], collation: Collation | None) -> Value:
     """`[value, array]`."""
     array = values[1]

@@ -279,19 +279,36 @@ class AndExpression(ListExpression):
 
 
 class OrExpression(ListExpression):
-    """At least one child matches. Records no array index, as mongod does not."""
+    """At least one child matches. Records no array index, as mongod does not.
+
+    With many children the equalities on one path are tested together.
+    """
+
+    def __init__(self, children: list[MatchExpression]) -> None:
+        super().__init__(children)
+        self._tests: list[MatchExpression] = []
+        self._tested = -1
 
     def name(self) -> str:
         return "$or"
 
+    def tests(self) -> list[MatchExpression]:
+        """Expressions of which one matches exactly if one of the children does."""
+        if len(self.children) <= MANY_CHILDREN:
+            return self.children
+        if self._tested != len(self.children):
+            self._tests = combined_equalities(self.children)
+            self._tested = len(self.children)
+        return self._tests
+
     def matches_at(self, buf: bytes, start: i64) -> bool:
-        return any(child.matches_at(buf, start) for child in self.children)
+        return any(child.matches_at(buf, start) for child in self.tests())
 
     def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        return any(child.matches_value(buf, type_code, pos) for child in self.children)
+        return any(child.matches_value(buf, type_code, pos) for child in self.tests())
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        return any(child.matches_single(buf, type_code, pos) for child in self.children)
+        return any(child.matches_single(buf, type_code, pos) for child in self.tests())
 
     def simplify(self) -> MatchExpression:
         flat: list[MatchExpression] = []
@@ -308,23 +325,29 @@ class OrExpression(ListExpression):
         if len(flat) == 1:
             return flat[0]
         self.children = flat
+        self.tests()  # made here, where other operations can run in between
         return self
 
 
 class NorExpression(ListExpression):
     """No child matches."""
 
+    def __init__(self, children: list[MatchExpression]) -> None:
+        super().__init__(children)
+        # At least one child matches.
+        self._any = OrExpression(children)
+
     def name(self) -> str:
         return "$nor"
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
-        return all(not child.matches_at(buf, start) for child in self.children)
+        return not self._any.matches_at(buf, start)
 
     def matches_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        return all(not child.matches_value(buf, type_code, pos) for child in self.children)
+        return not self._any.matches_value(buf, type_code, pos)
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        return all(not child.matches_single(buf, type_code, pos) for child in self.children)
+        return not self._any.matches_single(buf, type_code, pos)
 
     def simplify(self) -> MatchExpression:
         kept: list[MatchExpression] = []
@@ -337,6 +360,8 @@ class NorExpression(ListExpression):
         if not kept:
             return AndExpression([])
         self.children = kept
+        self._any = OrExpression(kept)
+        self._any.tests()
         return self
 
 
@@ -610,6 +635,38 @@ class ReachedKeys(PathExpression):
             if key in self._wanted:
                 self._found.add(key)
         return len(self._found) == len(self._wanted)
+
+
+class AnyEquality(PathExpression):
+    """Whether a value at a path equals one of many. keys: their KeyStrings (`MatchExpression.equality_key`)."""
+
+    def __init__(self, path: FieldPath, keys: set[bytes]) -> None:
+        super().__init__(path)
+        self._keys = keys
+
+    def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        return type_code != 0 and encode_raw(buf, type_code, pos) in self._keys
+
+
+def combined_equalities(children: list[MatchExpression]) -> list[MatchExpression]:
+    """The children of an `$or`, with one AnyEquality in place of many equalities on one path."""
+    by_path: dict[str, list[PathExpression]] = {}
+    tests: list[MatchExpression] = []
+    for child in children:
+        give_way()
+        if isinstance(child, PathExpression) and child.traverse_leaf and child.equality_key():
+            by_path.setdefault(child.path.dotted, []).append(child)
+        else:
+            tests.append(child)
+    for equalities in by_path.values():
+        if len(equalities) <= MANY_CHILDREN:
+            tests.extend(equalities)
+            continue
+        keys: set[bytes] = set()
+        for equality in equalities:
+            keys.add(equality.equality_key())
+        tests.append(AnyEquality(equalities[0].path, keys))
+    return tests
 
 
 class AndParts:

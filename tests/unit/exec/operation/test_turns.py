@@ -4,13 +4,18 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import bson
 import pytest
 
 from mongottl.clock import SystemClock, VirtualClock
+from mongottl.commands import COMMANDS
+from mongottl.commands.request import GenericArguments
 from mongottl.document.interrupt import give_way
 from mongottl.errors import CommandError
+from mongottl.exec.operation.context import LONG_REQUEST_BYTES
 from mongottl.exec.operation.steps import Steps, run_to_end
-from mongottl.exec.operation.turns import LONG_REQUEST_BYTES, in_turns
+from mongottl.exec.operation.turns import in_turns
+from mongottl.exec.results.cursors import ClientCursor, ListPages
 from tests.running import START_MS, Document, Running
 
 MANY = 600
@@ -260,3 +265,47 @@ def test_short_requests_are_computed_at_once(server: Running) -> None:
     op.request_bytes = LONG_REQUEST_BYTES - 1
     thread = run_to_end(in_turns(op, threading.current_thread))
     assert thread is threading.current_thread()
+
+
+class TestStepsOfSlowFilters:
+    """A scan examines as many records in one step as can be tested in two milliseconds."""
+
+    @pytest.mark.parametrize("filter", [{"x": 1}, {"a": {"$gte": 0}, "x": 1}])
+    def test_scans_obey(self, server: Running, filter: Document) -> None:
+        server.index({"a": 1})
+        server.insert(*({"_id": number, "a": number} for number in range(10, 60)))
+        op = server.op()
+        op.step_records = 5
+        spec = COMMANDS["find"]
+        body = bson.encode({"find": "c", "filter": filter})
+        steps = spec.function(op, spec.request._make(spec.parser.parse(body, [], GenericArguments())))
+        assert finish(steps)[0] >= 11
+
+    def test_adaptation(self, server: Running) -> None:
+        op = server.op()
+        op.adapt_step(1.0)  # no records were examined: it parsed or waited
+        assert op.step_records == 256
+        op.records_examined = 256
+        op.adapt_step(0.02)
+        assert op.step_records == 25
+        op.records_examined = 25
+        op.adapt_step(0.001)
+        assert op.step_records == 50
+        op.records_examined = 1
+        op.adapt_step(5.0)
+        assert op.step_records == 1
+
+    def test_long_requests_begin_with_one_record(self, server: Running) -> None:
+        op = server.op()
+        op.set_request_bytes(LONG_REQUEST_BYTES)
+        assert op.step_records == 1
+
+    def test_cursors_remember(self, server: Running) -> None:
+        server.least_request_bytes = 0
+        server.insert(*({"_id": number} for number in range(10, 600)))
+        op = server.op()
+        pages = ListPages([b""])
+        cursor = ClientCursor("test.c", pages, None, 0.0)
+        cursor.step_records = 3
+        finish(cursor.next_page(op, 1))
+        assert op.step_records == 3
