@@ -1,7 +1,7 @@
 """Long requests are parsed and planned in turns: the operation has many steps, and gives the result of a short one."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import bson
@@ -53,8 +53,8 @@ def no_thread_is_left() -> Any:
     assert threading.active_count() == before
 
 
-def finish(steps: Steps[Document]) -> tuple[int, Document]:
-    """How many steps there were, and the reply."""
+def finish(steps: Steps[Any]) -> tuple[int, Any]:
+    """How many steps there were, and their result."""
     count = 0
     while True:
         try:
@@ -72,6 +72,7 @@ class TestResults:
     """Many steps, in which others can run, and the same reply as for a short request."""
 
     def run(self, server: Running, command: Document, database: str = "test") -> Document:
+        reply: Document
         count, reply = finish(server.steps(command, database))
         assert count > 5
         return reply
@@ -279,6 +280,7 @@ class TestStepsOfSlowFilters:
         spec = COMMANDS["find"]
         body = bson.encode({"find": "c", "filter": filter})
         steps = spec.function(op, spec.request._make(spec.parser.parse(body, [], GenericArguments())))
+        assert isinstance(steps, Generator)
         assert finish(steps)[0] >= 11
 
     def test_adaptation(self, server: Running) -> None:
