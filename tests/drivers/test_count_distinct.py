@@ -487,3 +487,46 @@ def test_groups_without_a_sort_get_the_documents_of_the_scan(hundred: Database[D
         assert {each["_id"]: each["c"] for each in hundred.c.aggregate([match, group])} == by_key
         stages, _ = planned(hundred, {"aggregate": "c", "pipeline": [group], "cursor": {}})
         assert stages[-1]["stage"] == "COLLSCAN"
+
+
+@pytest.mark.parametrize(
+    ("group", "direction", "expected"),
+    [
+        ({"c": {"$top": {"sortBy": {"a": 1, "b": -1, "c": 1}, "output": "$c"}}}, "forward", [8, 5, 2, 11]),
+        (
+            {"c": {"$bottom": {"sortBy": {"a": 1, "b": -1, "c": 1}, "output": "$c"}}},
+            "backward",
+            [1188, 1197, 1194, 1191],
+        ),
+        ({"c": {"$top": {"sortBy": {"b": 1, "c": -1}, "output": "$c"}}}, "backward", [1188, 1197, 1194, 1191]),
+        ({"c": {"$bottom": {"sortBy": {"b": 1, "c": -1}, "output": "$c"}}}, "forward", [8, 5, 2, 11]),
+        (
+            {
+                "c": {"$top": {"sortBy": {"b": -1}, "output": {"$add": ["$b", 1]}}},
+                "d": {"$top": {"sortBy": {"b": -1}, "output": "$none"}},
+            },
+            "forward",
+            [3, 3, 3, 3],
+        ),
+    ],
+    ids=str,
+)
+def test_top_and_bottom(hundred: Database[Documents], group: Documents, direction: str, expected: list[int]) -> None:
+    pipeline: list[Documents] = [{"$group": {"_id": "$a", **group}}, {"$sort": {"_id": 1}}]
+    command = {"aggregate": "c", "pipeline": pipeline, "cursor": {}}
+    stages, rest = planned(hundred, command)
+    assert (stages[-1]["stage"], stages[-1]["direction"]) == ("DISTINCT_SCAN", direction)
+    assert stages[0]["stage"] == ("FETCH" if "d" in group else "PROJECTION_COVERED")
+    assert stages[-1]["keysExamined"] < 20
+    assert "$groupByDistinctScan" in rest[0]
+    found = list(hundred.c.aggregate(pipeline))
+    assert [each["c"] for each in found] == expected
+    assert found == list(hundred.c.aggregate(pipeline, hint={"$natural": 1}))
+    # With a filter, and where the index does not give the order.
+    pipeline.insert(0, {"$match": {"a": {"$gte": 2}}})
+    assert planned(hundred, command)[0][-1]["stage"] == "DISTINCT_SCAN"
+    assert list(hundred.c.aggregate(pipeline)) == found[2:]
+    by_c = {"$top": {"sortBy": {"c": 1}, "output": "$c"}}
+    for accumulators in ({"c": by_c}, {**group, "e": by_c}, {**group, "e": {"$sum": 1}}):
+        command["pipeline"] = [{"$group": {"_id": "$a", **accumulators}}]
+        assert planned(hundred, command)[0][-1]["stage"] == "COLLSCAN"

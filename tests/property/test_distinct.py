@@ -96,7 +96,7 @@ def test_distinct_by_an_index(
             {"a.c": -1, "b": 1},
         ]
     ),
-    st.sampled_from(["$first", "$last"]),
+    st.sampled_from(["$first", "$last", "$top", "$bottom"]),
     st.booleans(),
     st.booleans(),
 )
@@ -113,9 +113,12 @@ def test_groups_by_an_index(
     server = filled(found, ttl)
     group: Document = {"_id": {"k": f"${field}"} if named else f"${field}"}
     stages: list[Document] = [{"$match": filter}]
-    if sort is not None:
+    if sort is not None and accumulator in ("$first", "$last"):
         stages.append({"$sort": sort})
         group.update({"a": {accumulator: "$a"}, "c": {accumulator: "$a.c"}, "b": {accumulator: "$b"}})
+    elif sort is not None:
+        for name, path in (("a", "$a"), ("c", "$a.c"), ("b", "$b")):
+            group[name] = {accumulator: {"sortBy": sort, "output": path}}
     command = {"aggregate": "c", "pipeline": [*stages, {"$group": group}], "cursor": {}}
 
     def grouped() -> list[list[bytes]]:

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from dataclasses import replace
+from functools import partial
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.describe import describe_cluster
@@ -13,7 +14,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.keystring import encode_value, successor
 from mongottl.document.types import MISSING, BinData, Date, Int64, Value, integer
-from mongottl.document.walk import get_value
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operations
@@ -36,13 +37,13 @@ from mongottl.query.expr.path import FieldExpression, FieldPathExpression
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.pipeline import DocumentSource, RunContext, StageSpec, open_pipeline, optimise, parse_pipeline
 from mongottl.query.pipeline.basic import CountSpec, LimitSpec, MatchSpec, SkipSpec
-from mongottl.query.pipeline.group import DistinctGroupSpec, GroupSpec
+from mongottl.query.pipeline.group import DistinctGroupSpec, GroupSpec, common_sort_by
 from mongottl.query.pipeline.near import GeoNearFieldsSpec, GeoNearSpec
 from mongottl.query.pipeline.project import ProjectSpec
 from mongottl.query.pipeline.run_context import EqualityProbe, MergeRequest, NearRequest
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import requested_by
-from mongottl.query.sort import SortPattern
+from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 # The user of all sessions, the hash of no name.
@@ -79,13 +80,29 @@ def _distinct_query(spec: StageSpec, collation: Collation | None) -> DistinctQue
     if not isinstance(key, (FieldExpression, FieldPathExpression)):
         return None
     names = {accumulator.name for accumulator in spec.accumulators}
-    if len(names) > 1 or not names <= {"$first", "$last"}:
+    if len(names) > 1 or not names <= {"$first", "$last", "$top", "$bottom"}:
         return None
     dotted = key.name if isinstance(key, FieldExpression) else key.path.dotted
     read = {dotted}
     known = all(accumulator.argument.collect_paths(read) for accumulator in spec.accumulators)
-    paths = sorted(read) if known else None
-    return DistinctQuery(dotted, paths, collation, nulls, elements=False, ordered=bool(names), last="$last" in names)
+    last = bool(names & {"$last", "$bottom"})
+    return DistinctQuery(
+        dotted, sorted(read) if known else None, collation, nulls, elements=False, ordered=bool(names), last=last
+    )
+
+
+def _orders_of(group: GroupSpec, query: DistinctQuery) -> list[SortPattern]:
+    """The orders of documents in which the first of each group, or the last, is that of its `$top`, or `$bottom`.
+
+    [] if it has other accumulators.
+    """
+    sort_by = common_sort_by(group)
+    if not sort_by:
+        return []
+    named = fields(sort_by)
+    if any(path == query.key for path, _ in named):
+        return [parse_sort(sort_by, query.collation)]
+    return [parse_sort(encode_fields([(query.key, way), *named]), query.collation) for way in (1, -1)]
 
 
 def _pass_documents_through(specs: list[StageSpec]) -> bool:
@@ -477,37 +494,58 @@ def plan_aggregation(
         spec.check(run)
     if sort is not None and shape is not NO_SHAPE:
         shape.sort = encode(sort.describe())
-    plan = plan_query(
+    hinted = hint is not MISSING
+    plan_sorted = partial(
+        plan_query,
         op,
         collection,
         match,
-        sort=sort,
         skip=skip,
         limit=limit,
         hint=hint,
         allow_disk_use=allow_disk_use,
         shape=shape,
-        remember=remember,
         metadata=metadata,
     )
+    plan = plan_sorted(sort=sort, remember=remember)
     if taken < len(specs) and isinstance(spec := specs[taken], ProjectSpec):
         plan.cover(spec.projection)
     covered_paths: list[str] = []
     if not metadata and not skip and not limit and taken < len(specs):
-        in_order = sort is None or (plan.path is not None and plan.path.sorted != 0)
         group = specs[taken]
-        query = _distinct_query(group, collation) if in_order else None
-        if query is not None and plan.skip_repeated(query, hint is not MISSING):
-            assert isinstance(group, GroupSpec) and isinstance(plan.path, DistinctPath)
-            specs = [*specs[:taken], DistinctGroupSpec(group, plan.path.returns_once), *specs[taken + 1 :]]
-            if plan.covered and query.read_paths is not None:
-                covered_paths = query.read_paths
+        query = _distinct_query(group, collation)
+        if query is not None and isinstance(group, GroupSpec):
+            orders = _orders_of(group, query)
+            distinct = False
+            if orders and sort is None and collection is not None and _has_index_on(collection, query.key):
+                for order in orders:
+                    ordered = plan_sorted(sort=order, remember=False)
+                    distinct = _gives_order(ordered) and ordered.skip_repeated(query, hinted)
+                    if distinct:
+                        plan = ordered
+                        break
+            elif not orders and (sort is None or _gives_order(plan)):
+                distinct = plan.skip_repeated(query, hinted)
+            if distinct:
+                assert isinstance(plan.path, DistinctPath)
+                specs = [*specs[:taken], DistinctGroupSpec(group, plan.path.returns_once), *specs[taken + 1 :]]
+                if plan.covered and query.read_paths is not None:
+                    covered_paths = query.read_paths
     counting = taken
     while counting < len(specs) and isinstance(specs[counting], (SkipSpec, LimitSpec)):
         counting += 1
     if not metadata and counting < len(specs) and _only_counts(specs[counting]):
         plan.count_only()
     return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation, covered_paths)
+
+
+def _gives_order(plan: QueryPlan) -> bool:
+    """Whether the plan's access path gives the order of its sort."""
+    return plan.path is not None and plan.path.sorted != 0
+
+
+def _has_index_on(collection: Collection, path: str) -> bool:
+    return any(path == indexed.dotted for index in collection.indexes for indexed in index.descriptor.paths)
 
 
 def _described_latency(latency: Latency, histograms: bool) -> Value:

@@ -25,6 +25,7 @@ from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, SimpleAccumulator, first_state, parse_accumulator
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.partition import MAX_LEVEL, Partitions, part_of, read_chunk
+from mongottl.query.pipeline.ranked import TopArgument
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
@@ -83,17 +84,33 @@ class GroupSpec(StageSpec):
         return needed
 
 
+def common_sort_by(group: GroupSpec) -> bytes:
+    """The `sortBy` of a group's `$top` and `$bottom` if they all have the same one; b"" if not, or without any."""
+    found = b""
+    for accumulator in group.accumulators:
+        argument = accumulator.argument
+        if not isinstance(argument, TopArgument) or argument.pattern.metadata:
+            return b""
+        if found and argument.sort_by != found:
+            return b""
+        found = argument.sort_by
+    return found
+
+
 class DistinctGroupSpec(GroupSpec):
     """A `$group` over the documents of a DISTINCT_SCAN, which returns the document first that each group needs.
 
-    group: the stage as it was written, with `$first` or `$last` alone. once: whether the scan returns one document for
-    each group; explain then shows the stage as mongod does, `$groupByDistinctScan`.
+    group: the stage as it was written, with `$first`, `$last`, `$top` or `$bottom` alone. once: whether the scan
+    returns one document for each group; explain then shows the stage as mongod does, `$groupByDistinctScan`.
     """
 
     def __init__(self, group: GroupSpec, once: bool) -> None:
         accumulators: list[AccumulatorSpec] = []
         for each in group.accumulators:
-            accumulators.append(SimpleAccumulator(each.field, "$first", each.argument, first_state, group.collation))
+            argument = each.argument
+            if isinstance(argument, TopArgument):
+                argument = argument.output
+            accumulators.append(SimpleAccumulator(each.field, "$first", argument, first_state, group.collation))
         super().__init__(group.key, accumulators, group.collation)
         self._group: Final = group
         self._once: Final = once
