@@ -116,6 +116,50 @@ def test_computed_projections(stock: Database[Documents], projection: Documents,
         assert sorted(map(repr, stock.c.aggregate(pipeline))) == sorted(map(repr, natural))
 
 
+@pytest.mark.parametrize(
+    ("stage", "paths"),
+    [
+        ({"$group": {"_id": "$a", "n": {"$sum": 1}}}, ["a"]),
+        ({"$group": {"_id": "$a", "s": {"$max": "$b"}}}, ["a", "b"]),
+        ({"$group": {"_id": {"$strLenBytes": "$b"}, "s": {"$push": {"$add": ["$a", 1]}}}}, ["a", "b"]),
+        ({"$group": {"_id": None, "s": {"$top": {"sortBy": {"b": 1}, "output": "$a"}}}}, ["a", "b"]),
+        ({"$project": {"_id": 0, "b": 1}}, ["b"]),
+        ({"$project": {"_id": 0, "b": 1, "s": {"$add": ["$a", 1]}}}, ["a", "b"]),
+        ({"$group": {"_id": "$a", "s": {"$max": "$c"}}}, None),
+        ({"$group": {"_id": "$_id"}}, None),
+        ({"$group": {"_id": "$a", "s": {"$push": "$$ROOT"}}}, None),
+        ({"$project": {"b": 1}}, None),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("before", [[], [{"$sort": {"b": 1}}]], ids=["", "sorted"])
+def test_pipelines_read_keys(
+    stock: Database[Documents], before: list[Documents], stage: Documents, paths: list[str] | None
+) -> None:
+    pipeline = [{"$match": {"a": {"$gte": 3}}}, *before, stage]
+    command = {"aggregate": "c", "pipeline": pipeline, "cursor": {}}
+    cursor = stock.command("explain", command, verbosity="executionStats")["stages"][0]["$cursor"]
+    plan = cursor["queryPlanner"]["winningPlan"]
+    if paths is None:
+        assert plan["stage"] in ("FETCH", "SORT")
+        assert cursor["executionStats"]["totalDocsExamined"] == 8
+    else:
+        transformed = {"_id": 0, **dict.fromkeys(paths, 1)}
+        assert (plan["stage"], plan["transformBy"]) == ("PROJECTION_COVERED", transformed)
+        assert cursor["executionStats"]["totalDocsExamined"] == 0
+        assert cursor["executionStats"]["totalKeysExamined"] == 8
+    natural = stock.c.aggregate(pipeline, hint={"$natural": 1})
+    found, expected = (sorted(map(shown, documents)) for documents in (stock.c.aggregate(pipeline), natural))
+    assert found == expected
+
+
+def shown(document: Documents) -> str:
+    """A document with its arrays sorted: without a `$sort`, their order is that of the plan."""
+    return repr(
+        {name: sorted(value, key=repr) if isinstance(value, list) else value for name, value in document.items()}
+    )
+
+
 def test_expressions_in_filters(stock: Database[Documents]) -> None:
     filter = {"a": 3, "$expr": {"$gt": [{"$strLenBytes": "$b"}, 2]}}
     assert stats(stock, filter=filter, projection=AB) == (["PROJECTION_COVERED", "IXSCAN"], 4, 0)

@@ -137,6 +137,18 @@ class QueryPlan:
                 self.path = covered
                 self.covered = True
 
+    def read_only(self, read: set[str]) -> bool:
+        """Makes it a covered plan, for a caller that reads only these paths, if the index keys contain them."""
+        path = self.path
+        if path is None or type(path) is not IndexPath or self.metadata:
+            return False
+        covered = path_over_keys(path, [], read, self.sort)
+        if covered is None:
+            return False
+        self.path = covered
+        self.covered = True
+        return True
+
     def count_only(self) -> None:
         """Plans for a caller that needs the number of documents alone.
 
@@ -148,9 +160,7 @@ class QueryPlan:
             return
         path.leave_nulls_to_keys()
         if path.residual is not None:
-            covered = path_over_keys(path, [], set(), self.sort)
-            if covered is not None:
-                self.path = covered
+            self.read_only(set())
 
     def show_id_plan(self, id_plan: int) -> None:
         """Sets the name of a plan by `_id` in explain, instead of EXPRESS (`express.find_id_plan`)."""

@@ -83,8 +83,8 @@ def _distinct_query(spec: StageSpec, collation: Collation | None) -> DistinctQue
     if len(names) > 1 or not names <= {"$first", "$last", "$top", "$bottom"}:
         return None
     dotted = key.name if isinstance(key, FieldExpression) else key.path.dotted
-    read = {dotted}
-    known = all(accumulator.argument.collect_paths(read) for accumulator in spec.accumulators)
+    read: set[str] = set()
+    known = spec.collect_paths(read)
     last = bool(names & {"$last", "$bottom"})
     return DistinctQuery(
         dotted, sorted(read) if known else None, collation, nulls, elements=False, ordered=bool(names), last=last
@@ -508,8 +508,6 @@ def plan_aggregation(
         metadata=metadata,
     )
     plan = plan_sorted(sort=sort, remember=remember)
-    if taken < len(specs) and isinstance(spec := specs[taken], ProjectSpec):
-        plan.cover(spec.projection)
     covered_paths: list[str] = []
     if not metadata and not skip and not limit and taken < len(specs):
         group = specs[taken]
@@ -536,7 +534,24 @@ def plan_aggregation(
         counting += 1
     if not metadata and counting < len(specs) and _only_counts(specs[counting]):
         plan.count_only()
+    elif not plan.covered and taken < len(specs):
+        covered_paths = _covered_paths(plan, specs[taken])
     return AggregationPlan(collection, plan, match, specs[taken:], metadata, collation, covered_paths)
+
+
+def _covered_paths(plan: QueryPlan, spec: StageSpec) -> list[str]:
+    """Makes the plan a covered one if the index keys contain all that the stage after it reads: these paths, or []."""
+    included: list[str] = []
+    read: set[str] = set()
+    if isinstance(spec, ProjectSpec):
+        if not spec.projection.collect_paths(included, read):
+            return []
+        plan.cover(spec.projection)
+    elif isinstance(spec, GroupSpec):
+        if not spec.collect_paths(read):
+            return []
+        plan.read_only(read)
+    return sorted(read.union(included)) if plan.covered else []
 
 
 def _gives_order(plan: QueryPlan) -> bool:

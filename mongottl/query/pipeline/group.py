@@ -83,6 +83,10 @@ class GroupSpec(StageSpec):
                 return None
         return needed
 
+    def collect_paths(self, paths: set[str]) -> bool:
+        """Adds the paths that grouping reads; False if they are not known."""
+        return self.key.collect_paths(paths) and all(each.argument.collect_paths(paths) for each in self.accumulators)
+
 
 def common_sort_by(group: GroupSpec) -> bytes:
     """The `sortBy` of a group's `$top` and `$bottom` if they all have the same one; b"" if not, or without any."""
