@@ -250,8 +250,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     getShardVersion
     godinsert
     isdbgrid
-    killAllSessions
-    killAllSessionsByPattern
     listSearchIndexes
     listShards
     logApplicationMessage

@@ -56,11 +56,13 @@ class Grants:
 class Login:
     """The user of a connection, from its login to its logout.
 
-    user_id: the `userId` of the user's document; one that is dropped and made again is another user.
+    user_id: the `userId` of the user's document; one that is dropped and made again is another user. digest: of the
+    user's name, in the ids of its sessions.
     """
 
     def __init__(self, user: UserName, user_id: Value, mechanism: str) -> None:
         self.user = user
+        self.digest: bytes = user.digest
         self.user_id = user_id
         self.mechanism = mechanism
 

@@ -1,5 +1,6 @@
 """Names of users and roles. Each belongs to a database: `ann@shop` and `ann@admin` are different users."""
 
+import hashlib
 from typing import NamedTuple
 
 # The database of users whose identity is checked by others: here by a certificate authority.
@@ -19,6 +20,15 @@ class UserName(NamedTuple):
     def id(self) -> str:
         """The `_id` of its document in `admin.system.users`."""
         return f"{self.database}.{self.name}"
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 by which sessions name their user; that of no bytes for the unnamed one (`NOBODY`)."""
+        return hashlib.sha256(str(self).encode("utf-8", "surrogatepass") if any(self) else b"").digest()
+
+
+# Of a connection without a login.
+NOBODY = UserName("", "")
 
 
 class RoleName(NamedTuple):

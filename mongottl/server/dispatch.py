@@ -41,10 +41,12 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.failpoints import FailCommand
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
 from mongottl.exec.operation.registry import RunningOperation
-from mongottl.exec.operation.retryable_writes import session_key
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
+from mongottl.exec.operation.session_ids import session_key
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
+from mongottl.exec.write.transaction_records import NAMESPACE as TRANSACTIONS
+from mongottl.exec.write.transaction_records import publish_transactions
 from mongottl.server import transactions
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
@@ -259,6 +261,9 @@ class Dispatcher:
         if service.exclusive and op.used_namespace in service.exclusive and spec.is_write(body):
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._await_copy(spec, op, body, carry_out)
+        if op.used_namespace == TRANSACTIONS:
+            carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
+            return self._after_publishing(spec, op, carry_out)
         fail_point = service.fail_points.triggered(spec.name, op.client)
         if fail_point is not None:
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
@@ -311,7 +316,7 @@ class Dispatcher:
         body: bytes,
     ) -> bytes | Steps[bytes]:
         if generic.lsid is not None:
-            if self._is_under_way(generic):
+            if self._is_under_way(generic, op):
                 carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
                 return self._await_first_attempt(spec, generic, op, carry_out)
             self._enter_session(spec, generic, op)
@@ -379,14 +384,15 @@ class Dispatcher:
         finally:
             session.busy = False
 
-    def _is_under_way(self, generic: GenericArguments) -> bool:
+    def _is_under_way(self, generic: GenericArguments, op: OperationContext) -> bool:
         """Whether this is a retryable write, and an earlier one of its session, or its first attempt, still runs; or a
         statement of a transaction, and another one still runs."""
         if generic.txn_number is None or generic.lsid is None:
             return False
+        key = session_key(generic.lsid, op.client.login)
         if generic.autocommit is not None:
-            return transactions.is_busy(self.service, session_key(generic.lsid))
-        session = self.service.sessions.find(session_key(generic.lsid))
+            return transactions.is_busy(self.service, key)
+        session = self.service.sessions.find(key)
         return session is not None and session.busy
 
     def _await_first_attempt(
@@ -398,7 +404,7 @@ class Dispatcher:
     ) -> Steps[bytes]:
         """Runs a retried write after its first attempt has ended."""
         try:
-            while self._is_under_way(generic):
+            while self._is_under_way(generic, op):
                 yield Wait(_RETRY_POLL_S)
         except Exception as error:
             return self._failed(spec.name, error, op)
@@ -420,6 +426,16 @@ class Dispatcher:
             return self._failed(spec.name, error, op)
         finally:
             self.service.operations.end(running)
+        return (yield from self._carry_out_later(spec, op, carry_out))
+
+    def _after_publishing(
+        self, spec: CommandSpec, op: OperationContext, carry_out: Callable[[], bytes | Steps[bytes]]
+    ) -> Steps[bytes]:
+        """Runs a command on config.transactions, after bringing this collection up to date."""
+        try:
+            yield from publish_transactions(OperationContext(self.service, op.client, op.database))
+        except Exception as error:
+            return self._failed(spec.name, error, op)
         return (yield from self._carry_out_later(spec, op, carry_out))
 
     def _await_copy(
@@ -455,9 +471,9 @@ class Dispatcher:
     def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> None:
         """Registers the use of the session, and begins its retryable write if the command has a `txnNumber`."""
         assert generic.lsid is not None
-        key = session_key(generic.lsid)
+        key = session_key(generic.lsid, op.client.login)
         op.session_key = key
-        session = self.service.sessions.touch(key, generic.lsid, op.now_ms, self.service.clock.monotonic_s())
+        session = self.service.sessions.touch(key, op.now_ms, self.service.clock.monotonic_s())
         txn_number = generic.txn_number
         if op.in_transaction:
             transactions.enter(self.service, spec, generic, op)

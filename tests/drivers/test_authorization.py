@@ -111,7 +111,14 @@ FOR_ANYBODY = """
     authenticate buildInfo connectionStatus endSessions hello isMaster listCommands logout ping saslContinue saslStart
     whatsmyuri
 """.split()
-FOR_USERS = ["listDatabases", "refreshSessions", "startSession"]
+FOR_USERS = [
+    "abortTransaction",
+    "commitTransaction",
+    "killSessions",
+    "listDatabases",
+    "refreshSessions",
+    "startSession",
+]
 # Requests that are not made of the declared fields alone.
 SPECIAL: dict[str, Document] = {
     "aggregate": {"aggregate": "c", "pipeline": [], "cursor": {}},

@@ -292,3 +292,25 @@ def test_wrong_statement_ids(attempts: Attempts) -> None:
     assert run({**insert, "stmtId": 1.0})["code"] == 14
     assert run({"findAndModify": "c", "remove": True, "stmtId": "0"})["code"] == 14
     assert run({**insert, "stmtId": None})["n"] == 1
+
+
+def test_config_transactions_shows_the_latest_write_of_each_session(attempts: Attempts) -> None:
+    find = {"find": "transactions", "sort": {"_id": 1}}
+    assert attempts.command(find, "config")["cursor"]["firstBatch"] == []
+    attempts.run({"insert": "c", "documents": [{}]}, 3)
+    attempts.run({"insert": "c", "documents": [{}]}, 8, b"t")
+    attempts.run({"insert": "c", "documents": [{}]}, 4)
+    attempts.again()
+    found = attempts.command(find, "config")["cursor"]["firstBatch"]
+    assert [(entry["_id"]["id"], entry["txnNum"]) for entry in found] == [
+        (Binary(b"s" * 16, 4), 4),
+        (Binary(b"t" * 16, 4), 8),
+    ]
+    assert all(isinstance(entry["txnNum"], Int64) for entry in found)
+    assert found[1]["lastWriteOpTime"]["ts"] < found[0]["lastWriteOpTime"]["ts"]
+    assert set(found[0]) == {"_id", "txnNum", "lastWriteOpTime", "lastWriteDate"}
+    attempts.run({"insert": "c", "documents": [{}]}, 5)
+    assert attempts.command({"count": "transactions", "query": {"txnNum": 5}}, "config")["n"] == 1
+    pipeline = [{"$match": {"txnNum": {"$gt": 4}}}, {"$count": "n"}]
+    reply = attempts.command({"aggregate": "transactions", "pipeline": pipeline, "cursor": {}}, "config")
+    assert reply["cursor"]["firstBatch"] == [{"n": 2}]

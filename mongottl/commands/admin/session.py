@@ -1,21 +1,29 @@
-"""startSession, endSessions, refreshSessions, killSessions.
+"""startSession, endSessions, refreshSessions, killSessions, killAllSessions, killAllSessionsByPattern.
 
-Source: the driver specifications' "Driver Sessions".
+Killing a session makes its running operations fail with Interrupted (11601), closes its cursors and ends it. A client
+may go on to use a session of the same id.
+
+Source: MongoDB's manual, "Session Commands"; the driver specification "Driver Sessions".
 """
 
 import os
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 from mongottl.commands.access import ANYONE, USERS, cluster_needs, needing
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ARRAY_FIELD, ONE, Field
+from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.client import UUID_SUBTYPE
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import session_key
+from mongottl.exec.operation.session_ids import digest_of, read_digest, read_user, session_key
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.exec.operation.transaction_unit import abort_open
+from mongottl.security.names import NOBODY
 from mongottl.security.privileges import Need
 
 
@@ -28,9 +36,9 @@ def start_session(op: OperationContext, request: StartSessionRequest) -> Reply:
     data = bytearray(os.urandom(16))
     data[6] = (data[6] & 0x0F) | 0x40
     data[8] = (data[8] & 0x3F) | 0x80
-    lsid = encode({"id": BinData(bytes(data), 4)})
-    op.service.sessions.touch(session_key(lsid), lsid, op.now_ms, op.service.clock.monotonic_s())
-    return {"id": lsid, "timeoutMinutes": SESSION_TIMEOUT_MINUTES}
+    key = bytes(data) + _own_digest(op)
+    op.service.sessions.touch(key, op.now_ms, op.service.clock.monotonic_s())
+    return {"id": encode({"id": BinData(bytes(data), UUID_SUBTYPE)}), "timeoutMinutes": SESSION_TIMEOUT_MINUTES}
 
 
 class SessionsRequest(NamedTuple):
@@ -45,13 +53,28 @@ class KillSessionsRequest(NamedTuple):
     sessions: Annotated[list[Value], Field("killSessions", ARRAY_FIELD)]
 
 
-def _lsids(sessions: list[Value]) -> list[bytes]:
-    lsids: list[bytes] = []
-    for lsid in sessions:
+class KillAllSessionsRequest(NamedTuple):
+    users: Annotated[list[Value], Field("killAllSessions", ARRAY_FIELD)]
+
+
+class KillAllSessionsByPatternRequest(NamedTuple):
+    patterns: Annotated[list[Value], Field("killAllSessionsByPattern", ARRAY_FIELD)]
+
+
+def _own_digest(op: OperationContext) -> bytes:
+    return NOBODY.digest if op.client.login is None else op.client.login.digest
+
+
+def _keys(op: OperationContext, name: str, sessions: list[Value]) -> list[bytes]:
+    """The keys of the sessions of an array of `{id}`; null entries are passed over. TypeMismatch (14)."""
+    keys: list[bytes] = []
+    for index, lsid in enumerate(sessions):
+        if lsid is None:
+            continue
         if not isinstance(lsid, bytes):
-            raise CommandError(ErrorCode.TypeMismatch, "a session id must be an object")
-        lsids.append(lsid)
-    return lsids
+            raise wrong_type(f"{name}.{index}", lsid, "object")
+        keys.append(session_key(lsid, op.client.login, f"{name}.{index}"))
+    return keys
 
 
 @command(
@@ -61,11 +84,11 @@ def _lsids(sessions: list[Value]) -> list[bytes]:
     help="Ends logical sessions and closes their cursors.",
     # The Node driver sends `w: 0`, since it does not need the reply.
     takes_write_concern=True,
+    strict=False,
     stable=True,
 )
 def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
-    for lsid in _lsids(request.sessions):
-        key = session_key(lsid)
+    for key in _keys(op, "endSessions.endSessions", request.sessions):
         abort_open(op.service, key)
         op.service.sessions.end(key)
         op.service.cursors.close_where_session(key)
@@ -77,32 +100,137 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
     RefreshSessionsRequest,
     access=USERS,
     help="Updates when logical sessions were last used, so that they do not time out.",
+    strict=False,
     stable=True,
 )
 def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Reply:
-    for lsid in _lsids(request.sessions):
-        op.service.sessions.touch(session_key(lsid), lsid, op.now_ms, op.service.clock.monotonic_s())
+    for key in _keys(op, "refreshSessions.refreshSessions", request.sessions):
+        op.service.sessions.touch(key, op.now_ms, op.service.clock.monotonic_s())
     return {}
-
-
-def _kill_sessions_needs(op: OperationContext, request: KillSessionsRequest) -> list[Need]:
-    return cluster_needs("killAnySession")
 
 
 @command(
     "killSessions",
     KillSessionsRequest,
-    access=needing(_kill_sessions_needs),
-    help="Ends logical sessions and their operations, or all sessions if none is named.",
+    access=USERS,  # `session_key` refuses the sessions of others
+    help="Ends logical sessions and their operations, or all sessions of the user if none is named.",
+    strict=False,
 )
 def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
-    """Ends sessions, closes their cursors and makes their running operations fail with Interrupted (11601)."""
-    keys = [session_key(lsid) for lsid in _lsids(request.sessions)]
-    if not keys:
-        keys = [session.key for session in op.service.sessions.all()]
-    for key in keys:
-        op.service.operations.kill_of_session(key)
-        abort_open(op.service, key)
-        op.service.sessions.end(key)
-        op.service.cursors.close_where_session(key)
+    """`{killSessions: [{id: <UUID>}, …]}`."""
+    keys = _keys(op, "killSessions.killSessions", request.sessions)
+    if request.sessions:
+        for key in keys:
+            _kill(op, key)
+    else:
+        own = _own_digest(op)
+        _kill_where(op, lambda key: digest_of(key) == own)
     return {}
+
+
+def _kill_all_needs(op: OperationContext, request: KillAllSessionsRequest) -> list[Need]:
+    """Everybody may kill their own sessions."""
+    own = _own_digest(op)
+    users = [user for user in request.users if isinstance(user, bytes)]
+    if users and all(read_user("killAllSessions.killAllSessions", user).digest == own for user in users):
+        return []
+    return cluster_needs("killAnySession")
+
+
+def _kill_by_pattern_needs(op: OperationContext, request: KillAllSessionsByPatternRequest) -> list[Need]:
+    """Everybody may kill their own sessions."""
+    own = _own_digest(op)
+    uids = [get_value(pattern, "uid") for pattern in request.patterns if isinstance(pattern, bytes)]
+    if uids and all(isinstance(uid, BinData) and uid.data == own for uid in uids):
+        return []
+    return cluster_needs("killAnySession")
+
+
+@command(
+    "killAllSessions",
+    KillAllSessionsRequest,
+    access=needing(_kill_all_needs),
+    help="Ends all sessions of users and their operations, or all sessions if no user is named.",
+    strict=False,
+)
+def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> Reply:
+    """`{killAllSessions: [{user, db}, …]}`."""
+    digests = {
+        read_user(f"killAllSessions.killAllSessions.{index}", user).digest
+        for index, user in enumerate(request.users)
+        if user is not None
+    }
+    _kill_where(op, lambda key: not request.users or digest_of(key) in digests)
+    return {}
+
+
+@command(
+    "killAllSessionsByPattern",
+    KillAllSessionsByPatternRequest,
+    access=needing(_kill_by_pattern_needs),
+    help="Ends the sessions that match one of several patterns, and their operations.",
+    strict=False,
+)
+def kill_all_sessions_by_pattern(op: OperationContext, request: KillAllSessionsByPatternRequest) -> Reply:
+    """`{killAllSessionsByPattern: [{lsid: {id, uid}} | {uid: <BinData>} | {users: [{user, db}, …]}, …]}`.
+
+    A pattern of several fields matches what each of them matches.
+    """
+    patterns = [
+        _pattern(f"killAllSessionsByPattern.killAllSessionsByPattern.{index}", pattern)
+        for index, pattern in enumerate(request.patterns)
+        if pattern is not None
+    ]
+    _kill_where(op, lambda key: not request.patterns or any(matches(key) for matches in patterns))
+    return {}
+
+
+def _pattern(name: str, pattern: Value) -> Callable[[bytes], bool]:
+    """Whether a session matches, by its key. TypeMismatch (14), 40415 for an unknown field."""
+    if not isinstance(pattern, bytes):
+        raise wrong_type(name, pattern, "object")
+    tests: list[Callable[[bytes], bool]] = []
+    for field, value in fields(pattern):
+        path = f"{name}.{field}"
+        if field == "lsid":
+            tests.append(_lsid_pattern(path, value))
+        elif field == "uid":
+            tests.append(_digest_pattern({read_digest(path, value)}))
+        elif field == "users":
+            if not isinstance(value, list):
+                raise wrong_type(path, value, "array")
+            tests.append(_digest_pattern({read_user(f"{path}.{i}", user).digest for i, user in enumerate(value)}))
+        elif field == "roles":
+            raise CommandError(ErrorCode.CommandNotSupported, "Patterns with roles are not supported")
+        else:
+            raise unknown_field(path)
+    return lambda key: all(matches(key) for matches in tests)
+
+
+def _digest_pattern(digests: set[bytes]) -> Callable[[bytes], bool]:
+    return lambda key: digest_of(key) in digests
+
+
+def _lsid_pattern(name: str, lsid: Value) -> Callable[[bytes], bool]:
+    """`{id}` means the sessions of this UUID of all users, `{id, uid}` that of one."""
+    if not isinstance(lsid, bytes):
+        raise wrong_type(name, lsid, "object")
+    uid: bytes | None = None
+    for field, value in fields(lsid):
+        if field == "uid":
+            uid = read_digest(f"{name}.uid", value)
+    identifier = session_key(lsid, None, name)[:16]
+    return lambda key: key[:16] == identifier and (uid is None or digest_of(key) == uid)
+
+
+def _kill_where(op: OperationContext, matches: Callable[[bytes], bool]) -> None:
+    for session in op.service.sessions.all():
+        if matches(session.key):
+            _kill(op, session.key)
+
+
+def _kill(op: OperationContext, key: bytes) -> None:
+    op.service.operations.kill_of_session(key)
+    abort_open(op.service, key)
+    op.service.sessions.end(key)
+    op.service.cursors.close_where_session(key)

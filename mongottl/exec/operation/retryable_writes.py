@@ -19,9 +19,10 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from mongottl.document.build import encode_fields
-from mongottl.document.types import BINARY, Date, Timestamp, Value
-from mongottl.document.walk import find_field_at, get_value, skip_value
+from mongottl.document.types import Date, Timestamp, Value
+from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.session_ids import session_key, shown_id
 from mongottl.storage.interface import Record, RecordStore
 
 # What a statement has done. Stored on disk: the numbers must not change.
@@ -83,7 +84,7 @@ class WriteHistory:
     an image or an upserted `_id`. unused_rows: records of earlier writes, which later ones use again.
     """
 
-    def __init__(self, key: bytes, lsid: bytes) -> None:
+    def __init__(self, key: bytes) -> None:
         self.key = key
         self.txn_number = -1
         self.executed: list[Executed] = []
@@ -92,7 +93,8 @@ class WriteHistory:
         self.written_at: Timestamp | None = None
         self.size_bytes = 0
         self.unused_rows: list[Record] = []
-        self.head: bytes = b"\x03lsid\0" + lsid
+        # The beginning of its rows.
+        self.head: bytes = b"\x03lsid\0" + shown_id(key)
 
     def clear(self) -> None:
         """Forgets all statements, because of a new write or to free memory."""
@@ -108,9 +110,10 @@ class WriteHistory:
 
 
 class StoredEntry(NamedTuple):
-    """A row as it was read. written_ms, written_at: wall time and cluster time of the statement."""
+    """A row as it was read. key: of its session; written_ms, written_at: wall time and cluster time of the
+    statement."""
 
-    lsid: bytes
+    key: bytes
     txn_number: int
     written_ms: int
     written_at: Timestamp
@@ -219,21 +222,13 @@ def _loaded(record: Record) -> StoredEntry:
         entry.image_kind = int(image_kind)
         entry.image = image if isinstance(image, bytes) else None
     entry.row = record if entry.image is None else (record[0], b"", record[2], record[3])
-    return StoredEntry(lsid, _number(document, "txnNumber"), written.ms, at, entry)
+    return StoredEntry(session_key(lsid, None), _number(document, "txnNumber"), written.ms, at, entry)
 
 
 def _number(document: bytes, name: str) -> int:
     value = get_value(document, name)
     assert isinstance(value, int)
     return int(value)
-
-
-def session_key(lsid: bytes) -> bytes:
-    """The bytes that identify a session: the UUID in `lsid.id`. BadValue (2) if it is no UUID."""
-    type_code, pos = find_field_at(lsid, 0, b"id")
-    if type_code != BINARY:
-        raise CommandError(ErrorCode.BadValue, "BSON field 'lsid.id' is missing or not a UUID")
-    return lsid[pos : skip_value(lsid, type_code, pos)]
 
 
 class RetryableWrite:

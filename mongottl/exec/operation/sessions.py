@@ -14,7 +14,8 @@ from typing import Final
 
 from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.retryable_writes import RetryableWrite, StatementRows, WriteHistory, session_key
+from mongottl.exec.operation.retryable_writes import RetryableWrite, StatementRows, WriteHistory
+from mongottl.exec.operation.session_ids import shown_id
 from mongottl.storage.interface import Record
 
 SESSION_TIMEOUT_MINUTES: Final = 30
@@ -27,21 +28,26 @@ MAX_HISTORY_BYTES: Final = 64 * 1024 * 1024
 class Session:
     """One logical session. history: what is known of its latest retryable write.
 
-    key: the bytes that identify it. busy: whether a retryable write of it is running; the next one waits for its end.
+    key: what identifies it (`session_ids`). busy: whether a retryable write of it is running; the next one waits for
+    its end.
     last_used_ms: wall time, as `$listSessions` shows it; last_used_s: monotonic time, for the session's timeout.
     running: how many of its operations are running.
     ended: whether a client has ended it; kept only for retries of its latest write, until it is used again.
     """
 
-    def __init__(self, key: bytes, lsid: bytes) -> None:
+    def __init__(self, key: bytes) -> None:
         self.key = key
-        self.lsid = lsid
         self.last_used_ms = 0
         self.last_used_s = 0.0
         self.running = 0
         self.ended = False
         self.busy = False
-        self.history = WriteHistory(key, lsid)
+        self.history = WriteHistory(key)
+
+    @property
+    def lsid(self) -> bytes:
+        """`{id, uid}`, as it is shown."""
+        return shown_id(self.key)
 
 
 class SessionRegistry:
@@ -65,14 +71,14 @@ class SessionRegistry:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def touch(self, key: bytes, lsid: bytes, now_ms: int, now_s: float) -> Session:
+    def touch(self, key: bytes, now_ms: int, now_s: float) -> Session:
         """The session of this id, created if there is none; its last use is set to now.
 
         now_ms: wall time; now_s: monotonic time.
         """
         session = self._sessions.pop(key, None)
         if session is None:
-            session = Session(key, lsid)
+            session = Session(key)
             if len(self._sessions) >= self.max_sessions:
                 self._drop_oldest()
         session.last_used_ms = now_ms
@@ -109,6 +115,10 @@ class SessionRegistry:
         """All sessions that have not been ended."""
         return [session for session in self._sessions.values() if not session.ended]
 
+    def known(self) -> list[Session]:
+        """All sessions, with those that were ended and are kept for retries."""
+        return list(self._sessions.values())
+
     def begin_operation(self, key: bytes) -> Session | None:
         """Keeps the session from ending until `end_operation`; None if there is none of this id."""
         session = self._sessions.get(key)
@@ -141,10 +151,10 @@ class SessionRegistry:
         self._rows = rows
         found: dict[bytes, Session] = {}
         for stored in rows.load():
-            key = session_key(stored.lsid)
+            key = stored.key
             session = found.get(key)
             if session is None:
-                session = Session(key, stored.lsid)
+                session = Session(key)
                 session.ended = True
                 found[key] = session
             history = session.history

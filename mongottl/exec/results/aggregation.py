@@ -1,6 +1,5 @@
 """Running pipelines: the planner executes their leading stages, the other stages read from its plan."""
 
-import hashlib
 import random
 from dataclasses import replace
 from functools import partial
@@ -13,12 +12,13 @@ from mongottl.document.annotated import STORED_AS
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.keystring import encode_value, successor
-from mongottl.document.types import MISSING, BinData, Date, Int64, Value, integer
-from mongottl.document.walk import fields, get_value
+from mongottl.document.types import MISSING, Date, Int64, Value, integer
+from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operations
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.operation.session_ids import digest_of, read_user
 from mongottl.exec.operation.usage import Latency
 from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery
 from mongottl.exec.plan.geo_near_path import near_match
@@ -44,10 +44,8 @@ from mongottl.query.pipeline.run_context import EqualityProbe, MergeRequest, Nea
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.security.names import NOBODY
 from mongottl.ttl.policy import NO_TTL, is_expired
-
-# The user of all sessions, the hash of no name.
-_NO_USER = hashlib.sha256(b"").digest()
 
 
 def _only_counts(spec: StageSpec) -> bool:
@@ -329,11 +327,18 @@ class OperationRun(RunContext):
         )
         return describe_operations(self._pull.op, parsed)
 
-    def sessions(self) -> list[bytes]:
+    def sessions(self, options: dict[str, Value]) -> list[bytes]:
+        op = self._pull.op
+        users = options.get("users")
+        digests = [NOBODY.digest if op.client.login is None else op.client.login.digest]
+        if isinstance(users, list) and any(users):
+            digests = [read_user("users", user).digest for user in users if isinstance(user, bytes)]
+        everybody = options.get("allUsers") is True
         found: list[bytes] = []
-        for session in self._pull.op.service.sessions.all():
-            identifier: dict[str, Value] = {"id": get_value(session.lsid, "id"), "uid": BinData(_NO_USER, 0)}
-            found.append(encode({"_id": encode(identifier), "lastUse": Date(session.last_used_ms)}))
+        for session in op.service.sessions.all():
+            if not everybody and digest_of(session.key) not in digests:
+                continue
+            found.append(encode({"_id": session.lsid, "lastUse": Date(session.last_used_ms)}))
         return found
 
     def _find(self, namespace: str) -> Collection | None:

@@ -164,7 +164,7 @@ class RunContext:
         """The query settings, for `$querySettings`. debug: include the query shapes."""
         raise NotImplementedError
 
-    def sessions(self) -> list[bytes]:
+    def sessions(self, options: dict[str, Value]) -> list[bytes]:
         """`{_id: <lsid>, lastUse}` of each logical session."""
         raise NotImplementedError
 

@@ -46,11 +46,7 @@ class ServerMetadataSpec(StageSpec):
             return ListSource(run.plan_cache(self.namespace))
         if self.name == "$querySettings":
             return ListSource(run.query_settings(dict(fields(self.argument)).get("showDebugQueryShape") is True))
-        # There are no users here, so all sessions belong to the unnamed user.
-        users = dict(fields(self.argument)).get("users")
-        if isinstance(users, list) and any(users) and not any(_is_unnamed_user(user) for user in users):
-            return ListSource([])
-        return ListSource(run.sessions())
+        return ListSource(run.sessions(dict(fields(self.argument))))
 
     def describe(self) -> Value:
         return encode({self.name: self.argument})
@@ -206,10 +202,6 @@ def _check_user(name: str, user: Value) -> None:
     for key in ("user", "db"):
         if key not in present:
             raise missing_field(f"{name}.{key}")
-
-
-def _is_unnamed_user(user: Value) -> bool:
-    return isinstance(user, bytes) and dict(fields(user)) == {"user": "", "db": ""}
 
 
 @stage(

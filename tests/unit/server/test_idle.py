@@ -106,7 +106,7 @@ def test_cursor_of_a_session_that_had_to_give_way(setup: Setup) -> None:
     cursor_id = open_cursor(setup, lsid=LSID)
     setup.service.sessions.max_sessions = 3
     for n in range(4):
-        setup.service.sessions.touch(b"%d" % n, b"", 0, setup.elapsed.elapsed_s)
+        setup.service.sessions.touch(b"%d" % n, 0, setup.elapsed.elapsed_s)
     setup.pass_time(0)
     assert not is_open(setup, cursor_id)
 
@@ -168,7 +168,7 @@ def test_an_operation_under_way_keeps_its_session(setup: Setup) -> None:
     setup.pass_time(2 * HALF_AN_HOUR_S)
     setup.service.sessions.max_sessions = 3
     for n in range(4):
-        setup.service.sessions.touch(b"%d" % n, b"", 0, setup.elapsed.elapsed_s)
+        setup.service.sessions.touch(b"%d" % n, 0, setup.elapsed.elapsed_s)
     reply = bson.decode(run_to_end(steps))
     assert reply["n"] == 1
     setup.pass_time(HALF_AN_HOUR_S - 1)

@@ -16,7 +16,7 @@ AT = Timestamp(100, 1)
 
 def written(registry: SessionRegistry, key: bytes, image: bytes, txn_number: int = 1) -> Session:
     """A session that has executed a findAndModify."""
-    session = registry.touch(key, b"", 0, 0.0)
+    session = registry.touch(key, 0, 0.0)
     write = registry.begin_write(session, txn_number)
     assert not write.is_retry
     assert write.begin(0, BEFORE) is None
@@ -57,7 +57,7 @@ def test_images_of_all_sessions_are_bounded() -> None:
 def test_a_batch_of_different_statements_counts_too() -> None:
     registry = SessionRegistry()
     registry.max_history_bytes = 100_000
-    session = registry.touch(b"a", b"", 0, 0.0)
+    session = registry.touch(b"a", 0, 0.0)
     write = registry.begin_write(session, 1)
     for index in range(0, 1000, 2):
         write.begin(index)
@@ -79,7 +79,7 @@ def test_what_ends_gives_back_what_it_took() -> None:
     assert not registry.begin_write(session, 2).is_retry
     assert registry.history_bytes == 2 * 500
     registry.end(b"never")
-    registry.touch(b"unwritten", b"", 0, 0.0)
+    registry.touch(b"unwritten", 0, 0.0)
     assert registry.history_bytes == 500  # the least recently used session made room
     registry.end(b"unwritten")
     assert registry.find(b"unwritten") is None
@@ -92,7 +92,7 @@ def test_an_ended_session_keeps_its_write_until_it_expires() -> None:
     written(registry, b"a", bytes(100))
     registry.end(b"a")
     assert (registry.all(), registry.is_active(b"a"), registry.history_bytes) == ([], False, 500)
-    assert registry.begin_write(registry.touch(b"a", b"", 0, 0.0), 1).is_retry
+    assert registry.begin_write(registry.touch(b"a", 0, 0.0), 1).is_retry
     assert registry.is_active(b"a")
     registry.end(b"a")
     registry.expire(1.0)
@@ -106,8 +106,8 @@ def test_rows_are_used_again_and_deleted_with_their_session() -> None:
         unit.commit()
     registry = SessionRegistry()
     registry.store_in(StatementRows(records), 0.0)
-    lsid = encode({"id": 1})
-    session = registry.touch(b"a", lsid, 0, 0.0)
+    key = bytes(48)
+    session = registry.touch(key, 0, 0.0)
 
     def execute(number: int, statements: list[int], commit: bool = True, image: int = 0) -> None:
         write = registry.begin_write(session, number)

@@ -35,10 +35,10 @@ def test_index_stats(server: Running) -> None:
 
 
 def test_sessions(server: Running) -> None:
-    lsid = bson.encode({"id": 1})
-    server.service.sessions.touch(b"key", lsid, 1000, 0.0)
+    digest = hashlib.sha256(b"").digest()
+    server.service.sessions.touch(b"k" * 16 + digest, 1000, 0.0)
     found = results(server, {"$listSessions": {}}, "system.sessions", "config")
-    assert [entry["_id"] for entry in found] == [{"id": 1, "uid": hashlib.sha256(b"").digest()}]
+    assert [entry["_id"] for entry in found] == [{"id": bson.Binary(b"k" * 16, 4), "uid": digest}]
     assert results(server, {"$listLocalSessions": {}}, 1) == found
 
 
