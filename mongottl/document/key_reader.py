@@ -59,6 +59,8 @@ from mongottl.document.types import (
     Value,
 )
 
+# Begins the two bytes that stand for a NUL or a 1 in strings.
+_ESCAPE: Final = 1
 _INT32_BIT: Final = 1
 _INT64_BIT: Final = 2
 _DOUBLE_BIT: Final = 4
@@ -220,7 +222,7 @@ class KeyReader:
             end = key.index(_END, pos)
             self._pos = end + 1
             text = key[pos:end]
-            return (text if b"\x01" not in text else _unescaped(text)).decode("utf-8")
+            return (text if _ESCAPE not in text else _unescaped(text)).decode("utf-8")
         if first == _OBJECT_ID:
             self._pos = pos + 12
             return ObjectId(key[pos : pos + 12])
@@ -284,7 +286,7 @@ def _unescaped(text: bytes) -> bytes:
     pos = 0
     while pos < len(text):
         byte = text[pos]
-        if byte == 1:
+        if byte == _ESCAPE:
             pos += 1
             byte = text[pos] - 1
         parts.append(byte)

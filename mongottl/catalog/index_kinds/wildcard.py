@@ -35,6 +35,7 @@ from mongottl.errors import CommandError, ErrorCode
 
 WILDCARD_PATH: Final = "$**"
 PROJECTION: Final = "wildcardProjection"
+_DOT: Final = ord(".")
 SEVERAL_WILDCARDS: Final = 7246201
 _NOT_EXCLUDED: Final = 7246209
 MULTIKEY_REGULAR_FIELD: Final = 7246301
@@ -170,7 +171,7 @@ class WildcardKeyGenerator(KeyGenerator):
         cursor = ElementCursor(buf, start)
         while cursor.next():
             name = cursor.name_bytes()
-            if b"." in name:
+            if _DOT in name:
                 continue  # such a field has no path
             child: PathNode | None = None
             if node is not None:

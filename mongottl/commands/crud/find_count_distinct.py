@@ -47,6 +47,7 @@ from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 
 NUL_IN_KEY: Final = 31032
+_DOLLAR: Final = ord("$")
 
 
 @command(
@@ -110,7 +111,7 @@ def is_point_lookup(request: FindRequest) -> bool:
         and not request.show_record_id
         and request.sort == EMPTY_DOCUMENT
         and request.collation == EMPTY_DOCUMENT
-        and (request.projection == EMPTY_DOCUMENT or b"$" not in request.projection)
+        and (request.projection == EMPTY_DOCUMENT or _DOLLAR not in request.projection)
     )
 
 

@@ -31,7 +31,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.waiting import await_transaction
-from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document
+from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need
 from mongottl.storage.interface import DuplicateKey, WriteConflict
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
@@ -151,8 +151,7 @@ def insert_chunk(
     if write is not None:
         write.begin_inserts(start)
     try:
-        prepared = [prepare_document(op, document) for document in chunk]
-        insert_batch(op, collection, prepared)
+        insert_batch(op, collection, prepare_documents(op, chunk))
         return len(chunk)
     except (CommandError, DuplicateKey, WriteConflict):
         return (yield from _insert_one_by_one(op, collection, chunk, start, ordered, errors))

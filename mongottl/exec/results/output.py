@@ -18,7 +18,14 @@ from mongottl.document.walk import ElementCursor, fields, find_field_at, get_val
 from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update
-from mongottl.exec.write.writes import check_size, insert_batch, insert_document, prepare_document, with_new_id
+from mongottl.exec.write.writes import (
+    check_size,
+    insert_batch,
+    insert_document,
+    prepare_document,
+    prepare_documents,
+    with_new_id,
+)
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.run_context import MergeRequest
@@ -129,7 +136,7 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
 
 def insert_output(op: OperationContext, database: str, temporary: str, documents: list[bytes]) -> None:
     collection = _temporary(op, database, temporary)
-    prepared = [prepare_document(op, document) for document in documents]
+    prepared = prepare_documents(op, documents)
     try:
         insert_batch(op, collection, prepared)
     except (DuplicateKey, WriteConflict, WriteError):

@@ -10,7 +10,17 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.render import render_document
-from mongottl.document.types import ARRAY, MAX_DOCUMENT_BYTES, OBJECT_ID, REGEX, UNDEFINED, BinData, Value, type_name
+from mongottl.document.types import (
+    ARRAY,
+    MAX_DOCUMENT_BYTES,
+    OBJECT_ID,
+    REGEX,
+    TIMESTAMP,
+    UNDEFINED,
+    BinData,
+    Value,
+    type_name,
+)
 from mongottl.document.validate import MAX_DEPTH, check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
@@ -33,8 +43,15 @@ from mongottl.ttl.policy import meaningful_ttl_s
 _MAX_CONFLICTS: Final = 100
 _MAX_RECORD_ID_BYTES: Final = 8 * 1024 * 1024
 _EMPTY_TIMESTAMP: Final = bytes(8)
+# Where the name of a document's first field begins.
+_FIRST_NAME_AT: Final = 5
 # A level of documents takes seven bytes: type, empty name, length and end.
 _TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
+
+
+def prepare_documents(op: OperationContext, documents: list[bytes]) -> list[bytes]:
+    """Documents that a client inserts, as they will be stored: see `prepare_document`."""
+    return [prepare_document(op, document) for document in documents]
 
 
 def prepare_document(op: OperationContext, document: bytes) -> bytes:
@@ -51,7 +68,8 @@ def prepare_document(op: OperationContext, document: bytes) -> bytes:
         )
     if len(document) > _TOO_SHORT_TO_BE_DEEP:
         check_depth(document)
-    if b"\x11" in document and _EMPTY_TIMESTAMP in document:
+    # As a number: a search for bytes by `in` costs an exception inside the interpreter.
+    if TIMESTAMP in document and _EMPTY_TIMESTAMP in document:
         document = with_timestamps(document, op.service.timestamps, op.now_ms)
     type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:
@@ -60,9 +78,9 @@ def prepare_document(op: OperationContext, document: bytes) -> bytes:
         if type_code in (ARRAY, REGEX, UNDEFINED):
             raise WriteError(ErrorCode.InvalidIdField, f"can't use a value of type {type_name(int(type_code))} for _id")
         check_id(document, int(type_code), int(pos))
-    if document.count(b"_id\0") > 1 and _has_two_ids(document):
+    if document.rfind(b"_id\0") > _FIRST_NAME_AT and _has_two_ids(document):
         raise WriteError(ErrorCode.BadValue, "can't have multiple _id fields in one document")
-    if document[5:9] == b"_id\0":
+    if document[_FIRST_NAME_AT : _FIRST_NAME_AT + 4] == b"_id\0":
         return document
     return _with_id_first(document)
 
