@@ -40,9 +40,9 @@ from mongottl.wire.messages import (
 )
 
 RECEIVE_SIZE: Final = 64 * 1024
-# A task that has run this long lets others run before it goes on, and after the shorter time if a client waits.
+# A task that has run this long lets others run before it goes on, and answers clients that wait after the shorter time.
 SLICE_S: Final = 0.002
-SLICE_WITH_CLIENTS_S: Final = 0.0005
+LOOK_EVERY_S: Final = 0.00025
 # A command that ends within this time is answered by the poller, and never gets to the connection's task.
 AT_ONCE_S: Final = 0.0005
 # The client has so long for its TLS handshake.
@@ -310,13 +310,13 @@ class Connection:
             raise
 
     async def _drive(self, steps: Steps[bytes], may_abandon: bool) -> bytes:
-        """Runs the steps of a command; other tasks run every SLICE_S, or earlier if a client waits.
+        """Runs the steps of a command; other tasks run every SLICE_S, and clients that wait are answered.
 
         may_abandon: whether to end it with ClientLeftError when the client disconnects.
         """
         monotonic_s = self._clock.monotonic_s
-        look_at = monotonic_s() + SLICE_WITH_CLIENTS_S
-        slice_end = look_at + SLICE_S - SLICE_WITH_CLIENTS_S
+        look_at = monotonic_s() + LOOK_EVERY_S
+        slice_end = look_at + SLICE_S - LOOK_EVERY_S
         error: Exception | None = None
         begun = self._step
         self._step = None
@@ -336,8 +336,8 @@ class Connection:
                     now_s = monotonic_s()
                     if now_s < look_at:
                         continue
-                    if now_s < slice_end and not self._server.poller.has_ready():
-                        look_at = now_s + SLICE_WITH_CLIENTS_S
+                    if now_s < slice_end and not self._server.poller.answer_ready():
+                        look_at = monotonic_s() + LOOK_EVERY_S
                         continue
                     if may_abandon and self._peek_client_state() == _GONE:
                         raise ClientLeftError
@@ -353,8 +353,8 @@ class Connection:
                         error = failure  # thrown into the command, which answers with it
                 elif isinstance(step, InThread):
                     await trio.to_thread.run_sync(step.run)
-                look_at = monotonic_s() + SLICE_WITH_CLIENTS_S
-                slice_end = look_at + SLICE_S - SLICE_WITH_CLIENTS_S
+                look_at = monotonic_s() + LOOK_EVERY_S
+                slice_end = look_at + SLICE_S - LOOK_EVERY_S
         finally:
             steps.close()
 

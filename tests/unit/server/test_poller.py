@@ -66,7 +66,7 @@ async def _answers(poller: Poller, pair: Pair) -> None:
         pair[1].send(b"c")  # nobody waits for it
         await wait_all_tasks_blocked(0.01)
         assert side.taken == [b"a", b"b", b"x"]
-        assert not poller.has_ready()
+        assert not poller.answer_ready()
         nursery.start_soon(serve)
         await wait_all_tasks_blocked(0.01)
         assert side.taken[3:] == [b"c"]
@@ -88,16 +88,27 @@ async def _is_cancelled(poller: Poller, pair: Pair) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _tells(poller: Poller, pair: Pair) -> None:
+async def _answers_for_an_operation(poller: Poller, pair: Pair) -> None:
     side = Side(pair[0])
+
+    async def serve() -> None:
+        await poller.wait(side.sock, side.answer)
+        side.woken += 1
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(poller.wait, side.sock, side.answer)
+        nursery.start_soon(serve)
         await wait_all_tasks_blocked()
-        assert not poller.has_ready()
+        assert not poller.answer_ready()
         pair[1].send(b"a")
-        assert poller.has_ready()
-        assert poller.has_ready()
-        nursery.cancel_scope.cancel()
+        assert not poller.answer_ready()
+        assert side.taken == [b"a"]
+        pair[1].send(b"x")
+        assert poller.answer_ready()
+        assert (side.taken, side.woken) == ([b"a", b"x"], 0)
+        pair[1].send(b"b")
+        assert not poller.answer_ready()  # nobody waits for it
+        await wait_all_tasks_blocked()
+        assert (side.taken, side.woken) == ([b"a", b"x"], 1)
 
 
 def test_answers_without_waking_the_task(poller: Poller, pair: Pair) -> None:
@@ -108,5 +119,5 @@ def test_who_waits_may_be_cancelled(poller: Poller, pair: Pair) -> None:
     trio.run(_is_cancelled, poller, pair)
 
 
-def test_tells_of_clients_that_wait(poller: Poller, pair: Pair) -> None:
-    trio.run(_tells, poller, pair)
+def test_a_long_operation_has_clients_answered(poller: Poller, pair: Pair) -> None:
+    trio.run(_answers_for_an_operation, poller, pair)
