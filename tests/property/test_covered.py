@@ -124,7 +124,13 @@ conditions = st.one_of(
 filters = st.builds(
     lambda parts, expression: {**parts, **expression},
     st.dictionaries(st.sampled_from(["a", "b", "c", "a.c", "a.d"]), conditions, max_size=2),
-    st.sampled_from([{}, {}, {}, {"$expr": {"$lte": ["$a", "$b"]}}, {"$expr": {"$gt": ["$a.c", 1]}}]),
+    st.sampled_from(
+        [
+            *({}, {}, {}),
+            *({"$expr": {"$lte": ["$a", "$b"]}}, {"$expr": {"$gt": ["$a.c", 1]}}),
+            *({"$or": [{"a": 1}, {"a": None, "b": 2}]}, {"$or": [{"b": {"$gt": 1}}, {"a.c": {"$in": [None, 2]}}]}),
+        ]
+    ),
 )
 
 

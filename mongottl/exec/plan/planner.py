@@ -156,11 +156,16 @@ class QueryPlan:
         """
         self.counted = True
         path = self.path
-        if path is None or type(path) is not IndexPath or self.metadata:
+        if self.metadata:
             return
-        path.leave_nulls_to_keys()
-        if path.residual is not None:
-            self.read_only(set())
+        if isinstance(path, OrPath):
+            for branch in path.paths:
+                if type(branch) is IndexPath:
+                    branch.leave_nulls_to_keys()
+        elif type(path) is IndexPath:
+            path.leave_nulls_to_keys()
+            if path.residual is not None:
+                self.read_only(set())
 
     def show_id_plan(self, id_plan: int) -> None:
         """Sets the name of a plan by `_id` in explain, instead of EXPRESS (`express.find_id_plan`)."""

@@ -14,7 +14,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.plan.access_path import CollectionPath, IndexPath
+from mongottl.exec.plan.access_path import CollectionPath, IndexPath, OrPath
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
 from mongottl.exec.results.reading import Pull
@@ -38,12 +38,17 @@ def within(count: int, skip: int, limit: int) -> int:
     return min(left, limit) if limit else left
 
 
-def count_scan_of(plan: QueryPlan) -> IndexPath | None:
-    """The plan's index path if its entries can be counted instead of its documents, else None."""
+def count_scans_of(plan: QueryPlan) -> list[IndexPath]:
+    """The plan's index path, or those of its OR, if their entries can be counted instead of its documents; else []."""
     path = plan.path
-    if not isinstance(path, IndexPath) or path.residual is not None or path.id_plan:
-        return None
-    return None if path.collection.default_ttl_s != NO_TTL else path
+    scans: list[IndexPath] = []
+    for scan in path.paths if isinstance(path, OrPath) else [path]:
+        if not isinstance(scan, IndexPath) or scan.residual is not None or scan.id_plan:
+            return []
+        if scan.collection.default_ttl_s != NO_TTL or not scan.bounds.index.has_keys:
+            return []
+        scans.append(scan)
+    return scans
 
 
 def _living(op: OperationContext, collection: Collection) -> int:
@@ -52,53 +57,67 @@ def _living(op: OperationContext, collection: Collection) -> int:
 
 
 class EntryCount:
-    """Counts the documents of a plan by the record store or by index entries (`scan`), a bounded part per step.
+    """Counts the documents of a plan by the record store or by index entries (`scans`), a bounded part per step.
 
-    In a multikey index several entries may belong to one document: each record id is counted once. With a limit it ends
-    when enough are counted.
+    In a multikey index several entries may belong to one document, and in an OR several scans may find it: each record
+    id is counted once. With a limit it ends when enough are counted.
     """
 
-    def __init__(self, plan: QueryPlan, scan: IndexPath | None) -> None:
+    def __init__(self, plan: QueryPlan, scans: list[IndexPath]) -> None:
         self._plan = plan
-        self._scan = scan
+        self._scans = scans
         self._count = 0
         self._enough = plan.skip + plan.limit if plan.limit else NEVER_ENOUGH
-        self._at = RangePosition([] if scan is None else scan.bounds.ranges, True)
-        self._reader: KeyRangeReader | None = None
         self._seen: RecordIdSet | None = None
-        if scan is not None:
+        if len(scans) > 1 or any(scan.bounds.multikey for scan in scans):
+            self._seen = RecordIdSet()
+        self._scan_index = -1
+        self._at = RangePosition([], True)
+        self._reader: KeyRangeReader | None = None
+        for scan in scans:
             scan.bounds.index.accesses += 1
-            if scan.bounds.multikey:
-                self._seen = RecordIdSet()
-            if scan.bounds.multikey or scan.bounds.trailing:
-                self._reader = KeyRangeReader(scan.bounds, self._at)
+        self._begin_next_scan()
+
+    def _begin_next_scan(self) -> bool:
+        """False after the last one."""
+        self._scan_index += 1
+        if self._scan_index >= len(self._scans):
+            return False
+        bounds = self._scans[self._scan_index].bounds
+        self._at = RangePosition(bounds.ranges, True)
+        if self._seen is not None or bounds.trailing:
+            self._reader = KeyRangeReader(bounds, self._at)
+        return True
 
     def is_outdated(self) -> bool:
-        """Whether the index became multikey, or the collection got a TTL, since planning: then count documents."""
-        scan = self._scan
-        if scan is None:
-            return False
-        return scan.bounds.index.arrays is not scan.bounds.arrays or scan.collection.default_ttl_s != NO_TTL
+        """Whether an index became multikey, or the collection got a TTL, since planning: then count documents."""
+        return any(
+            scan.bounds.index.arrays is not scan.bounds.arrays or scan.collection.default_ttl_s != NO_TTL
+            for scan in self._scans
+        )
 
     def step(self, op: OperationContext) -> int | None:
         """The number, or None if there is more to count. QueryPlanKilled (175) if index or collection was dropped."""
         plan = self._plan
-        scan = self._scan
-        if scan is None:
+        if not self._scans:
             collection = plan.collection
             assert collection is not None
             return within(_living(op, collection), plan.skip, plan.limit)
-        data = op.recovery_unit.index(scan.bounds.index)
-        check_alive(scan.collection)
-        if scan.bounds.index not in scan.collection.indexes:
-            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{scan.bounds.index.name}' dropped")
-        reader = self._reader
+        for scan in self._scans:
+            check_alive(scan.collection)
+            if scan.bounds.index not in scan.collection.indexes:
+                raise CommandError(ErrorCode.QueryPlanKilled, f"index '{scan.bounds.index.name}' dropped")
+        data = op.recovery_unit.index(self._scans[self._scan_index].bounds.index)
         read = 0
         for _ in range(MAX_RANGES_PER_CALL):
-            if self._at.is_at_end() or self._count >= self._enough:
+            if self._count >= self._enough:
                 return within(self._count, plan.skip, plan.limit)
-            if reader is not None:
-                read += self._count_read(reader, data)
+            if self._at.is_at_end():
+                if self._begin_next_scan():
+                    return None
+                return within(self._count, plan.skip, plan.limit)
+            if self._reader is not None:
+                read += self._count_read(self._reader, data)
                 if read >= BATCH:
                     return None
             elif not self._count_range(data):
@@ -139,9 +158,9 @@ def entry_count(plan: QueryPlan) -> EntryCount | None:
     """A count of a plan's documents without executing it; None if that is impossible."""
     path = plan.path
     if isinstance(path, CollectionPath) and path.match is None:
-        return EntryCount(plan, None)
-    scan = count_scan_of(plan)
-    return None if scan is None or not scan.bounds.index.has_keys else EntryCount(plan, scan)
+        return EntryCount(plan, [])
+    scans = count_scans_of(plan)
+    return EntryCount(plan, scans) if scans else None
 
 
 class CountedDocuments(DocumentSource):

@@ -19,7 +19,7 @@ from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.bounds_text import single_interval_details
 from mongottl.exec.plan.plan_ranker import TRIAL_ENTRIES, is_trivial
 from mongottl.exec.plan.planner import QueryPlan
-from mongottl.exec.results.counting import count_scan_of
+from mongottl.exec.results.counting import count_scans_of
 from mongottl.exec.stages.stage import PlanNode, PlanStage, StageCounters
 
 QUERY_PLANNER: Final = "queryPlanner"
@@ -184,28 +184,29 @@ def explain_plan(
 def _plan_root(plan: QueryPlan, stage: PlanStage, wrappers: tuple[Wrapper, ...]) -> PlanNode:
     """The plan's stages; for a count that does not execute them, RECORD_STORE_FAST_COUNT or COUNT_SCAN.
 
-    explain executes the stages in any case. Below a SKIP or LIMIT, an IXSCAN counts entries, as mongod shows it.
+    explain executes the stages in any case. Below another stage, an IXSCAN counts entries, as mongod shows it.
     """
     node = stage.node()
     counts = plan.counted or (bool(wrappers) and wrappers[0].stage == "COUNT")
     if not counts or plan.collection is None:
         return node
-    limited = bool(plan.skip or plan.limit)
-    if plan.path is not None and is_trivial(plan.match) and node.stage == "COLLSCAN" and not limited:
+    if plan.path is not None and is_trivial(plan.match) and node.stage == "COLLSCAN":
         counters = StageCounters()
         counters.returned = stage.returned
         return PlanNode("RECORD_STORE_FAST_COUNT", {}, [], counters)
-    path = count_scan_of(plan)
-    if path is None:
+    scans = count_scans_of(plan)
+    if not scans:
         return node
     top = PlanNode("", {}, [node])
     above = top
-    while above.inputs and above.inputs[0].stage in ("SKIP", "LIMIT"):
+    while above.inputs and above.inputs[0].stage in ("SKIP", "LIMIT", "OR"):
         above = above.inputs[0]
-    fetch = above.inputs[0]
-    if fetch.stage == "FETCH" and fetch.inputs[0].stage == "IXSCAN":
-        scan = fetch.inputs[0]
-        above.inputs = [scan if limited else _counted(scan, path.bounds)]
+    alone = above is top
+    for i in range(len(above.inputs)):
+        fetch = above.inputs[i]
+        if fetch.stage == "FETCH" and fetch.inputs[0].stage == "IXSCAN":
+            scan = fetch.inputs[0]
+            above.inputs[i] = _counted(scan, scans[0].bounds) if alone else scan
     return top.inputs[0]
 
 

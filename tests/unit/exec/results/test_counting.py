@@ -223,3 +223,30 @@ def test_counts_end_at_their_limit(step: int) -> None:
     assert bench.count(filter, skip=1990, limit=100) == 10
     count = entry_count(bench.plan(filter, hint={"a": 1}, limit=3))
     assert count is not None and count.step(bench.op) == 3
+
+
+def test_an_or_counts_the_entries_of_its_scans_each_record_once() -> None:
+    bench = Bench()
+    bench.index([("a", 1)])
+    bench.index([("b", 1), ("c", 1)])
+    bench.insert([{"_id": i, "a": i % 10, "b": i % 7, "c": i, "d": i % 2} for i in range(1000)])
+    filter: dict[str, Any] = {"$or": [{"a": {"$in": [3, None]}}, {"b": {"$gte": 5}, "c": {"$lt": 500}}]}
+    expected = sum(i % 10 == 3 or (i % 7 >= 5 and i < 500) for i in range(1000))
+    plan = bench.plan(filter)
+    plan.count_only()
+    count = entry_count(plan)
+    assert count is not None
+    while (found := count.step(bench.op)) is None:
+        pass
+    assert found == bench.count(filter) == bench.count(filter, hint=NATURAL) == expected
+    assert bench.count(filter, skip=10, limit=20) == 20
+    stats = bench.explain(plan, "executionStats", count_wrapper())["executionStats"]
+    either = stats["executionStages"]["inputStage"]
+    assert (either["stage"], [scan["stage"] for scan in either["inputStages"]]) == ("OR", ["IXSCAN", "IXSCAN"])
+    assert (stats["executionStages"]["nCounted"], stats["totalDocsExamined"]) == (expected, 0)
+    # A branch that the keys do not decide needs documents, and so do arrays that come later.
+    assert entry_count(bench.plan({"$or": [{"a": 3}, {"b": 5, "d": 1}]})) is None
+    counting = count_documents(bench.op, bench.collection, match_of(filter))
+    next(counting)
+    bench.insert([{"_id": 1000, "a": [3, 4], "b": 6, "c": 1}])
+    assert run_to_end(counting) == expected + 1
