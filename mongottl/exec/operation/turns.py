@@ -44,8 +44,9 @@ class _Computation(Generic[T]):
         self._ended = False
         self.results: list[T] = []
         self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="mongottl-turns", daemon=True)
-        self._thread.start()
+        # mypyc makes C identifiers of names with a prefix "_", and "__thread" is a keyword of C.
+        self._computing_thread = threading.Thread(target=self._run, name="mongottl-turns", daemon=True)
+        self._computing_thread.start()
 
     def take_turn(self) -> bool:
         """Computes until the turn is over. Whether the computation has ended."""
@@ -59,7 +60,7 @@ class _Computation(Generic[T]):
         if not self._ended:
             self._abandoned = True
             self.take_turn()
-        self._thread.join()
+        self._computing_thread.join()
 
     def _run(self) -> None:
         self._may_compute.acquire()
@@ -88,14 +89,17 @@ def is_long(op: OperationContext) -> bool:
     return op.request_bytes >= LONG_REQUEST_BYTES
 
 
-def in_turns(op: OperationContext, compute: Callable[[], T], check: Callable[[], None] | None = None) -> Steps[T]:
+def in_turns(
+    op: OperationContext, compute: Callable[[], T], check: Callable[[], None] | None = None, long: bool = False
+) -> Steps[T]:
     """The result of a computation about the operation's request; if that is long, computed in turns.
 
+    long: whether the computation is long although the request is not.
     check: called before each turn but the first; raises an error, which ends the computation, if what it depends on
     has changed.
     Raises what the computation raises, and the errors of `OperationContext.check_interrupt`.
     """
-    if op.request_bytes < LONG_REQUEST_BYTES:
+    if not long and op.request_bytes < LONG_REQUEST_BYTES:
         return compute()
     computation = _Computation(compute, op.service.clock.monotonic_s)
     try:
