@@ -10,7 +10,7 @@ from typing import Any
 
 from bson import encode
 
-from bench.load import Connection, Pinger, ReplyError, op_msg
+from bench.load import Connection, Document, Pinger, ReplyError, op_msg
 from bench.measure import Result
 from bench.targets import DATABASE
 from bench.workloads.bulk import load_million
@@ -103,3 +103,55 @@ def long_message_pinged(ctx: Context) -> Result:
 )
 def compressed_message_pinged(ctx: Context) -> Result:
     return _inserted(ctx, "compressed-message-pinged", compressed)
+
+
+def _long_requests(count: int) -> dict[str, Document]:
+    """Requests that take long to parse and to plan, by workload name; each has `count` predicates, values or fields."""
+    fields = [f"field{number}" for number in range(count)]
+    equalities = [{"absent": number} for number in range(count)]
+    ranges = [{"absent": {"$gt": 3 * number, "$lt": 3 * number + 2}} for number in range(count)]
+    specs = [{"key": {field: 1}, "name": field} for field in fields]
+    computed = {field: {"$add": ["$rank", 1]} for field in fields}
+    return {
+        "or-equalities-pinged": {"find": _TARGET, "filter": {"$or": equalities}},
+        "or-ranges-pinged": {"find": _TARGET, "filter": {"$or": ranges}},
+        "in-list-pinged": {"find": _TARGET, "filter": {"absent": {"$in": list(range(10 * count))}}},
+        "in-list-indexed-pinged": {"find": _TARGET, "filter": {"_id": {"$in": list(range(10 * count))}}},
+        "project-fields-pinged": {"aggregate": _TARGET, "pipeline": [{"$project": computed}], "cursor": {}},
+        "create-indexes-pinged": {"createIndexes": _TARGET, "indexes": specs},
+    }
+
+
+def _register_long_requests() -> None:
+    for name, count, what in (
+        ("or-equalities-pinged", 100_000, "find by $or of 100,000 equalities"),
+        ("or-ranges-pinged", 100_000, "find by $or of 100,000 ranges"),
+        ("in-list-pinged", 100_000, "find by $in of a million values"),
+        ("in-list-indexed-pinged", 100_000, "find by $in of a million values, of an indexed field"),
+        ("project-fields-pinged", 20_000, "$project of 20,000 computed fields"),
+        (
+            "create-indexes-pinged",
+            20_000,
+            "createIndexes with 20,000 specifications, which are too many",
+        ),
+    ):
+
+        def run(ctx: Context, name: str = name, count: int = count) -> Result:
+            request = op_msg({**_long_requests(ctx.scaled(count))[name], "$db": DATABASE})
+            with Connection(ctx.target.address()) as connection:
+                documents = [encode({"rank": number}) for number in range(100)]
+                connection.insert(DATABASE, _TARGET, [documents])
+
+                def call() -> int:
+                    connection.send(request)
+                    connection.receive()
+                    return 1
+
+                result = _pinged(ctx, name, call, "op")
+                connection.command({"drop": _TARGET, "$db": DATABASE})
+                return result
+
+        workload(name, what, fixture=load_long, needs_socket=True, goals=_GOALS)(run)
+
+
+_register_long_requests()

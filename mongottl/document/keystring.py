@@ -133,6 +133,8 @@ _CLASS_INTEGER: Final = 1  # plus the number of bytes, 1 to 8
 _CLASS_LARGE: Final = 10
 _CLASS_BEYOND_DOUBLE: Final = 11
 
+# Longer texts are escaped as a whole, which takes a text of 16 MB milliseconds; shorter ones byte by byte.
+_LONG_TEXT: Final = 64
 _TWO_55: Final = 36028797018963968.0
 _INT64_LIMIT: Final = 2**63
 _COEFFICIENT_BITS: Final = 2**113 - 1
@@ -315,6 +317,12 @@ def _write_decimal_as_double(writer: BytesWriter, magnitude: Decimal, negative: 
 
 def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
     """Writes the UTF-8 text buf[pos:end], escaped and terminated."""
+    if end - pos > _LONG_TEXT:
+        text = buf[pos:end]
+        if b"\x01" in text or b"\x00" in text:
+            text = text.replace(b"\x01", b"\x01\x02").replace(b"\x00", b"\x01\x01")
+        writer.write(text)
+        pos = end
     while pos < end:
         byte: i64 = buf[pos]
         if byte <= 1:

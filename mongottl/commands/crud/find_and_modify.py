@@ -38,7 +38,14 @@ from mongottl.exec.operation.retryable_writes import AFTER, BEFORE, DELETED, NO_
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
-from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, delete_one, update_one
+from mongottl.exec.write.modifying import (
+    LARGE_DOCUMENT_BYTES,
+    Selection,
+    UpdateResult,
+    apply_update,
+    delete_one,
+    update_one,
+)
 from mongottl.exec.write.writes import delete_batch
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchDetails, MatchExpression, parse_match
@@ -234,7 +241,7 @@ def _modify_by_id(
         result = UpdateResult()
         if record is None:
             return None if request.upsert else _reply(result, request.new, None, projection)
-        if driver.needs_positional:
+        if driver.needs_positional or len(record[1]) >= LARGE_DOCUMENT_BYTES:
             return None
         apply_update(op, collection, None, record, driver, result)
     except WriteConflict:

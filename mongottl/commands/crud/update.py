@@ -55,6 +55,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
+    LARGE_DOCUMENT_BYTES,
     Selection,
     UpdateResult,
     apply_update,
@@ -169,7 +170,7 @@ def _update_by_id(
     if key is None:
         return None
     record = express_record(op, collection, key)
-    if record is None:
+    if record is None or len(record[1]) >= LARGE_DOCUMENT_BYTES:
         return None
     errors = WriteErrors()
     result = UpdateResult()

@@ -13,6 +13,8 @@ their records again. So does the code that retries after a WriteConflict, which 
 transaction (`await_transaction`).
 """
 
+from typing import Final
+
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import copy_metadata, plain
 from mongottl.document.compare import compare_values
@@ -21,10 +23,10 @@ from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import is_long
+from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
-from mongottl.exec.stages.stage import PlanStage
+from mongottl.exec.stages.stage import PlanStage, check_alive
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
     check_size,
@@ -43,6 +45,8 @@ from mongottl.query.update import UpdateDriver, new_document_for_upsert
 from mongottl.storage.interface import NO_BYTE_LIMIT, Record, WriteConflict
 
 _MAX_CONFLICTS = 100
+# The update of a document that is at least this long is computed in turns with other operations.
+LARGE_DOCUMENT_BYTES: Final = 1 << 20
 
 
 class UpdateResult:
@@ -167,7 +171,10 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
         if selection.metadata:
             record = _plain_record(record)
         try:
-            apply_update(op, selection.collection, selection.match, record, driver, result)
+            if len(record[1]) < LARGE_DOCUMENT_BYTES:
+                apply_update(op, selection.collection, selection.match, record, driver, result)
+            else:
+                yield from _apply_in_turns(op, selection.collection, selection.match, record, driver, result)
         except WriteConflict as conflict:
             yield from await_transaction(op, conflict)
             continue
@@ -191,6 +198,31 @@ def apply_update(
     details. WriteConflict if the record has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
+    _store_update(op, collection, record, document, modified, result)
+
+
+def _apply_in_turns(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    record: Record,
+    driver: UpdateDriver,
+    result: UpdateResult,
+) -> Steps[None]:
+    """`apply_update` for a large document: other operations run while the new document is computed.
+
+    WriteConflict if one of them has changed the record, or if it has expired.
+    """
+    document, modified = yield from in_turns(op, lambda: updated_document(match, record, driver), long=True)
+    check_alive(collection)
+    if not living_now(op.service, collection, [record]):
+        raise WriteConflict("the document has expired")
+    _store_update(op, collection, record, document, modified, result)
+
+
+def _store_update(
+    op: OperationContext, collection: Collection, record: Record, document: bytes, modified: bool, result: UpdateResult
+) -> None:
     result.before = record[1]
     result.after = document
     if modified or (op.service.config.refresh_on_noop and record[2] != op.service.now_s()):

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from mongottl.document.build import index_name
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.numbers import whole
 from mongottl.document.render import render_value
@@ -35,6 +36,7 @@ def cut_items(buf: bytes, pos: i64) -> list[Item]:
     items: list[Item] = []
     cursor = ElementCursor(buf, pos)
     while cursor.next():
+        give_way()
         items.append(Item(cursor.type_code, buf[cursor.value : cursor.end]))
     return items
 
@@ -44,6 +46,7 @@ def join_items(items: list[Item]) -> bytes:
     parts: list[bytes] = []
     index: i64 = 0
     for item in items:
+        give_way()
         parts.append(element(item.type_code, index_name(index), item.value))
         index += 1
     return frame(b"".join(parts))

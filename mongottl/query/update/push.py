@@ -1,14 +1,15 @@
 """$push with its clauses: $each, $position, $sort, $slice, applied in this order."""
 
-import functools
 from typing import Final
 
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
-from mongottl.document.compare import compare_raw
+from mongottl.document.interrupt import give_way
+from mongottl.document.keystring import KeyStringBuilder, encode_raw
 from mongottl.document.numbers import whole
 from mongottl.document.path import array_index
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value, is_number, type_name
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
@@ -32,17 +33,22 @@ class SortClause:
         self.paths = paths
         self.directions = directions
 
-    def compare(self, a: Item, b: Item) -> int:
+    def sorted(self, items: list[Item]) -> list[Item]:
+        """The elements in order, equal ones as they were; by their KeyStrings, since arrays may have a million."""
+        keyed: list[tuple[bytes, int]] = []
+        for item in items:
+            give_way()
+            keyed.append((self._key(item), len(keyed)))
+        return [items[index] for _, index in sort_in_parts(keyed)]
+
+    def _key(self, item: Item) -> bytes:
         if not self.paths:
-            order = int(compare_raw(a.value, a.type_code, 0, b.value, b.type_code, 0, self.collation))
-            return order * self.directions[0]
+            return encode_raw(item.value, item.type_code, 0, self.directions[0] < 0, self.collation)
+        builder = KeyStringBuilder(self.collation)
         for i in range(len(self.paths)):
-            x_type, x_pos = _sort_field(a, self.paths[i])
-            y_type, y_pos = _sort_field(b, self.paths[i])
-            order = int(compare_raw(a.value, x_type, x_pos, b.value, y_type, y_pos, self.collation))
-            if order != 0:
-                return order * self.directions[i]
-        return 0
+            type_code, pos = _sort_field(item, self.paths[i])
+            builder.append_raw(item.value, type_code, pos, self.directions[i] < 0)
+        return builder.finish()
 
 
 def _sort_field(item: Item, path: list[str]) -> tuple[i64, i64]:
@@ -83,7 +89,7 @@ class PushNode(ModifierNode):
             items = items[:at] + self.values + items[at:]
         sort = self.sort
         if sort is not None:
-            items.sort(key=functools.cmp_to_key(sort.compare))
+            items = sort.sorted(items)
         kept = self.slice
         if kept is not None:
             if kept >= 0:

@@ -187,3 +187,17 @@ def test_components_end_where_the_next_one_begins(descending: bool) -> None:
         component = encode_value(value, descending)
         for following in (component, encode_value("x", descending), encode_value(-3, not descending)):
             assert component_end(component + following, 0, descending) == len(component), value
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 66, 200])
+def test_long_texts_are_escaped_as_short_ones(length: int) -> None:
+    for special in ("\0", "\1", "\0\1\1\0", "\1\2", "ab"):
+        for at in (0, 30, length - len(special)):
+            text = "x" * at + special + "y" * (length - len(special) - at)
+            escaped = text.encode().replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
+            assert encode_value(text) == b"\x40" + escaped + b"\0"
+
+
+def test_long_texts_are_ordered() -> None:
+    texts = sorted("x" * 70 + end for end in ("", "\0", "\0\0", "\0\1", "\1", "\1\0", "\1\1", "\2", "a", "é"))
+    assert sorted(texts, key=encode_value) == texts

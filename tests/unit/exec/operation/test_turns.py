@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import bson
 import pytest
@@ -311,3 +311,67 @@ class TestStepsOfSlowFilters:
         cursor.step_records = 3
         finish(cursor.next_page(op, 1))
         assert op.step_records == 3
+
+
+class TestLargeDocuments:
+    """The update of a document of more than 1 MiB is computed in turns; the request may be short."""
+
+    SORT: ClassVar[Document] = {"$push": {"list": {"$each": [-1], "$sort": 1}}}
+
+    @pytest.fixture
+    def large(self, server: Running) -> Running:
+        server.least_request_bytes = 0
+        server.insert({"_id": "large", "list": [number * 7919 % 100_003 for number in range(100_003)]}, into="d")
+        return server
+
+    def commands(self, filter: Document) -> dict[str, tuple[Document, str]]:
+        bulk = {"update": 0, "filter": filter, "updateMods": self.SORT}
+        modify = {"findAndModify": "d", "query": filter, "update": self.SORT, "fields": {"_id": 1}}
+        return {
+            "update": ({"update": "d", "updates": [{"q": filter, "u": self.SORT}]}, "test"),
+            "findAndModify": (modify, "test"),
+            "bulkWrite": ({"bulkWrite": 1, "ops": [bulk], "nsInfo": [{"ns": "test.d"}]}, "admin"),
+        }
+
+    @pytest.mark.parametrize("command", ["update", "findAndModify", "bulkWrite"])
+    def test_result(self, large: Running, command: str) -> None:
+        request, database = self.commands({"_id": "large"})[command]
+        assert finish(large.steps(request, database))[0] > 50
+        assert large.listed({"find": "d"})[0]["list"] == list(range(-1, 100_003))
+
+    def test_another_write_meanwhile_is_kept(self, large: Running) -> None:
+        steps = large.steps(self.commands({"_id": "large"})["update"][0])
+        for _ in range(10):
+            next(steps)
+        large.run({"update": "d", "updates": [{"q": {"_id": "large"}, "u": {"$set": {"list": [3, 2], "other": 1}}}]})
+        finish(steps)
+        assert large.listed({"find": "d"}) == [{"_id": "large", "list": [-1, 2, 3], "other": 1}]
+
+    def test_a_document_deleted_meanwhile_is_not_found(self, large: Running) -> None:
+        steps = large.steps(self.commands({"_id": "large"})["update"][0])
+        for _ in range(10):
+            next(steps)
+        large.run({"delete": "d", "deletes": [{"q": {}, "limit": 0}]})
+        assert finish(steps)[1] == {"n": 0, "nModified": 0}
+
+    def test_a_document_that_expires_meanwhile_is_not_found(self, large: Running) -> None:
+        large.index({"_ts": 1}, on="d", expireAfterSeconds=10)
+        steps = large.steps(self.commands({"_id": "large"})["update"][0])
+        for _ in range(10):
+            next(steps)
+        large.advance(10)
+        assert finish(steps)[1] == {"n": 0, "nModified": 0}
+
+    def test_a_dropped_collection(self, large: Running) -> None:
+        steps = large.steps(self.commands({"_id": "large"})["findAndModify"][0])
+        for _ in range(10):
+            next(steps)
+        large.run({"drop": "d"})
+        with pytest.raises(CommandError) as caught:
+            finish(steps)
+        assert caught.value.code == 175
+
+    def test_time_limit(self, large: Running) -> None:
+        with pytest.raises(CommandError) as caught:
+            finish(large.steps(self.commands({"_id": "large"})["findAndModify"][0], max_time_ms=200))
+        assert caught.value.code == 50
