@@ -344,6 +344,7 @@ class Dispatcher:
         session = None if op.session_key is None else sessions.begin_operation(op.session_key)
         error: Exception | None = None
         monotonic_s = self.service.clock.monotonic_s
+        ended = False
         try:
             while True:
                 started_s = monotonic_s()
@@ -352,6 +353,7 @@ class Dispatcher:
                 try:
                     step = next(steps) if error is None else steps.throw(error)
                 except StopIteration as stop:
+                    ended = True
                     return stop.value  # type: ignore[no-any-return]
                 finally:
                     clear_check()
@@ -366,6 +368,8 @@ class Dispatcher:
             self.service.operations.end(running)
             if transaction is not None:
                 transaction.busy = False
+                if not ended:
+                    transactions.leave(self.service, op, None)  # the client has disconnected
             if session is not None:
                 sessions.end_operation(session, self.service.clock.monotonic_s())
 
@@ -385,15 +389,13 @@ class Dispatcher:
             session.busy = False
 
     def _is_under_way(self, generic: GenericArguments, op: OperationContext) -> bool:
-        """Whether this is a retryable write, and an earlier one of its session, or its first attempt, still runs; or a
-        statement of a transaction, and another one still runs."""
+        """Whether this is a retryable write or a statement of a transaction, and an earlier one of its session, or its
+        first attempt, still runs."""
         if generic.txn_number is None or generic.lsid is None:
             return False
         key = session_key(generic.lsid, op.client.login)
-        if generic.autocommit is not None:
-            return transactions.is_busy(self.service, key)
         session = self.service.sessions.find(key)
-        return session is not None and session.busy
+        return (session is not None and session.busy) or transactions.is_busy(self.service, key)
 
     def _await_first_attempt(
         self,
@@ -405,6 +407,7 @@ class Dispatcher:
         """Runs a retried write after its first attempt has ended."""
         try:
             while self._is_under_way(generic, op):
+                op.check_interrupt()
                 yield Wait(_RETRY_POLL_S)
         except Exception as error:
             return self._failed(spec.name, error, op)

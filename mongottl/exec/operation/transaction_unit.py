@@ -7,6 +7,8 @@ Reads give what was committed when the transaction began, with its own writes; T
 time. Writes are put in the transaction's write set. A collection that it creates is in no database until the commit.
 """
 
+from contextlib import suppress
+
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
@@ -18,7 +20,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.snapshot_catalog import SnapshotCatalog
 from mongottl.exec.operation.transactions import ABORTED, Transaction
 from mongottl.exec.operation.write_unit import WriteUnit
-from mongottl.storage.interface import RecordStore, SortedDataInterface
+from mongottl.storage.interface import EngineUnavailable, RecordStore, SortedDataInterface, WriteConflict
 from mongottl.storage.snapshot.write_set import WriteSet
 from mongottl.ttl.policy import NO_TTL
 
@@ -49,9 +51,12 @@ def enter(op: OperationContext, transaction: Transaction) -> None:
 def abort(service: ServiceContext, transaction: Transaction) -> None:
     """Aborts a transaction in progress: nothing that it has written remains."""
     service.transactions.end(transaction, ABORTED)
+    created = list(transaction.pending.values())
     release(service, transaction)
-    for collection in transaction.pending.values():
-        service.catalog.drop_pending(collection)
+    for collection in created:
+        # If that fails, their empty stores are dropped at the next start, since no catalog entry names them.
+        with suppress(EngineUnavailable, WriteConflict):
+            service.catalog.drop_pending(collection)
 
 
 def abort_open(service: ServiceContext, session_key: bytes) -> None:
@@ -70,10 +75,13 @@ def release(service: ServiceContext, transaction: Transaction) -> None:
     own = transaction.own
     own.release()
     for collection in transaction.collections.values():
-        if not collection.dropped and collection.default_ttl_s != NO_TTL:
+        if not collection.dropped and (collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes):
             # The reaper has passed over what the transaction had written.
             service.wheel.arm(collection.number, service.now_s())
             service.wake_reaper()
+    transaction.collections.clear()
+    transaction.ready_indexes.clear()
+    transaction.pending.clear()
 
 
 def abort_expired(service: ServiceContext) -> float:

@@ -5,6 +5,8 @@ to look at which collection. MongoDB's own TTL indexes on date fields use the sa
 visible until they are purged, as in MongoDB.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -147,21 +149,33 @@ def due_by_policy(
         return []
     records: list[Record] = []
     cutoff_s = default_cutoff_s(default, now_s)
-    limit = PURGE_BATCH if claims is None else PURGE_BATCH + claims.count_records(stored.ident)
     if cutoff_s != NO_CUTOFF_S:
-        records = _unclaimed(stored.due_by_default(cutoff_s, limit, PURGE_BYTES), stored, claims)
+        records = _unclaimed_batch(partial(stored.due_by_default, cutoff_s), stored, claims)
     own_s = own_cutoff_s(default, now_s)
     if not records and own_s != NO_CUTOFF_S:
-        records = _unclaimed(stored.due_by_own(own_s, limit, PURGE_BYTES), stored, claims)
+        records = _unclaimed_batch(partial(stored.due_by_own, own_s), stored, claims)
     # The expiry indexes only find candidates; the policy decides.
     return [record for record in records if is_expired(record[2], record[3], default, now_s)]
 
 
-def _unclaimed(records: list[Record], stored: RecordStore, claims: Claims | None) -> list[Record]:
-    """The records that no open transaction has written."""
-    if claims is None or not claims.any:
-        return records
-    return [record for record in records if claims.record_owner(stored.ident, record[0]) is None]
+def _unclaimed_batch(
+    first_due: Callable[[int, int], list[Record]], stored: RecordStore, claims: Claims | None
+) -> list[Record]:
+    """A batch of due records that no open transaction has written; empty if there are none.
+
+    first_due: gives the first records within a limit on their number and one on their bytes. The second is raised for
+    as long as all of them are claimed, so that the others are found behind them.
+    """
+    claimed = 0 if claims is None else claims.count_records(stored.ident)
+    if claims is None or claimed == 0:
+        return first_due(PURGE_BATCH, PURGE_BYTES)
+    max_bytes = PURGE_BYTES
+    while True:
+        found = first_due(PURGE_BATCH + claimed, max_bytes)
+        unclaimed = [record for record in found if claims.record_owner(stored.ident, record[0]) is None]
+        if unclaimed or sum([len(record[1]) for record in found]) < max_bytes:
+            return unclaimed[:PURGE_BATCH]
+        max_bytes *= 2
 
 
 def _due_by_date(
@@ -175,11 +189,16 @@ def _due_by_date(
     low, high = (newest, successor(oldest)) if descending else (oldest, successor(newest))
     found: dict[int, Record] = {}
     stored = unit.records(collection)
-    limit = PURGE_BATCH + claims.count_records(stored.ident)
-    rows, _ = unit.index(index).scan_fetch(stored, low, high, None, limit, not descending, PURGE_BYTES)
-    for _, rid, document, ts_s, ttl_s in rows:
-        found[rid] = (rid, document, ts_s, ttl_s)
-    return _unclaimed(list(found.values()), stored, claims)
+    entries = unit.index(index)
+    position: tuple[bytes, int] | None = None
+    more = True
+    while more and not found:
+        rows, more = entries.scan_fetch(stored, low, high, position, PURGE_BATCH, not descending, PURGE_BYTES)
+        for key, rid, document, ts_s, ttl_s in rows:
+            position = (key, rid)
+            if claims.record_owner(stored.ident, rid) is None:
+                found[rid] = (rid, document, ts_s, ttl_s)
+    return list(found.values())
 
 
 def refill_wheel(service: ServiceContext) -> Steps[None]:

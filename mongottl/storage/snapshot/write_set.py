@@ -67,24 +67,32 @@ class WriteSet(ClaimOwner):
         self._entry_undo: list[tuple[EntryPatch, IndexEntry, bool, bool]] = []
         self._bytes_before: int = 0
 
+    def _require_open(self) -> None:
+        if self.released:
+            raise RuntimeError("a write set is used after its transaction has ended")
+
     def statement(self) -> "StatementUnit":
         """A unit of work that puts its writes here."""
+        self._require_open()
         return StatementUnit(self)
 
     def records_view(self, store: RecordStore) -> RecordStore:
         """A record store of the engine as the transaction sees it, for reads."""
+        self._require_open()
         base = records_at(store, self.snapshot)
         patch = self.records.get(store.ident)
         return base if patch is None else PatchedRecords(base, patch)
 
     def entries_view(self, data: SortedDataInterface) -> SortedDataInterface:
         """A sorted data of the engine as the transaction sees it, for reads."""
+        self._require_open()
         base = entries_at(data, self.snapshot)
         patch = self.entries.get(data.ident)
         return base if patch is None else PatchedEntries(base, patch)
 
     def own_records(self, store: RecordStore) -> "OwnRecords":
         """A record store of the engine for a statement that writes."""
+        self._require_open()
         ident = store.ident
         patch = self.records.get(ident)
         if patch is None:
@@ -95,6 +103,7 @@ class WriteSet(ClaimOwner):
     def own_entries(self, data: SortedDataInterface, complete: bool = True) -> "OwnEntries":
         """A sorted data of the engine for a statement that writes. complete: whether it has the entries of all records;
         unique keys are not checked if not."""
+        self._require_open()
         ident = data.ident
         patch = self.entries.get(ident)
         if patch is None:
@@ -108,6 +117,7 @@ class WriteSet(ClaimOwner):
 
     def claim_record(self, ident: str, record_id: int) -> None:
         """SnapshotConflict if the record was written after the snapshot, or another transaction has it."""
+        self._require_open()
         if record_id >= FIRST_PROVISIONAL_ID or self.claims.record_owner(ident, record_id) is self:
             return
         if self.snapshot.changed(ident, record_id):
@@ -117,6 +127,7 @@ class WriteSet(ClaimOwner):
 
     def claim_key(self, ident: str, key: bytes) -> None:
         """SnapshotConflict if another transaction has written this unique key."""
+        self._require_open()
         if self.claims.key_owner(ident, key) is self:
             return
         self.claims.claim_key(ident, key, self)
@@ -124,12 +135,14 @@ class WriteSet(ClaimOwner):
 
     def put_record(self, patch: RecordPatch, record_id: int, image: Record | None) -> None:
         """Sets a record of the transaction; None deletes it. WriteSetTooLarge."""
+        self._require_open()
         self._record_undo.append((patch, record_id, record_id in patch.images, patch.images.get(record_id)))
         patch.add(record_id, image)
         self._grow(0 if image is None else len(image[1]))
 
     def put_entry(self, patch: EntryPatch, entry: IndexEntry, present: bool) -> None:
         """Adds or removes an entry of the transaction. WriteSetTooLarge."""
+        self._require_open()
         self._entry_undo.append((patch, entry, entry in patch.images, patch.images.get(entry, False)))
         patch.add(entry, present)
         self._grow(len(entry[0]))
@@ -163,14 +176,19 @@ class WriteSet(ClaimOwner):
         self.keep_statement()
 
     def release(self) -> None:
-        """Ends the transaction: its claims, its snapshot and what it holds in memory. May be called again."""
+        """Ends the transaction: its claims, its snapshot and what it holds in memory. May be called again; every other
+        use is refused from then on."""
         if self.released:
             return
         self.released = True
         self.claims.release(self, self._claimed_records, self._claimed_keys)
         self.snapshot.close()
+        self._claimed_records = []
+        self._claimed_keys = []
         self.records.clear()
         self.entries.clear()
+        self.stores.clear()
+        self.sorted_data.clear()
         actions = self._release_actions
         self._release_actions = []
         for action in actions:

@@ -1,0 +1,232 @@
+"""Transactions step by step, without sockets: what other commands of the session, the reaper, disconnected clients and
+failing storage do to a transaction while one of its statements is under way."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import bson
+import pytest
+from bson import Binary, Int64
+
+import mongottl.storage  # noqa: F401 (registers the engines)
+from mongottl.clock import VirtualClock
+from mongottl.config import ServerConfig
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.session_ids import session_key
+from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.operation.transaction_unit import abort_open
+from mongottl.exec.write import expiry
+from mongottl.exec.write.expiry import reap_due
+from mongottl.server.dispatch import Dispatcher
+from mongottl.server.log import Log
+from mongottl.storage.contract import ContractEngine
+from mongottl.storage.interface import EngineUnavailable, open_storage_engine
+from mongottl.wire.messages import OpMsg
+from tests.replies import without_times
+
+Document = dict[str, Any]
+LSID = {"id": Binary(bytes(16), 4)}
+KEY = session_key(bson.encode(LSID), None)
+
+
+class Setup:
+    """A dispatcher with everything below it, a clock that stands still, and a client with one session."""
+
+    def __init__(self, kind: str) -> None:
+        self.clock = VirtualClock()
+        self.clock.freeze()
+        self.engine = ContractEngine(open_storage_engine(kind, None))
+        self.service = ServiceContext(ServerConfig(enable_test_commands=True), self.clock, self.engine)
+        self.dispatcher = Dispatcher(self.service, Log(quiet=True, stream=io.StringIO()))
+        self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")
+
+    def start(self, command: Document, **more: Any) -> bytes | Steps[bytes]:
+        body = bson.encode({**command, **more, "$db": more.get("$db", "test")})
+        return self.dispatcher.handle(OpMsg(1, 0, 0, body, []), self.client)
+
+    def steps(self, command: Document, **more: Any) -> Steps[bytes]:
+        outcome = self.start(command, **more)
+        assert not isinstance(outcome, bytes)
+        return outcome
+
+    def run(self, command: Document, **more: Any) -> Document:
+        outcome = self.start(command, **more)
+        return without_times(bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome)))
+
+    def insert(self, *documents: Document, **more: Any) -> None:
+        assert self.run({"insert": "c", "documents": list(documents)}, **more)["n"] == len(documents)
+
+    def ids(self) -> list[Any]:
+        found = self.run({"find": "c", "batchSize": 100_000})["cursor"]["firstBatch"]
+        return sorted(document["_id"] for document in found)
+
+    def stored(self) -> int:
+        """How many records there are, expired ones included."""
+        collection = self.service.catalog.lookup("test", "c")
+        assert collection is not None
+        return collection.store.count()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of a transaction is left: none is open, nothing is claimed, no snapshot is kept."""
+        service = self.service
+        return not (len(service.transactions) or service.claims.any or service.history.recording)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def setup(request: pytest.FixtureRequest) -> Iterator[Setup]:
+    made = Setup(request.param)
+    yield made
+    made.engine.close()
+
+
+def statement(number: int, **more: Any) -> Document:
+    return {"lsid": LSID, "txnNumber": Int64(number), "autocommit": False, **more}
+
+
+def start(number: int) -> Document:
+    return statement(number, startTransaction=True)
+
+
+LONG_UPDATE = {"update": "c", "updates": [{"q": {}, "u": {"$inc": {"n": 1}}, "multi": True}]}
+
+
+def test_a_retryable_write_waits_for_the_statement_that_runs(setup: Setup) -> None:
+    """It ends the session's older transaction, but not while one of its statements is under way."""
+    setup.insert(*[{"_id": i, "n": 0} for i in range(2000)])
+    running = setup.steps(LONG_UPDATE, **start(1))
+    next(running)
+    retryable = {"insert": "c", "documents": [{"_id": "r"}], "lsid": LSID, "txnNumber": Int64(2)}
+    waiting = setup.steps(retryable)
+    next(waiting)
+    assert len(setup.service.transactions) == 1
+    assert bson.decode(run_to_end(running))["n"] == 2000
+    assert bson.decode(run_to_end(waiting))["n"] == 1
+    assert setup.ended
+    assert setup.run({"count": "c", "query": {"n": 1}})["n"] == 0
+    assert setup.run({"commitTransaction": 1}, **statement(1), **{"$db": "admin"})["code"] == 225
+
+
+def test_the_wait_for_an_earlier_statement_ends_in_time(setup: Setup) -> None:
+    setup.insert(*[{"_id": i, "n": 0} for i in range(2000)])
+    running = setup.steps(LONG_UPDATE, **start(1))
+    next(running)
+    reply = setup.run({"find": "c"}, **statement(1), maxTimeMS=5)
+    assert reply["code"] == 50
+    assert bson.decode(run_to_end(running))["n"] == 2000
+
+
+def test_a_client_that_disconnects_during_a_statement_aborts_its_transaction(setup: Setup) -> None:
+    setup.insert(*[{"_id": i, "n": 0} for i in range(2000)])
+    running = setup.steps(LONG_UPDATE, **start(1))
+    next(running)
+    next(running)
+    running.close()
+    assert setup.ended
+    assert setup.run({"count": "c", "query": {"n": 1}})["n"] == 0
+
+
+def test_a_session_that_ends_during_a_statement_aborts_its_transaction(setup: Setup) -> None:
+    setup.insert(*[{"_id": i, "n": 0} for i in range(2000)])
+    running = setup.steps(LONG_UPDATE, **start(1))
+    next(running)
+    abort_open(setup.service, KEY)
+    assert len(setup.service.transactions) == 1
+    run_to_end(running)
+    assert setup.ended
+    assert setup.run({"commitTransaction": 1}, **statement(1), **{"$db": "admin"})["code"] == 251
+
+
+def test_an_ended_transaction_keeps_no_memory(setup: Setup) -> None:
+    setup.insert({"_id": 1})
+    for number, name in enumerate(("commitTransaction", "abortTransaction")):
+        setup.run({"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}, **start(number))
+        setup.run({"insert": "made", "documents": [{}]}, **statement(number))
+        transaction = setup.service.transactions.latest(KEY)
+        assert transaction is not None
+        assert setup.run({name: 1}, **statement(number), **{"$db": "admin"})["ok"] == 1
+        own = transaction.own
+        assert not (transaction.collections or transaction.pending or transaction.ready_indexes)
+        assert not (own.records or own.entries or own.stores or own.sorted_data)
+        assert setup.ended
+
+
+@pytest.mark.parametrize("use", ["statement", "records_view", "entries_view", "own_records", "own_entries"])
+def test_a_write_set_refuses_to_be_used_after_its_transaction(setup: Setup, use: str) -> None:
+    setup.insert({"_id": 1})
+    setup.run({"find": "c"}, **start(1))
+    transaction = setup.service.transactions.latest(KEY)
+    collection = setup.service.catalog.lookup("test", "c")
+    assert transaction is not None and collection is not None
+    own = transaction.own
+    writing = own.own_records(collection.store)
+    setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})
+    stores = {"records": (collection.store,), "entries": (collection.indexes[0].sorted_data,), "statement": ()}
+    with pytest.raises(RuntimeError, match="after its transaction has ended"):
+        getattr(own, use)(*next(given for name, given in stores.items() if name in use))
+    with pytest.raises(RuntimeError, match="after its transaction has ended"):
+        writing.insert_record(b"", 0, 0)
+
+
+def test_an_abort_does_not_depend_on_storage(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stores of a collection that it has created are dropped later if storage fails."""
+
+    def fail(collection: object) -> None:
+        raise EngineUnavailable("the disk is full")
+
+    setup.run({"insert": "made", "documents": [{"_id": 1}]}, **start(1))
+    monkeypatch.setattr(setup.service.catalog, "drop_pending", fail)
+    reply = setup.run({"insert": "made", "documents": [{"_id": 1}]}, **statement(1))
+    assert reply["writeErrors"][0]["code"] == 11000
+    assert setup.ended
+
+
+# --- time to live ---
+
+
+def test_an_abort_arms_the_reaper_for_date_indexes(setup: Setup) -> None:
+    """The reaper passes over what a transaction has written: here a document that expires by its date."""
+    setup.run({"createIndexes": "c", "indexes": [{"key": {"at": 1}, "name": "at_1", "expireAfterSeconds": 10}]})
+    setup.insert({"_id": 1, "at": bson.datetime_ms.DatetimeMS(setup.clock.now_ms())})
+    setup.run({"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"n": 1}}}]}, **start(1))
+    setup.clock.advance(20)
+    assert run_to_end(reap_due(setup.service)) == 0
+    setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})
+    assert run_to_end(reap_due(setup.service)) == 1
+    assert setup.stored() == 0
+
+
+@pytest.mark.parametrize("how", ["default", "own", "date", "descending"])
+def test_the_reaper_finds_what_is_due_behind_claimed_documents(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """However large those are: claimed ones that fill a batch must not hide the others."""
+    monkeypatch.setattr(expiry, "PURGE_BYTES", 2000)
+    monkeypatch.setattr(expiry, "PURGE_BATCH", 4)
+    descending = -1 if how == "descending" else 1
+    key: Document = {"_ts": 1} if how in ("default", "own") else {"at": descending}
+    expires = {"name": "ttl", "expireAfterSeconds": -1 if how == "own" else 10}
+    assert setup.run({"createIndexes": "c", "indexes": [{"key": key, **expires}]})["ok"]
+
+    def document(i: int) -> Document:
+        # All claimed documents are due before the others.
+        made: Document = {"_id": i, "s": "x" * 400}
+        if how == "own":
+            made["ttl"] = 5
+        elif how != "default":
+            made["at"] = bson.datetime_ms.DatetimeMS(setup.clock.now_ms() + i)
+        return made
+
+    setup.insert(*[document(i) for i in range(50)])
+    setup.clock.advance(1)
+    setup.insert(*[document(i) for i in range(50, 60)])
+    touch = {"q": {"_id": {"$lt": 50}}, "u": {"$set": {"n": 1}}, "multi": True}
+    setup.run({"update": "c", "updates": [touch]}, **start(1))
+    setup.clock.advance(20)
+    assert run_to_end(reap_due(setup.service)) == 10
+    assert setup.stored() == 50
+    setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})
+    assert run_to_end(reap_due(setup.service)) == 50
+    assert setup.stored() == 0
