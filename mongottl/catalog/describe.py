@@ -35,13 +35,13 @@ def describe_place(place: Collection | View) -> list[tuple[str, Value]]:
     return described
 
 
-def describe_cluster(catalog: Catalog, database: str, shards: bool) -> list[bytes]:
-    """`{ns, db, type, options, info, idIndex, sharded}` of what is in a database, or of all if that is `admin`.
+def describe_cluster(catalog: Catalog, databases: list[str], shards: bool) -> list[bytes]:
+    """`{ns, db, type, options, info, idIndex, sharded}` of what is in these databases.
 
     shards: with `shards` as well, an empty array: nothing is sharded here.
     """
     shown: list[bytes] = []
-    for name in catalog.database_names() if database == "admin" else [database]:
+    for name in databases:
         places: list[Collection | View] = [*catalog.collections(name), *catalog.views(name)]
         for place in places:
             described: list[tuple[str, Value]] = [("ns", place.namespace), ("db", name)]

@@ -422,7 +422,7 @@ class Dispatcher:
         carry_out: Callable[[], bytes | Steps[bytes]],
     ) -> Steps[bytes]:
         """Runs a command that changes collections or indexes after the transactions that use them have ended."""
-        running = self.service.operations.begin(op, body, spec.counter, self.service.clock.monotonic_s())
+        running = self._register(spec, op, body)
         try:
             yield from transactions.await_users(op, request)
         except Exception as error:

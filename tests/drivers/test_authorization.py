@@ -1,6 +1,7 @@
 """What users may do with --auth, by PyMongo over real sockets."""
 
 import asyncio
+import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -499,6 +500,51 @@ def test_names_of_collections_and_databases(root: Client, log_in: LogIn) -> None
         root.drop_database(database)
 
 
+def test_sessions_belong_to_users(root: Client, log_in: LogIn) -> None:
+    """Two users who send the same id have different sessions: neither gets the other's results or ends its cursors."""
+    root.shop.carts.insert_many([{"_id": number} for number in range(10)])
+    first, second = log_in(role("readWrite", "shop")), log_in(role("readWrite", "shop"))
+    lsid = {"id": bson.Binary(uuid.uuid4().bytes, 4)}
+    sessions = [client.start_session(causal_consistency=False) for client in (first, second)]
+    for session in sessions:
+        assert session.session_id
+        session._server_session.session_id = lsid
+    write: Document = {"findAndModify": "carts", "query": {"_id": 1}, "update": {"$inc": {"n": 1}}, "new": True}
+    write["txnNumber"] = bson.Int64(1)
+    for expected, client in enumerate((first, second), 1):
+        for _ in ("first attempt", "retry"):
+            assert client.shop.command(dict(write), session=sessions[expected - 1])["value"]["n"] == expected
+    found = first.shop.command({"find": "carts", "batchSize": 1}, session=sessions[0])
+    more = {"getMore": found["cursor"]["id"], "collection": "carts", "batchSize": 1}
+    second.admin.command("killSessions", [lsid])
+    second.admin.command("killSessions", [])
+    second.admin.command("endSessions", [lsid])
+    assert first.shop.command(dict(more), session=sessions[0])["cursor"]["nextBatch"]
+    [user] = first.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
+    of_first = {**lsid, "uid": bson.Binary(hashlib.sha256(f"{user['user']}@admin".encode()).digest())}
+    assert refused(lambda: second.admin.command("killSessions", [of_first]))
+    root.admin.command("killAllSessionsByPattern", [{"lsid": of_first}])
+    assert code(lambda: first.shop.command(dict(more), session=sessions[0])) == 43
+    for session in sessions:
+        session.end_session()
+    root.drop_database("shop")
+
+
+def test_listing_sessions(root: Client, log_in: LogIn) -> None:
+    client = log_in()
+    [user] = client.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
+    own = hashlib.sha256(f"{user['user']}@admin".encode()).digest()
+
+    def listed(by: Client, **options: Any) -> set[bytes]:
+        return {session["_id"]["uid"] for session in by.admin.aggregate([{"$listLocalSessions": options}])}
+
+    assert listed(client) == listed(client, users=[user]) == {own}
+    assert own in listed(root, allUsers=True) and own not in listed(root)
+    assert listed(root, users=[user]) == {own}
+    assert refused(lambda: listed(client, allUsers=True))
+    assert refused(lambda: listed(client, users=[{"user": "root", "db": "admin"}]))
+
+
 def test_operations_of_others(root: Client, log_in: LogIn) -> None:
     client = log_in(role("read", "shop"))
     assert refused(lambda: client.admin.command("currentOp"))
@@ -540,6 +586,10 @@ def test_stages_about_metadata(root: Client, log_in: LogIn) -> None:
         assert refused(lambda: list(client.shop.carts.aggregate([stage])))  # noqa: B023
         assert list(root.shop.carts.aggregate([stage])) is not None
     assert refused(lambda: list(client.admin.aggregate([{"$querySettings": {}}])))
+    catalog: list[Document] = [{"$listClusterCatalog": {}}]
+    assert refused(lambda: list(client.admin.aggregate(catalog)))
+    assert "shop" not in {entry["db"] for entry in log_in(role("read", "admin")).admin.aggregate(catalog)}
+    assert "shop" in {entry["db"] for entry in root.admin.aggregate(catalog)}
     assert refused(lambda: list(client.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}])))
     assert list(client.admin.aggregate([{"$documents": [{"a": 1}]}])) == [{"a": 1}]
     root.drop_database("shop")

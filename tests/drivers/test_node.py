@@ -239,3 +239,56 @@ def test_node_driver(node_clients: Path, own: mongottl.RunningServer, way: str) 
     assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr
     assert ended.stderr == ""
     assert failed_commands(own) <= {"insert"}  # the duplicate that it tries on purpose
+
+
+@pytest.fixture(params=["plain", "tls"])
+def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[mongottl.RunningServer]:
+    """A server that checks users, over plain sockets and over TLS."""
+    tls: dict[str, Any] = {"tls_self_signed": True, "data_dir": str(tmp_path)} if request.param == "tls" else {}
+    with mongottl.start_server(auth=True, user="root", password="s€cret", **tls) as running:
+        yield running
+
+
+USERS = """
+    const shop = db.getSiblingDB("shop");
+    shop.createRole({role: "seller", privileges: [{resource: {db: "shop", collection: "carts"}, actions: ["find"]}],
+                     roles: []});
+    shop.createUser({user: "ann", pwd: "apple", roles: ["seller"], customData: {badge: 7}});
+    shop.carts.insertOne({_id: 1});
+    const seen = [shop.getUser("ann").customData.badge, shop.getUsers().users.length, shop.getRole("seller").isBuiltin];
+    shop.changeUserPassword("ann", "pear");
+    shop.grantRolesToUser("ann", ["read"]);
+    shop.revokeRolesFromUser("ann", ["read"]);
+    seen.push(shop.getUser("ann").roles.map((role) => role.role));
+    const other = new Mongo(WITHOUT_LOGIN);
+    const codes = [];
+    const attempt = (call) => { try { call(); codes.push(0); } catch (error) { codes.push(error.code); } };
+    attempt(() => other.getDB("shop").carts.findOne());
+    attempt(() => other.getDB("shop").auth("ann", "apple"));
+    attempt(() => other.getDB("shop").auth("ann", "pear"));
+    attempt(() => other.getDB("shop").carts.findOne());
+    attempt(() => other.getDB("shop").carts.insertOne({}));
+    shop.dropUser("ann");
+    attempt(() => other.getDB("shop").carts.findOne());
+    shop.dropRole("seller");
+    print(JSON.stringify([seen, codes]));
+"""
+
+
+def test_mongosh_manages_users(mongosh: Shell, guarded: mongottl.RunningServer) -> None:
+    head, _, rest = guarded.uri.partition("@")
+    without_login = f"{head.partition('//')[0]}//{rest}"
+    output = mongosh(guarded.uri, USERS.replace("WITHOUT_LOGIN", json.dumps(without_login)))
+    assert json.loads(output) == [[7, 1, False, ["seller"]], [13, 18, 0, 0, 13, 13]]
+
+
+def test_node_driver_with_a_user(node_clients: Path, guarded: mongottl.RunningServer) -> None:
+    ended = subprocess.run(
+        ["node", HERE / "node_driver.js", guarded.uri],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "NODE_PATH": str(node_clients / "node_modules")},
+    )
+    assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr

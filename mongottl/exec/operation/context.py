@@ -24,6 +24,8 @@ MAX_STEP_RECORDS: Final = 256
 # How long a step may take, as far as that depends on the number of records that scans examine in it.
 STEP_S: Final = 0.002
 
+_NO_NEEDS: Final[list[Need]] = []
+
 
 def _time_is_up() -> CommandError:
     return CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
@@ -74,7 +76,7 @@ class OperationContext(OperationState):
         # The level of the read concern, empty if none was given.
         self.read_level = ""
         self.bypass_validation = False
-        self.needs: list[Need] = []
+        self.needs: list[Need] = _NO_NEEDS
         self.comment: Value = None
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).
         self.extra_fields: dict[str, Value] = {}

@@ -45,6 +45,7 @@ from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.security.names import NOBODY
+from mongottl.security.privileges import CLUSTER, database_resource
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 
@@ -315,7 +316,10 @@ class OperationRun(RunContext):
         return found
 
     def cluster_catalog(self, database: str, shards: bool) -> list[bytes]:
-        return describe_cluster(self._op.catalog, database, shards)
+        catalog = self._op.catalog
+        databases = catalog.database_names() if database == "admin" else [database]
+        shown = [name for name in databases if self._op.may(database_resource(name), "listCollections")]
+        return describe_cluster(catalog, shown, shards)
 
     def operations(self, options: dict[str, Value]) -> list[bytes]:
         parsed = CurrentOpOptions(
@@ -332,7 +336,10 @@ class OperationRun(RunContext):
         users = options.get("users")
         digests = [NOBODY.digest if op.client.login is None else op.client.login.digest]
         if isinstance(users, list) and any(users):
+            own = digests[0]
             digests = [read_user("users", user).digest for user in users if isinstance(user, bytes)]
+            if any(digest != own for digest in digests) and not op.may(CLUSTER, "listSessions"):
+                raise CommandError(ErrorCode.Unauthorized, "not authorized to list the sessions of other users")
         everybody = options.get("allUsers") is True
         found: list[bytes] = []
         for session in op.service.sessions.all():
