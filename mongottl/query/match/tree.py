@@ -275,6 +275,8 @@ class AndExpression(ListExpression):
         if len(flat) == 1:
             return flat[0]
         self.children = flat
+        if len(flat) > MANY_CHILDREN:
+            self._divided()  # made here, where other operations can run in between
         return self
 
 
@@ -680,6 +682,7 @@ class AndParts:
         by_path: dict[str, list[MatchExpression]] = {}
         self._others: list[MatchExpression] = []
         for child in children:
+            give_way()
             if isinstance(child, PathExpression) and child.traverse_leaf and child.equality_key():
                 by_path.setdefault(child.path.dotted, []).append(child)
             else:
