@@ -66,6 +66,26 @@ def validate_document(buf: bytes, max_depth: int = MAX_DEPTH) -> None:
         raise _invalid(f"the document's length is {int(end)}, but there are {int(size)} bytes", 0)
 
 
+def validate_documents(documents: list[bytes], start: int = 0, max_bytes: int = _NO_LIMIT) -> int:
+    """Checks documents from position `start` on, as `validate_document` does; the position after the last one checked.
+
+    Ends behind the document that reaches `max_bytes`, and before one that is longer than that.
+    """
+    limit: i64 = max_bytes
+    left = limit
+    count: i64 = len(documents)
+    position: i64 = start
+    while position < count and left > 0:
+        document = documents[position]
+        size: i64 = len(document)
+        if size > limit:
+            break
+        validate_document(document)
+        left -= size
+        position += 1
+    return int(position)
+
+
 def validate_document_at(buf: bytes, start: i64, limit: i64, max_depth: int = MAX_DEPTH) -> i64:
     """Checks the document at `start`, which must end at `limit` at the latest; returns the offset after it.
 

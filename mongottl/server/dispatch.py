@@ -26,7 +26,14 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.interrupt import clear_check, set_check
 from mongottl.document.render import render_document
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Value
-from mongottl.document.validate import MAX_DEPTH, MAX_MESSAGE_DEPTH, SLICE_BYTES, SlicedValidation, validate_document
+from mongottl.document.validate import (
+    MAX_DEPTH,
+    MAX_MESSAGE_DEPTH,
+    SLICE_BYTES,
+    SlicedValidation,
+    validate_document,
+    validate_documents,
+)
 from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
 from mongottl.errors import (
     RETRYABLE_WRITE_CODES,
@@ -97,16 +104,14 @@ class Dispatcher:
         try:
             _check_size(message.body)
             yield from _validated(message.body, MAX_MESSAGE_DEPTH)
-            size = 0
             for _, documents in message.sequences:
-                for document in documents:
-                    if len(document) > SLICE_BYTES:
-                        yield from _validated(document, MAX_DEPTH)
-                        continue
-                    validate_document(document)
-                    size += len(document)
-                    if size >= SLICE_BYTES:
-                        size = 0
+                position = 0
+                while position < len(documents):
+                    if len(documents[position]) > SLICE_BYTES:
+                        yield from _validated(documents[position], MAX_DEPTH)
+                        position += 1
+                    else:
+                        position = validate_documents(documents, position, SLICE_BYTES)
                         yield None
         except Exception as error:
             return self._failed("", error, None)
@@ -138,8 +143,7 @@ class Dispatcher:
             values = spec.parser.parse(body, sequences, generic)
             if not sequences_valid:
                 for _, documents in sequences:
-                    for document in documents:
-                        validate_document(document)
+                    validate_documents(documents)
             op = OperationContext(self.service, client, generic.database)
             if isinstance(message, OpMsg):
                 op.set_request_bytes(message.size_bytes)

@@ -17,6 +17,7 @@ from mongottl.document.validate import (
     check_depth,
     validate_document,
     validate_document_at,
+    validate_documents,
 )
 from mongottl.errors import CommandError, ErrorCode
 
@@ -221,3 +222,26 @@ def test_what_bson_reads_but_we_do_not_judge() -> None:
 
 def test_what_pymongo_writes_passes() -> None:
     validate_document(bson.encode({"a": [1, {"b": bson.Code("x", {"y": 1})}], "c": bson.DBRef("x", 1)}))
+
+
+def test_several_documents_are_checked_up_to_a_length_in_bytes() -> None:
+    document, longer = encode({"a": 1}), encode({"a": "x" * 100})
+    size = len(document)
+    documents = [document, document, document, longer, document]
+    assert validate_documents([]) == 0
+    assert validate_documents(documents) == 5
+    assert validate_documents(documents, 3) == 5
+    assert validate_documents(documents, 0, size) == 1
+    assert validate_documents(documents, 0, size + 1) == 2
+    assert validate_documents(documents, 1, len(longer) - 1) == 3
+    assert validate_documents(documents, 3, len(longer)) == 4
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_an_invalid_document_among_several_is_refused(position: int) -> None:
+    documents = [encode({"a": 1})] * 3
+    documents[position] = documents[position][:-1] + b"\1"
+    with pytest.raises(CommandError) as caught:
+        validate_documents(documents)
+    assert caught.value.code == ErrorCode.InvalidBSON
+    assert validate_documents(documents, position + 1) == 3
