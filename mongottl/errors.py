@@ -118,6 +118,7 @@ class ErrorCode(IntEnum):
     TransactionTooLarge = 257
     ExceededTimeLimit = 262
     OperationNotSupportedInTransaction = 263
+    PreparedTransactionInProgress = 267
     IndexBuildAborted = 276
     UnsatisfiableCommitQuorum = 278
     ChangeStreamFatalError = 280
@@ -177,6 +178,7 @@ TRANSIENT_TRANSACTION_CODES: Final = RETRYABLE_WRITE_CODES | frozenset(
         ErrorCode.SnapshotTooOld,
         ErrorCode.SnapshotUnavailable,
         ErrorCode.NoSuchTransaction,
+        ErrorCode.PreparedTransactionInProgress,
     )
 )
 TRANSIENT_TRANSACTION_LABEL: Final = "TransientTransactionError"

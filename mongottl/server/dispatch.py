@@ -284,7 +284,7 @@ class Dispatcher:
     ) -> Steps[bytes]:
         """Runs a command for which a fail point is set. Its session does not record it, so a retry runs again."""
         if fail_point.labels is not None:
-            op.retryable = False  # only the labels that the fail point names are set
+            op.adds_labels = False  # only the labels that the fail point names are set
         try:
             if fail_point.block_s > 0:
                 running = self._register(spec, op, body)
@@ -306,7 +306,7 @@ class Dispatcher:
         failed = additions.get("writeConcernError")
         if isinstance(failed, bytes):
             code = get_value(failed, "code")
-            if isinstance(code, int) and _is_retryable(op, code):
+            if isinstance(code, int) and RETRYABLE_WRITE_LABEL in _labels_of(spec.name, op, code):
                 additions["errorLabels"] = [RETRYABLE_WRITE_LABEL]
         return encode_fields([*fields(reply), *additions.items()])
 
@@ -581,10 +581,7 @@ class Dispatcher:
         else:
             metrics.asserts_user += 1
             if op is not None and not error.labels:
-                if op.in_transaction:
-                    error.labels = transactions.labels_of(COMMANDS.get(name), error.code)
-                elif _is_retryable(op, error.code):
-                    error.labels = (RETRYABLE_WRITE_LABEL,)
+                error.labels = _labels_of(name, op, error.code)
         return self._with_times(encode(error_reply(error)))
 
 
@@ -626,9 +623,14 @@ def _check_size(body: bytes) -> None:
         )
 
 
-def _is_retryable(op: OperationContext, code: int) -> bool:
-    """Whether a driver may retry a write that ended with this error; statements that were executed are remembered."""
-    return op.retryable and code in RETRYABLE_WRITE_CODES
+def _labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:
+    """The labels of a command's error. RetryableWriteError: its driver may retry the write, since statements that were
+    executed are remembered."""
+    if not op.adds_labels:
+        return ()
+    if op.in_transaction:
+        return transactions.labels_of(COMMANDS.get(name), code)
+    return (RETRYABLE_WRITE_LABEL,) if op.retryable and code in RETRYABLE_WRITE_CODES else ()
 
 
 def _is_handshake(name: str) -> bool:

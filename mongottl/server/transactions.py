@@ -221,7 +221,7 @@ def _has_write_errors(reply: dict[str, Value] | bytes) -> bool:
 
 
 def labels_of(spec: CommandSpec | None, code: int) -> tuple[str, ...]:
-    """The labels of an error within a transaction."""
+    """The labels of an error within a transaction, or of a commit's or abort's write concern error."""
     if spec is not None and spec.ends_transaction and code in RETRYABLE_WRITE_CODES:
         return (RETRYABLE_WRITE_LABEL,)
     return (TRANSIENT_TRANSACTION_LABEL,) if code in TRANSIENT_TRANSACTION_CODES else ()

@@ -84,7 +84,7 @@ class ConfigureFailPointRequest(NamedTuple):
     "configureFailPoint",
     ConfigureFailPointRequest,
     access=on_cluster("setParameter"),
-    help="Sets the fail point failCommand, with which drivers' tests cause errors.",
+    help="Sets the fail points with which drivers' tests cause errors.",
     admin_only=True,
     test_only=True,
 )

@@ -4,8 +4,10 @@
      data: {failCommands: ["insert"], errorCode: 11602, closeConnection: true, blockConnection: true, blockTimeMS: 20,
             errorLabels: ["RetryableWriteError"], writeConcernError: {…}, appName: "…"}}
     {configureFailPoint: "maxTimeAlwaysTimeOut", mode: "alwaysOn"}: every operation with maxTimeMS exceeds it at once
+    {configureFailPoint: "onPrimaryTransactionalWrite", mode: …, data: {failBeforeCommitExceptionCode: 1,
+     closeConnection: false}}: a retryable write fails before or after a statement of it is committed
 
-Source: the driver specifications' "fail point" page; PyMongo's tests for the second.
+Source: the driver specifications' "fail point" page and "Retryable Writes" tests; PyMongo's tests for the second.
 """
 
 from typing import Final
@@ -17,6 +19,7 @@ from mongottl.errors import CommandError, ErrorCode, ProtocolError
 from mongottl.exec.operation.client import ClientInfo
 
 _MAX_TIME_ALWAYS_TIME_OUT: Final = "maxTimeAlwaysTimeOut"
+_TRANSACTIONAL_WRITE: Final = "onPrimaryTransactionalWrite"
 
 
 class Mode:
@@ -97,27 +100,68 @@ class FailCommand:
         return added
 
 
+class FailTransactionalWrite:
+    """An active `onPrimaryTransactionalWrite`. close_connection: whether the client gets no answer.
+
+    error_code: of the error before the commit; None to let the write be committed.
+    """
+
+    def __init__(self, data: bytes, mode: Mode) -> None:
+        self.mode = mode
+        self.close_connection = True
+        self.error_code: int | None = None
+        for name, value in fields(data):
+            if name == "closeConnection":
+                self.close_connection = is_true(value)
+            elif name == "failBeforeCommitExceptionCode" and isinstance(value, (int, float)):
+                self.error_code = clamp_to_int(value)
+            else:
+                raise CommandError(ErrorCode.BadValue, f"{_TRANSACTIONAL_WRITE} data field '{name}' is not supported")
+
+    def before_commit(self) -> None:
+        """Raises the configured error, if there is one: ProtocolError if the connection is to be closed instead."""
+        if self.error_code is not None:
+            self.after_commit()
+            raise CommandError(self.error_code, f"Failing write for {_TRANSACTIONAL_WRITE} failpoint")
+
+    def after_commit(self) -> None:
+        """Raises ProtocolError if the connection is to be closed."""
+        if self.close_connection:
+            raise ProtocolError(f"{_TRANSACTIONAL_WRITE}: closeConnection")
+
+
 class FailPoints:
-    """The fail points of a server: `failCommand` and `maxTimeAlwaysTimeOut`."""
+    """The fail points of a server: `failCommand`, `maxTimeAlwaysTimeOut` and `onPrimaryTransactionalWrite`."""
 
     def __init__(self) -> None:
+        self._transactional_write: FailTransactionalWrite | None = None
         self._fail_command: FailCommand | None = None
         self._time_out: Mode | None = None
         self.entered = 0
 
     def configure(self, name: str, mode: Value, data: bytes) -> None:
         """Sets or clears a fail point. BadValue (2) for an invalid mode, FailedToParse (9) for an unknown name."""
-        if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT):
+        if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE):
             raise CommandError(ErrorCode.FailedToParse, f"the fail point '{name}' is not supported")
         active = _parse_mode(mode)
         if name == _MAX_TIME_ALWAYS_TIME_OUT:
             self._time_out = active
+        elif name == _TRANSACTIONAL_WRITE:
+            self._transactional_write = None if active is None else FailTransactionalWrite(data, active)
         else:
             self._fail_command = None if active is None else FailCommand(data, active)
 
     def triggered(self, command: str, client: ClientInfo) -> FailCommand | None:
         active = self._fail_command
         if active is None or command == "configureFailPoint" or not active.applies_to(command, client):
+            return None
+        self.entered += 1
+        return active
+
+    def transactional_write(self) -> FailTransactionalWrite | None:
+        """How the statement of a retryable write that is about to be committed is to fail, or None."""
+        active = self._transactional_write
+        if active is None or not active.mode.acts():
             return None
         self.entered += 1
         return active

@@ -21,6 +21,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
+from mongottl.exec.operation.failpoints import FailTransactionalWrite
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.storage.interface import (
@@ -128,13 +129,19 @@ class WriteUnit:
         if cluster_clock.limit_due:
             cluster_clock.put_limit(self._work)
         write = self.retryable_write
+        failing: FailTransactionalWrite | None = None
         if write is not None and self.purged == 0:
+            failing = service.fail_points.transactional_write()
+            if failing is not None:
+                failing.before_commit()
             self._note_statements(write)
             self._work.commit()
             service.sessions.committed(write, self._now_ms, cluster_clock.operation_time)
         else:
             self._work.commit()
         self.after_commit()
+        if failing is not None:
+            failing.after_commit()
 
     def after_commit(self) -> None:
         """What follows the engine's commit: the wheel, counters, tailing cursors."""

@@ -406,3 +406,60 @@ def test_a_retry_while_the_first_attempt_runs(setup: Setup, command: dict[str, A
     found = setup.run({"find": "c"})["cursor"]["firstBatch"]
     expected = {"update": (2, 1), "findAndModify": (2, 1), "insert": (3, 1), "delete": (1, 0)}[next(iter(command))]
     assert (len(found), sum(document["n"] for document in found)) == expected
+
+
+COMMIT = {"lsid": LSID, "txnNumber": Int64(9), "autocommit": False}
+
+
+@pytest.mark.parametrize("name", ["commitTransaction", "abortTransaction"])
+@pytest.mark.parametrize(
+    ("data", "labels"),
+    [
+        ({"errorCode": 91}, LABEL),
+        ({"errorCode": 91, "errorLabels": []}, None),
+        ({"errorCode": 91, "errorLabels": ["Other"]}, ["Other"]),
+        ({"errorCode": 267}, ["TransientTransactionError"]),
+        ({"errorCode": 51}, None),
+        ({"writeConcernError": {"code": 91, "errmsg": "x"}}, LABEL),
+        ({"writeConcernError": {"code": 91, "errmsg": "x"}, "errorLabels": []}, None),
+        ({"writeConcernError": {"code": 64, "errmsg": "x"}}, None),
+    ],
+)
+def test_labels_of_the_end_of_a_transaction(
+    setup: Setup, name: str, data: dict[str, Any], labels: list[str] | None
+) -> None:
+    """A driver sends a commit or abort with the label RetryableWriteError again, also if its write concern failed."""
+    assert setup.run({"find": "c", "startTransaction": True, **COMMIT})["ok"]
+    given = bson.encode({"failCommands": [name], **data})
+    setup.service.fail_points.configure("failCommand", "alwaysOn", given)
+    outcome = setup.dispatcher.handle(
+        OpMsg(1, 0, 0, bson.encode({name: 1, **COMMIT, "$db": "admin"}), []), setup.client
+    )
+    assert not isinstance(outcome, bytes)
+    assert bson.decode(run_to_end(outcome)).get("errorLabels") == labels
+
+
+@pytest.mark.parametrize("code", [None, 91])
+@pytest.mark.parametrize("closes", [None, True, False])
+def test_a_fail_point_in_retryable_writes(setup: Setup, code: int | None, closes: bool | None) -> None:
+    """It fails one statement before or after its commit; the retry executes it, or answers as the first attempt."""
+    insert = {"insert": "c", "documents": [{"_id": 1}], **RETRYABLE}
+    data = {"failBeforeCommitExceptionCode": code, "closeConnection": closes}
+    given = bson.encode({name: value for name, value in data.items() if value is not None})
+    setup.service.fail_points.configure("onPrimaryTransactionalWrite", bson.encode({"times": 1}), given)
+    setup.run({"insert": "c", "documents": [{"_id": 2}]})  # no retryable write: not concerned
+    if closes is False:
+        reply = setup.run(insert)
+        found = [reply.get("code"), *(error["code"] for error in reply.get("writeErrors", []))]
+        assert code is None or code in found
+    else:
+        with pytest.raises(ProtocolError):
+            setup.run(insert)
+    stored = setup.run({"count": "c", "query": {"_id": 1}})["n"]
+    assert stored == (code is None)
+    assert setup.run(insert) == {"n": 1, "ok": 1.0} | ({"retriedStmtIds": [0]} if stored else {})
+
+
+def test_an_unknown_field_of_a_fail_point(setup: Setup) -> None:
+    with pytest.raises(CommandError):
+        setup.service.fail_points.configure("onPrimaryTransactionalWrite", "alwaysOn", bson.encode({"x": 1}))
