@@ -28,12 +28,16 @@ class Access:
 
     by_anyone: also clients that are not logged in. needs: what others must be allowed, by the request.
     before_first_user: on `admin`, a client of the same machine may run it as long as there is no user.
+    on_collection: whether the needs depend only on database and collection, so that the decision can be kept.
     """
 
-    def __init__(self, by_anyone: bool, needs: NeedsOf, before_first_user: bool = False) -> None:
+    def __init__(
+        self, by_anyone: bool, needs: NeedsOf, before_first_user: bool = False, on_collection: bool = False
+    ) -> None:
         self.by_anyone = by_anyone
         self.needs = needs
         self.before_first_user = before_first_user
+        self.on_collection = on_collection
 
 
 def _nothing(op: OperationContext, request: Any) -> list[Need]:
@@ -56,7 +60,7 @@ def on_collection(*actions: str) -> Access:
     def needs(op: OperationContext, request: Any) -> list[Need]:
         return collection_needs(op.database, request.collection, *actions)
 
-    return Access(False, needs)
+    return Access(False, needs, on_collection=True)
 
 
 def on_database(*actions: str) -> Access:
@@ -187,10 +191,18 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
         if access.before_first_user and op.database == "admin" and _is_first_user(op):
             return
         raise CommandError(ErrorCode.Unauthorized, f"Command {command} requires authentication")
+    if access.on_collection:
+        key = (command, op.database, request.collection)
+        known = grants.allowed(key)
+        if known is not None:
+            op.needs = known
+            return
     op.needs = access.needs(op, request)
     for need in op.needs:
         if not grants.meets(need):
             raise not_authorized(op.database, shown())
+    if access.on_collection:
+        grants.allow(key, op.needs)
 
 
 def not_authorized(database: str, shown: str) -> CommandError:

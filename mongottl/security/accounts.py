@@ -30,8 +30,8 @@ ROLES: Final = "system.roles"
 # Clients choose the names of collections, so what is kept of them is bounded.
 _MAX_DECISIONS: Final = 10_000
 
-# Changes when a user or role does: number and writes of each of the two collections.
-Generation: TypeAlias = tuple[int, int, int, int]
+# Changes when a user or role does: number and writes of each of the two collections, and how often all was forgotten.
+Generation: TypeAlias = tuple[int, int, int, int, int]
 
 
 class Grants:
@@ -41,6 +41,17 @@ class Grants:
         self.all_roles = all_roles
         self.privileges = privileges
         self._decisions: dict[Need, bool] = {}
+        self._allowed: dict[tuple[str, str, str], list[Need]] = {}
+
+    def allowed(self, key: tuple[str, str, str]) -> list[Need] | None:
+        """The needs of a command on a collection, if it has been allowed; key: command, database, collection."""
+        return self._allowed.get(key)
+
+    def allow(self, key: tuple[str, str, str], needs: list[Need]) -> None:
+        """Keeps the decision that a command with these needs is allowed."""
+        if len(self._allowed) >= _MAX_DECISIONS:
+            self._allowed.clear()
+        self._allowed[key] = needs
 
     def meets(self, need: Need) -> bool:
         """Whether an action is allowed. Decisions are kept, since an object holds only while no role changes."""
@@ -65,6 +76,9 @@ class Login:
         self.digest: bytes = user.digest
         self.user_id = user_id
         self.mechanism = mechanism
+        # What the user may do, as of `generation`.
+        self.grants: Grants | None = None
+        self.generation: Generation | None = None
 
 
 class Accounts:
@@ -74,13 +88,14 @@ class Accounts:
         self._catalog = catalog
         self.unknown_users = UnknownUsers()
         self._grants: dict[UserName, tuple[Value, Grants] | None] = {}
-        self._grants_of: Generation = (0, 0, 0, 0)
+        self._grants_of: Generation = (0, 0, 0, 0, 0)
+        self._invalidated = 0
 
     def generation(self) -> Generation:
         """A value that changes when any user or role is made, changed or dropped."""
         users, user_writes = self._catalog.version_of(DATABASE, USERS)
         roles, role_writes = self._catalog.version_of(DATABASE, ROLES)
-        return users, user_writes, roles, role_writes
+        return users, user_writes, roles, role_writes, self._invalidated
 
     def any_user(self) -> bool:
         """Whether there is a user, so that the localhost exception has ended."""
@@ -106,6 +121,13 @@ class Accounts:
     def grants(self, login: Login) -> Grants | None:
         """What the user of a connection may do at present; None if the user was dropped since the login."""
         generation = self.generation()
+        if generation == login.generation:
+            return login.grants
+        login.grants = self._grants_at(generation, login)
+        login.generation = generation
+        return login.grants
+
+    def _grants_at(self, generation: Generation, login: Login) -> Grants | None:
         if generation != self._grants_of:
             self._grants.clear()
             self._grants_of = generation
@@ -122,6 +144,7 @@ class Accounts:
     def invalidate(self) -> None:
         """Forgets what users may do; it is computed again when it is needed."""
         self._grants.clear()
+        self._invalidated += 1
 
     def grants_of_roles(self, roles: list[RoleName]) -> Grants:
         """What somebody with these roles may do. Roles that do not exist give nothing."""
