@@ -116,6 +116,7 @@ class ErrorCode(IntEnum):
     NoSuchTransaction = 251
     TransactionCommitted = 256
     TransactionTooLarge = 257
+    InvalidResumeToken = 260
     ExceededTimeLimit = 262
     OperationNotSupportedInTransaction = 263
     PreparedTransactionInProgress = 267
@@ -123,6 +124,7 @@ class ErrorCode(IntEnum):
     UnsatisfiableCommitQuorum = 278
     ChangeStreamFatalError = 280
     IndexInformationTooLarge = 284
+    ChangeStreamHistoryLost = 286
     NoQueryExecutionPlans = 291
     QueryExceededMemoryLimitNoDiskUseAllowed = 292
     APIVersionError = 322

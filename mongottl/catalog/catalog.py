@@ -7,10 +7,12 @@ rebuilt then (`rekeying`).
 """
 
 import os
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from mongottl.catalog.array_paths import ARRAYS_SOMEWHERE, ArrayPaths
+from mongottl.catalog.change_kinds import CREATE, CREATE_INDEXES, DROP, DROP_INDEXES, RENAME
 from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
 from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
 from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_database_name, check_new_collection_name
@@ -18,6 +20,7 @@ from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.rekeying import rekey
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
 from mongottl.clock import Clock
+from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import fields, get_value
@@ -72,10 +75,15 @@ def _stored_type_bits(index: dict[str, Value]) -> int:
     return type_bits if isinstance(type_bits, int) else -1
 
 
+# Kind of the change (`change_kinds`), collection, detail.
+ChangeListener: TypeAlias = Callable[[int, Collection, Value], None]
+
+
 class Catalog:
     """Databases and collections by name. Names are checked by the callers (`catalog.namespace`).
 
     version: grows with each change of the collections, their names and their indexes.
+    change_listener: is called after each change of a collection or its indexes.
     """
 
     def __init__(self, engine: StorageEngine, clock: Clock | None = None) -> None:
@@ -87,6 +95,7 @@ class Catalog:
         self.version: int = 0
         # The version at which a namespace last lost its collection, for the latest of them.
         self._dropped: dict[str, int] = {}
+        self.change_listener: ChangeListener | None = None
         self._load()
 
     def share(self, other: "Catalog") -> None:
@@ -98,6 +107,11 @@ class Catalog:
         self._by_number = other._by_number
         self._last_number = 0
         self._dropped = other._dropped
+        self.change_listener = None
+
+    def _tell(self, kind: int, collection: Collection, detail: Value = None) -> None:
+        if self.change_listener is not None:
+            self.change_listener(kind, collection, detail)
 
     def was_dropped_since(self, namespace: str, version: int) -> bool:
         """Whether a collection of this name was dropped or renamed after a version; certain for the latest ones."""
@@ -328,6 +342,7 @@ class Catalog:
             work.commit()
         self._remember(collection)
         self._changed(collection)
+        self._tell(CREATE, collection, _created(collection))
         return collection
 
     def create_pending(self, database: str, name: str, options: CollectionOptions) -> Collection:
@@ -349,6 +364,7 @@ class Catalog:
         collection.pending = False
         self._remember(collection)
         self._changed(collection)
+        self._tell(CREATE, collection, _created(collection))
 
     def drop_pending(self, collection: Collection) -> None:
         """Drops a collection that a transaction has created in vain."""
@@ -398,6 +414,7 @@ class Catalog:
             self._delete_stored(collection)
             work.commit()
         self._mark_dropped(collection)
+        self._tell(DROP, collection)
 
     def rename_collection(self, collection: Collection, database: str, name: str, replaced: Collection | None) -> None:
         """Gives a collection another name, dropping the one that had it (`dropTarget`) in the same unit of work.
@@ -416,6 +433,7 @@ class Catalog:
             collection.set_options(options)
         if replaced is not None:
             self._mark_dropped(replaced)
+        self._tell(RENAME, collection, f"{database}.{name}")
         self._forget(collection)
         self._note_dropped(collection.namespace)
         collection.rename(database, name)
@@ -458,6 +476,7 @@ class Catalog:
             index.ready = True
         collection.set_indexes(indexes)
         self._changed(collection)
+        self._tell(CREATE_INDEXES, collection, _described(built))
 
     def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
         """Drops indexes, including those that are being built."""
@@ -470,6 +489,8 @@ class Catalog:
             work.commit()
         collection.set_indexes(kept)
         self._changed(collection)
+        if any(index.ready for index in removed):
+            self._tell(DROP_INDEXES, collection, _described(removed))
 
     def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
         """Removes unfinished indexes from memory; their data, which the engine failed to drop, is dropped at the next
@@ -571,6 +592,18 @@ class Catalog:
         self._note_dropped(collection.namespace)
         collection.dropped = True
         collection.generation += 1
+
+
+def _created(collection: Collection) -> bytes:
+    """What a create event tells of a new collection."""
+    index = collection.id_index
+    described: list[tuple[str, Value]] = [] if index is None else [("idIndex", index.descriptor.spec)]
+    return encode_fields([*described, *fields(collection.options.raw)])
+
+
+def _described(indexes: list[IndexEntry]) -> bytes:
+    """What an event tells of indexes that were created or dropped."""
+    return encode({"indexes": [index.descriptor.spec for index in indexes]})
 
 
 def _is_temporary(entry: bytes) -> bool:

@@ -16,6 +16,7 @@ from mongottl.commands.crud.view_reads import (
 from mongottl.commands.listing import read_batch_size
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import ALL_LEVELS, Reply, command
+from mongottl.document.types import Value
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -24,6 +25,7 @@ from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import plan_in_turns
 from mongottl.exec.results.aggregation import plan_aggregation
+from mongottl.exec.results.change_stream import open_change_stream
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import first_reply
 from mongottl.exec.results.views import begins_with_coll_stats
@@ -38,6 +40,10 @@ def writes_somewhere(body: bytes) -> bool:
     if not isinstance(last, bytes) or get_value(body, "explain") is True:
         return False
     return traits_of(first_field_name(last)).writes
+
+
+def begins_with_change_stream(pipeline: list[Value]) -> bool:
+    return bool(pipeline) and isinstance(pipeline[0], bytes) and first_field_name(pipeline[0]) == "$changeStream"
 
 
 def aggregate_needs(op: OperationContext, request: AggregateRequest) -> list[Need]:
@@ -76,6 +82,8 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     check_uuid_of(op, "aggregate", request.collection_uuid, name)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
+        if begins_with_change_stream(request.pipeline):
+            op.catalog.lookup(op.database, name)  # refuses views
         if not begins_with_coll_stats(request.pipeline):
             if request.explain:
                 return (yield from explain_on_view(op, collection, request, "queryPlanner", {"aggregate": name}))
@@ -84,6 +92,9 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     specs = yield from in_turns(op, lambda: optimise(parse_pipeline(request.pipeline, context), context))
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
+    if specs and specs[0].name == "$changeStream" and not request.explain:
+        cursor = open_change_stream(op, f"{op.database}.{name}", specs)
+        return (yield from first_reply(op, cursor, batch_size))
     if request.explain:
         return (
             yield from explain_aggregate(

@@ -34,7 +34,7 @@ from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import QueryPlan, natural_direction, plan_in_turns, plan_query
 from mongottl.exec.results.counting import count_documents
-from mongottl.exec.results.cursors import ClientCursor, Tail
+from mongottl.exec.results.cursors import ClientCursor, CollectionTail
 from mongottl.exec.results.distinct_values import DistinctValues
 from mongottl.exec.results.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
@@ -178,12 +178,12 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     match = parsed.match
     metadata = parsed.metadata
     stage = plan.open()
-    tail: Tail | None = None
+    tail: CollectionTail | None = None
     if collection is not None and collection.options.capped:
         if request.tailable:
             forward = natural_direction(request.hint) >= 0
             scan = TailableScan(collection, None if is_trivial(match) else match, forward, plan.wanted)
-            tail = Tail(collection, scan, request.await_data)
+            tail = CollectionTail(collection, scan, request.await_data)
             stage = SkipStage(scan, request.skip) if request.skip else scan
             if metadata & ANNOTATED:
                 stage = AnnotateStage(stage, metadata & ANNOTATED, None)

@@ -25,6 +25,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor
+from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S, await_page
 from mongottl.security.privileges import CLUSTER, Need
 
@@ -127,7 +128,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
             op.limit_time(cursor.time_left_s)
         page = yield from cursor.next_page(op, batch_size)
         if page.count == 0 and tail is not None and tail.await_data and not cursor.exhausted:
-            page = yield from await_page(op, cursor, tail.collection.number, batch_size, await_s)
+            page = yield from await_page(op, cursor, tail.number, batch_size, await_s)
     except BaseException:
         registry.close(cursor)
         raise
@@ -141,7 +142,10 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
     if cursor.exhausted:
         registry.close(cursor)
         cursor_id = 0
-    return {"cursor": {"nextBatch": page.documents(), "id": Int64(cursor_id), "ns": cursor.namespace}}
+    reply: dict[str, Value] = {"nextBatch": page.documents()}
+    if tail is not None:
+        add_resume_token(reply, tail)
+    return {"cursor": {**reply, "id": Int64(cursor_id), "ns": cursor.namespace}}
 
 
 class KillCursorsRequest(NamedTuple):

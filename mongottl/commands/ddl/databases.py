@@ -6,6 +6,7 @@ Source: MongoDB's command reference for each.
 import os
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.catalog.change_kinds import DROP_DATABASE
 from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
 from mongottl.commands.access import cluster_needs, needing, on_database
 from mongottl.commands.registry import Reply, command
@@ -14,6 +15,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.oplog import OplogEntry
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.sizes import collection_size, parse_scale
 from mongottl.query.context import ParseContext
@@ -104,6 +106,8 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
             op.catalog.drop_collection(collection)
             op.remove_usage(collection.namespace)
         yield None
+    if collections:
+        op.service.log_change(OplogEntry(DROP_DATABASE, name, "", None, [], []))
     return {}
 
 

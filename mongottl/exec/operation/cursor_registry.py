@@ -18,6 +18,7 @@ class OpenCursor(ABC):
     cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
     last_used_s: monotonic time. in_use: whether a command is pulling from it now.
     why_dead: the message of the next getMore's error if the collection is gone, else empty. killed: it was closed.
+    outlives_collection: whether it is a change stream, which tells that its collection is gone.
     signal: wakes the getMore that waits for documents now, or None.
     owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
     transaction: the transaction whose statement opened it, or None. kept_snapshot: what it reads with read
@@ -34,6 +35,7 @@ class OpenCursor(ABC):
         self.in_use = False
         self.killed = False
         self.why_dead = ""
+        self.outlives_collection = False
         self.time_left_s = -1.0
         self.signal: Signal | None = None
         self.owner: UserName | None = None
@@ -137,7 +139,7 @@ class CursorRegistry:
 
     def close_where_namespace(self, namespace: str, why: str = "collection dropped") -> None:
         """Closes the cursors of a collection that is dropped or renamed. why: for the error of their next getMore."""
-        for cursor in [c for c in self._cursors.values() if c.namespace == namespace]:
+        for cursor in [c for c in self._cursors.values() if c.namespace == namespace and not c.outlives_collection]:
             self.close(cursor)
             cursor.why_dead = f"{why}: {namespace}"
             self._dead[cursor.cursor_id] = cursor

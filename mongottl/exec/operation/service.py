@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.collection import Collection
 from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
+from mongottl.document.types import Value
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
@@ -14,6 +16,7 @@ from mongottl.exec.operation.cursor_registry import CursorRegistry
 from mongottl.exec.operation.failpoints import FailPoints
 from mongottl.exec.operation.metrics import Metrics
 from mongottl.exec.operation.object_ids import ObjectIdGenerator
+from mongottl.exec.operation.oplog import OPLOG_NUMBER, Oplog, OplogEntry, is_logged
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
 from mongottl.exec.operation.retryable_writes import StatementRows
@@ -74,6 +77,10 @@ class ServiceContext:
         if config.data_dir is not None:
             rows = StatementRows(self.catalog.retryable_writes())
             self.sessions.store_in(rows, self.started_monotonic_s)
+        # With a data directory, what was written before the start is not in the oplog.
+        started_at = self.cluster_clock.last
+        self.oplog = Oplog((0, 0) if config.data_dir is None else (started_at.time, started_at.inc))
+        self.catalog.change_listener = self._log_change
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()
@@ -99,6 +106,19 @@ class ServiceContext:
         self.wake_reaper: Callable[[], None] = _nothing
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
+
+    def _log_change(self, kind: int, collection: Collection, detail: Value) -> None:
+        """Adds a change of a collection or its indexes to the oplog. kind, detail: as in `OplogEntry`."""
+        if is_logged(collection):
+            self.log_change(
+                OplogEntry(kind, collection.database, collection.name, collection.uuid, [], [], detail=detail)
+            )
+
+    def log_change(self, entry: OplogEntry) -> None:
+        """Adds an entry to the oplog, with a cluster time of its own, and wakes the change streams."""
+        now_ms = self.clock.now_ms()
+        self.oplog.append(entry, self.cluster_clock.tick(now_ms), now_ms)
+        self.cursors.notify_inserted(OPLOG_NUMBER)
 
     def close_idle(self) -> None:
         """Closes cursors and ends sessions that were unused for longer than their timeouts; called periodically."""

@@ -136,6 +136,7 @@ class TransactionWriteUnit(WriteUnit):
         own = transaction.own
         super().__init__(service, collection, own.own_records(collection.store), own.statement())
         self._own = own
+        self._transaction = transaction
         if collection.number not in transaction.ready_indexes:
             ready = [index.ident for index in collection.writable_indexes if index.ready]
             transaction.ready_indexes[collection.number] = frozenset(ready)
@@ -151,6 +152,9 @@ class TransactionWriteUnit(WriteUnit):
 
     def commit(self) -> None:
         self._work.commit()
+        entry = self.oplog_entry()
+        if entry is not None:
+            self._transaction.entries.append(entry)
 
 
 class TransactionCatalog(SnapshotCatalog):

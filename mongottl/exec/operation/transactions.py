@@ -10,6 +10,7 @@ forgotten, so that commitTransaction and abortTransaction can be answered again.
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.exec.operation.oplog import OplogEntry
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.storage.snapshot.write_set import WriteSet
 
@@ -25,7 +26,7 @@ class Transaction:
 
     catalog_version: of the catalog at its snapshot. collections: those that its statements have named, by number.
     ready_indexes: for each collection that it writes, the idents of the indexes that were ready at its first write.
-    pending: the collections that it has created, by namespace.
+    pending: the collections that it has created, by namespace. entries: what its statements have written, in order.
     busy: whether a statement runs. deadline_s: monotonic time after which it is aborted. expired: whether the statement
     that is running is to abort it at its end.
     read_level: the level of its read concern.
@@ -46,6 +47,7 @@ class Transaction:
         self.collections: Final[dict[int, Collection]] = {}
         self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
         self.pending: Final[dict[str, Collection]] = {}
+        self.entries: Final[list[OplogEntry]] = []
         self.statements = 0
 
     @property

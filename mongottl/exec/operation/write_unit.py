@@ -22,8 +22,10 @@ from typing import Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
 from mongottl.exec.operation.failpoints import FailTransactionalWrite
+from mongottl.exec.operation.oplog import DELETE, INSERT, OPLOG_NUMBER, UPDATE, OplogEntry, is_logged
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
+from mongottl.query.update import UpdateDriver
 from mongottl.storage.interface import (
     EngineUnavailable,
     NewRecord,
@@ -44,8 +46,10 @@ class WriteUnit:
     """A unit of work on one collection. now_s: the time of its writes, in whole seconds.
 
     inserted: whether it inserts records, so that tailing cursors of a capped collection are notified. purged: how many
-    expired records it deletes. replaced: the former document of a single record that it updates, or None. records: the
-    collection's record store. work: where its writes go. retryable_write: whose statements it executes, or None.
+    expired records it deletes. replaced: the former document of a single record that it updates, or None. before: the
+    former documents of all that it updates, in the order of `stored`; driver: the update that changes them.
+    records: the collection's record store. work: where its writes go. retryable_write: whose statements it executes, or
+    None.
     """
 
     def __init__(
@@ -65,6 +69,8 @@ class WriteUnit:
         self.inserted = False
         self.purged: int = 0
         self.replaced: bytes | None = None
+        self.driver: UpdateDriver | None = None
+        self.before: list[bytes] = []
         self.retryable_write = retryable_write
         self._removed: list[Record] = []
         self._rows: list[NewRecord] = []
@@ -139,9 +145,39 @@ class WriteUnit:
             service.sessions.committed(write, self._now_ms, cluster_clock.operation_time)
         else:
             self._work.commit()
+        entry = self.oplog_entry()
+        if entry is not None:
+            service.oplog.append(entry, cluster_clock.operation_time, self._now_ms)
+            service.cursors.notify_inserted(OPLOG_NUMBER)
         self.after_commit()
         if failing is not None:
             failing.after_commit()
+
+    def oplog_entry(self) -> OplogEntry | None:
+        """What the unit has changed, for the oplog; None for nothing that is logged."""
+        collection = self.collection
+        if not self._changed or not is_logged(collection):
+            return None
+        images = collection.options.records_images
+        if self._removed and not self._rows:
+            removed = [record[1] for record in self._removed]
+            return OplogEntry(DELETE, collection.database, collection.name, collection.uuid, removed, [], None, images)
+        after = [row[0] for row in self._rows]
+        if self.inserted:
+            return OplogEntry(INSERT, collection.database, collection.name, collection.uuid, [], after, None, images)
+        changed = [i for i in range(len(after)) if after[i] != self.before[i]]  # of the others, only `_ts` has
+        if not changed:
+            return None
+        return OplogEntry(
+            UPDATE,
+            collection.database,
+            collection.name,
+            collection.uuid,
+            [self.before[i] for i in changed],
+            [after[i] for i in changed],
+            self.driver,
+            images,
+        )
 
     def after_commit(self) -> None:
         """What follows the engine's commit: the wheel, counters, tailing cursors."""

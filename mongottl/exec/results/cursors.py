@@ -122,18 +122,37 @@ class ListPages(PageSource):
         return end < len(self._documents)
 
 
-class Tail:
-    """The state of a tailable cursor. await_data: whether getMore waits for inserts."""
+class Tail(ABC):
+    """The state of a tailable cursor. number: what is notified of new data, a collection's number or OPLOG_NUMBER.
 
-    def __init__(self, collection: Collection, scan: TailableScan, await_data: bool) -> None:
-        self.collection = collection
-        self.scan = scan
+    await_data: whether getMore waits for it.
+    """
+
+    def __init__(self, number: int, await_data: bool) -> None:
+        self.number = number
         self.await_data = await_data
 
     @property
+    @abstractmethod
     def is_dead(self) -> bool:
-        """Whether the scan has read no record that is not expired: the cursor then has no position and is closed."""
-        return not self.scan.started
+        """Whether nothing can follow, so that the cursor is closed."""
+
+    def resume_data(self) -> str:
+        """The `_data` of a change stream's resume token behind what it has given; "" for other cursors."""
+        return ""
+
+
+class CollectionTail(Tail):
+    """The state of a tailable cursor of a capped collection."""
+
+    def __init__(self, collection: Collection, scan: TailableScan, await_data: bool) -> None:
+        super().__init__(collection.number, await_data)
+        self._scan = scan
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the scan has read no record that is not expired: the cursor then has no position."""
+        return not self._scan.started
 
 
 class ClientCursor(OpenCursor):

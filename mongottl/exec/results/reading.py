@@ -4,13 +4,13 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import STORED_AS, annotated, metadata_of
-from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.nesting import MAX_RESULT_LEVELS, too_deep
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_deeper
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.results.cursors import DEFAULT_FIRST_BATCH, ClientCursor, Page, PageSource
+from mongottl.exec.results.cursors import DEFAULT_FIRST_BATCH, ClientCursor, Page, PageSource, Tail
 from mongottl.exec.stages.liveness import ReadMark, living_ids
 from mongottl.exec.stages.stage import BATCH, PlanStage
 from mongottl.query.match import MatchDetails, MatchExpression
@@ -385,4 +385,14 @@ def first_reply(
         cursor.transaction = op.transaction
         cursor.kept_snapshot = op.kept_snapshot
         cursor_id = op.service.cursors.register(cursor)
-    return {"cursor": {"firstBatch": page.documents(), "id": Int64(cursor_id), "ns": cursor.namespace}}
+    reply: dict[str, Value] = {"firstBatch": page.documents()}
+    if cursor.tail is not None:
+        add_resume_token(reply, cursor.tail)
+    return {"cursor": {**reply, "id": Int64(cursor_id), "ns": cursor.namespace}}
+
+
+def add_resume_token(reply: dict[str, Value], tail: Tail) -> None:
+    """Adds a change stream's `postBatchResumeToken`."""
+    data = tail.resume_data()
+    if data:
+        reply["postBatchResumeToken"] = encode({"_data": data})

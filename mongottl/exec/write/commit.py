@@ -2,6 +2,7 @@
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
+from mongottl.exec.operation.oplog import OPLOG_NUMBER
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.transaction_unit import release
 from mongottl.exec.operation.transactions import COMMITTED, Transaction
@@ -47,11 +48,30 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     service.history.append(commit.images)
     for collection in transaction.pending.values():
         catalog.published(collection)
+    _log(service, transaction)
     for collection, rows in commit.stored:
         collection.writes += 1
         arm_records(service, collection, rows)
     service.transactions.end(transaction, COMMITTED)
     release(service, transaction)
+
+
+def _log(service: ServiceContext, transaction: Transaction) -> None:
+    """Adds what the transaction has written to the oplog, with one cluster time."""
+    session = service.sessions.find(transaction.session_key)
+    now_ms = service.clock.now_ms()
+    at = service.cluster_clock.operation_time
+    if transaction.pending:
+        at = service.cluster_clock.tick(now_ms)  # behind the creation of its collections
+    index = 0
+    for entry in transaction.entries:
+        entry.first_index = index
+        entry.lsid = None if session is None else session.lsid
+        entry.txn_number = transaction.number
+        index += entry.count
+        service.oplog.append(entry, at, now_ms)
+    if index:
+        service.cursors.notify_inserted(OPLOG_NUMBER)
 
 
 class _Commit:

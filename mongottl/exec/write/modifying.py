@@ -198,7 +198,7 @@ def apply_update(
     details. WriteConflict if the record has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
-    _store_update(op, collection, record, document, modified, result)
+    _store_update(op, collection, record, document, modified, driver, result)
 
 
 def _apply_in_turns(
@@ -217,16 +217,22 @@ def _apply_in_turns(
     check_alive(collection)
     if not living_now(op.service, collection, [record]):
         raise WriteConflict("the document has expired")
-    _store_update(op, collection, record, document, modified, result)
+    _store_update(op, collection, record, document, modified, driver, result)
 
 
 def _store_update(
-    op: OperationContext, collection: Collection, record: Record, document: bytes, modified: bool, result: UpdateResult
+    op: OperationContext,
+    collection: Collection,
+    record: Record,
+    document: bytes,
+    modified: bool,
+    driver: UpdateDriver,
+    result: UpdateResult,
 ) -> None:
     result.before = record[1]
     result.after = document
     if modified or (op.service.config.refresh_on_noop and record[2] != op.service.now_s()):
-        update_record(op, collection, record, document)
+        update_record(op, collection, record, document, driver=driver)
     result.matched += 1
     if modified:
         result.modified += 1
@@ -281,6 +287,7 @@ def _update_batch(
                 changes.append((record, document))
             if changed:
                 modified += 1
+        unit.driver = driver
         update_records(op, unit, changes)
     except (CommandError, WriteConflict):
         for record in records:

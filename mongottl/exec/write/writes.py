@@ -29,7 +29,7 @@ from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.stages.clustered_scan import check_nameable
 from mongottl.exec.write.capped import check_fits, make_room
 from mongottl.exec.write.validation import all_valid, check_document
-from mongottl.query.update import with_timestamps
+from mongottl.query.update import UpdateDriver, with_timestamps
 from mongottl.storage.interface import (
     DuplicateKey,
     NewRecord,
@@ -345,11 +345,17 @@ def duplicate_key_error(collection: Collection, index: IndexEntry, document: byt
 
 
 def update_record(
-    op: OperationContext, collection: Collection, old: Record, document: bytes, own: bool = False
+    op: OperationContext,
+    collection: Collection,
+    old: Record,
+    document: bytes,
+    own: bool = False,
+    driver: UpdateDriver | None = None,
 ) -> Record:
     """Replaces a record's document; `_ts` becomes the time of the write. The new record.
 
     own: whether the server itself writes the document, which then may exceed the size limit of clients' documents.
+    driver: the update that made it, for the oplog.
 
     DuplicateKeyError (11000) if another record that is not expired has one of the new unique keys,
     DocumentValidationFailure (121) if the collection's validator refuses the changed document, WriteConflict if the
@@ -372,6 +378,8 @@ def update_record(
                             _move_keys(unit, index, old, document)
                 unit.stored([(document, new[2], ttl_s)])
                 unit.replaced = old[1]
+                unit.before = [old[1]]
+                unit.driver = driver
                 unit.commit()
         except _ExpiredDuplicate as duplicate:
             remove_expired(op, collection, duplicate.record)
@@ -413,6 +421,7 @@ def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Re
                     except _ExpiredDuplicate:
                         raise WriteConflict("an expired document is in the way") from None
         unit.stored(rows)
+        unit.before = [record[1] for record in old]
         unit.commit()
 
 

@@ -54,7 +54,7 @@ class MatchSource(TransformSource):
         return kept
 
 
-@stage("$match", StageTraits(streaming=True, selects=True))
+@stage("$match", StageTraits(streaming=True, selects=True, in_change_stream=True))
 def parse_match_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$match: <filter>}`. 15959 if the filter is not a document."""
     if not isinstance(argument, bytes):

@@ -84,7 +84,7 @@ class ProjectSource(MappedSource):
         return copy_metadata(document, shaped) if self._keeps_metadata else shaped
 
 
-@stage("$project", StageTraits(streaming=True, in_update=True, planned=True))
+@stage("$project", StageTraits(streaming=True, in_update=True, planned=True, in_change_stream=True))
 def parse_project(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$project: <projection>}`. 15969 if it is not a document, 51272 if it is empty."""
     if not isinstance(argument, bytes):
@@ -96,7 +96,7 @@ def parse_project(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [ProjectSpec("$project", argument, parse_projection(argument, ctx, for_find=False))]
 
 
-@stage("$unset", StageTraits(streaming=True, in_update=True))
+@stage("$unset", StageTraits(streaming=True, in_update=True, in_change_stream=True))
 def parse_unset(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$unset: <path> | [<path>, …]}`. 31002, 31119, 31120 for another argument, and the errors of projections."""
     paths: list[tuple[str, Value]] = []

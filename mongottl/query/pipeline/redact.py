@@ -94,7 +94,7 @@ def _redact_array(array: list[Value], expression: Expression, slot: int, ev: Eva
     return kept
 
 
-@stage("$redact", StageTraits(streaming=True))
+@stage("$redact", StageTraits(streaming=True, in_change_stream=True))
 def parse_redact(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<expression>` with `$$DESCEND`, `$$PRUNE` and `$$KEEP`."""
     scope = Scope(ctx).define({"DESCEND": _DESCEND, "PRUNE": _PRUNE, "KEEP": _KEEP}).bind(["CURRENT"])

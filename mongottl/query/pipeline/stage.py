@@ -130,7 +130,7 @@ class StageTraits:
     if that field of its argument is true.
     target: for a stage that writes, finds database, collection and actions there, from the pipeline's database and the
     argument; None for an argument that is not valid.
-    in_transaction: allowed in a multi-document transaction.
+    in_transaction: allowed in a multi-document transaction. in_change_stream: allowed behind `$changeStream`.
     """
 
     def __init__(
@@ -159,6 +159,7 @@ class StageTraits:
         cluster_action_field: str = "",
         target: TargetOf | None = None,
         in_transaction: bool = True,
+        in_change_stream: bool = False,
     ) -> None:
         self.streaming: Final = streaming
         self.multiplies: Final = multiplies
@@ -183,6 +184,7 @@ class StageTraits:
         self.cluster_action_field: Final = cluster_action_field
         self.target: Final = target
         self.in_transaction: Final = in_transaction
+        self.in_change_stream: Final = in_change_stream
 
 
 class StageDeclaration:
@@ -342,12 +344,7 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
 
 _SEARCH: Final = StageTraits(in_facet=False, stable=False)
 for _name, _reason, _traits in (
-    (
-        "$changeStream",
-        "change streams are not there yet",
-        StageTraits(in_facet=False, nested=False, actions=("changeStream", "find")),
-    ),
-    ("$changeStreamSplitLargeEvent", "change streams are not there yet", StageTraits(in_facet=False)),
+    ("$changeStreamSplitLargeEvent", "it is not there yet", StageTraits(in_facet=False)),
     ("$listCatalog", "it is not there yet", StageTraits(in_facet=False)),
     ("$listMqlEntities", "it is an internal stage", _NO_TRAITS),
     ("$listSampledQueries", "there is no sharding", StageTraits(in_facet=False)),

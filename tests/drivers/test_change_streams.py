@@ -1,0 +1,347 @@
+"""Change streams by PyMongo: events, resuming, invalidation, errors, transactions, time to live, waiting."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import bson
+import pymongo
+import pytest
+from pymongo.change_stream import ChangeStream
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+import mongottl
+
+Documents = dict[str, Any]
+
+
+def told(event: Documents) -> Documents:
+    """An event without what is another in each run."""
+    varying = ("_id", "clusterTime", "wallTime", "collectionUUID", "lsid", "txnNumber")
+    return {name: value for name, value in event.items() if name not in varying}
+
+
+def read(stream: "ChangeStream[Documents]") -> list[Documents]:
+    """What the stream has now."""
+    events = []
+    while stream.alive and (event := stream.try_next()) is not None:
+        events.append(event)
+    return events
+
+
+def kinds(stream: "ChangeStream[Documents]") -> list[str]:
+    return [event["operationType"] for event in read(stream)]
+
+
+def failure(action: Callable[[], object]) -> int | None:
+    with pytest.raises(OperationFailure) as caught:
+        action()
+    return caught.value.code
+
+
+QUICK: Documents = {"max_await_time_ms": 1}
+
+
+def test_events_of_documents(database: Database[Documents]) -> None:
+    coll = database.c
+    ns = {"db": database.name, "coll": "c"}
+    with coll.watch(**QUICK) as stream:
+        coll.insert_one({"_id": 1, "a": 1})
+        coll.update_one({"_id": 1}, {"$set": {"a": 2}})
+        coll.update_one({"_id": 1}, {"$set": {"a": 2}})  # changes nothing
+        coll.replace_one({"_id": 1}, {"b": 1})
+        coll.delete_one({"_id": 1})
+        events = read(stream)
+    key = {"documentKey": {"_id": 1}, "ns": ns}
+    changed = {"updatedFields": {"a": 2}, "removedFields": [], "truncatedArrays": []}
+    assert [told(event) for event in events] == [
+        {"operationType": "insert", "fullDocument": {"_id": 1, "a": 1}, **key},
+        {"operationType": "update", "updateDescription": changed, **key},
+        {"operationType": "replace", "fullDocument": {"_id": 1, "b": 1}, **key},
+        {"operationType": "delete", **key},
+    ]
+    assert all(isinstance(event["clusterTime"], bson.Timestamp) for event in events)
+    assert [event["_id"]["_data"] for event in events] == sorted(event["_id"]["_data"] for event in events)
+
+
+BOTH = {"updatedFields": {"o.p": 3}, "removedFields": ["o.q"]}
+UPDATES: list[tuple[Documents, Any, Documents]] = [
+    # document, update, updateDescription
+    ({"o": {"p": 1, "q": 2}}, {"$set": {"o.p": 3}, "$unset": {"o.q": 1}}, BOTH),
+    ({"o": {"p": 1, "q": 2}}, {"$set": {"o": {"p": 1, "q": 3}}}, {"updatedFields": {"o": {"p": 1, "q": 3}}}),
+    ({}, {"$set": {"o.p.q": 1}}, {"updatedFields": {"o": {"p": {"q": 1}}}}),
+    ({"l": [1, 2]}, {"$push": {"l": 3}}, {"updatedFields": {"l.2": 3}}),
+    ({"l": [1, 2]}, {"$push": {"l": {"$each": [0], "$position": 0}}}, {"updatedFields": {"l": [0, 1, 2]}}),
+    ({"l": [1, 2, 3]}, {"$pop": {"l": 1}}, {"updatedFields": {"l": [1, 2]}}),
+    ({"l": [1, 2, 3]}, {"$pull": {"l": 2}}, {"updatedFields": {"l": [1, 3]}}),
+    ({"l": [{"a": 1}, {"a": 2}]}, {"$set": {"l.1.a": 5}}, {"updatedFields": {"l.1.a": 5}}),
+    ({"l": [{"a": 1}, {"a": 2}]}, {"$inc": {"l.$[].a": 1}}, {"updatedFields": {"l.0.a": 2, "l.1.a": 3}}),
+    ({"a": 1}, {"$rename": {"a": "b"}}, {"updatedFields": {"b": 1}, "removedFields": ["a"]}),
+    ({"l": [1, 2, 3], "o": {"p": 1, "q": 2}}, [{"$set": {"l": [1], "o.q": 3}}],
+     {"updatedFields": {"o.q": 3}, "truncatedArrays": [{"field": "l", "newSize": 1}]}),
+    ({"a": 1}, [{"$unset": "a"}, {"$set": {"b": [1]}}], {"updatedFields": {"b": [1]}, "removedFields": ["a"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "update", "description"), UPDATES, ids=[str(u) for _, u, _ in UPDATES])
+def test_update_descriptions(
+    database: Database[Documents], document: Documents, update: Any, description: Documents
+) -> None:
+    database.c.insert_one({"_id": 1, **document})
+    with database.c.watch(**QUICK) as stream:
+        database.c.update_one({"_id": 1}, update)
+        (event,) = read(stream)
+    empty: Documents = {"updatedFields": {}, "removedFields": [], "truncatedArrays": []}
+    assert event["updateDescription"] == empty | description
+
+
+def test_disambiguated_paths(database: Database[Documents]) -> None:
+    database.c.insert_one({"_id": 1, "o": {"0": 1}})
+    with database.c.watch(show_expanded_events=True, **QUICK) as stream:
+        database.c.update_one({"_id": 1}, {"$set": {"o.0": 2}})
+        (event,) = read(stream)
+    assert event["updateDescription"]["disambiguatedPaths"] == {"o.0": ["o", "0"]}
+
+
+def test_full_documents(database: Database[Documents]) -> None:
+    database.c.insert_one({"_id": 1, "n": 0})
+    with database.c.watch(full_document="updateLookup", **QUICK) as stream:
+        database.c.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        database.c.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        assert [event["fullDocument"] for event in read(stream)] == [{"_id": 1, "n": 2}] * 2
+        database.c.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        database.c.delete_one({"_id": 1})
+        assert read(stream)[0]["fullDocument"] is None
+
+
+def test_images(database: Database[Documents]) -> None:
+    database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
+    database.plain.insert_one({"_id": 1})
+    options: Documents = {"full_document": "whenAvailable", "full_document_before_change": "whenAvailable"}
+    with database.watch(**options, **QUICK) as stream:
+        database.c.insert_one({"_id": 1, "n": 1})
+        database.c.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        database.c.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        database.c.delete_one({"_id": 1})
+        database.plain.update_one({"_id": 1}, {"$set": {"n": 1}})
+        events = read(stream)
+    assert [event.get("fullDocumentBeforeChange") for event in events] == [
+        None, {"_id": 1, "n": 1}, {"_id": 1, "n": 2}, {"_id": 1, "n": 3}, None,
+    ]  # fmt: skip
+    assert [event.get("fullDocument") for event in events[1:3]] == [{"_id": 1, "n": 2}, {"_id": 1, "n": 3}]
+    required: list[Documents] = [{"full_document": "required"}, {"full_document_before_change": "required"}]
+    for option in required:
+        with database.plain.watch(**option, **QUICK) as stream:
+            database.plain.update_one({"_id": 1}, {"$inc": {"n": 1}})
+            assert failure(stream.try_next) == 47
+
+
+def test_what_is_watched(database: Database[Documents], client: "pymongo.MongoClient[Documents]") -> None:
+    other = client[database.name + "_2"]
+    with database.c.watch(**QUICK) as one, database.watch(**QUICK) as some, client.watch(**QUICK) as all_of_them:
+        for collection in (database.c, database.d, other.e):
+            collection.insert_one({"_id": collection.name})
+        seen = [[event["documentKey"]["_id"] for event in read(stream)] for stream in (one, some, all_of_them)]
+    assert seen == [["c"], ["c", "d"], ["c", "d", "e"]]
+    client.drop_database(other.name)
+
+
+def test_invalidation(database: Database[Documents], client: "pymongo.MongoClient[Documents]") -> None:
+    database.c.insert_one({})
+    with database.c.watch(**QUICK) as stream, database.watch(**QUICK) as of_database:
+        database.c.rename("d")
+        assert kinds(stream) == ["rename", "invalidate"]
+        assert not stream.alive
+        token = stream.resume_token
+        assert failure(lambda: database.c.watch(resume_after=token)) == 260
+        with database.c.watch(start_after=token, **QUICK) as next_one:
+            database.c.insert_one({})
+            database.c.drop()
+            assert kinds(next_one) == ["insert", "drop", "invalidate"]
+        client.drop_database(database.name)
+        assert kinds(of_database) == ["rename", "insert", "drop", "drop", "dropDatabase", "invalidate"]
+
+
+def test_expanded_events(database: Database[Documents]) -> None:
+    with database.watch(show_expanded_events=True, **QUICK) as stream:
+        database.c.insert_one({"_id": 1})
+        database.c.create_index("a")
+        database.c.drop_index("a_1")
+        database.c.rename("d")
+        events = read(stream)
+    assert [event["operationType"] for event in events] == [
+        "create", "insert", "createIndexes", "dropIndexes", "rename",
+    ]  # fmt: skip
+    assert len({event["collectionUUID"] for event in events}) == 1
+    assert events[2]["operationDescription"]["indexes"][0]["name"] == "a_1"
+
+
+def test_resuming(database: Database[Documents]) -> None:
+    coll = database.c
+    with coll.watch(**QUICK) as stream:
+        at_first = stream.resume_token
+        coll.insert_many([{"_id": i} for i in range(10)])
+        coll.update_many({}, {"$set": {"n": 1}})
+        events = read(stream)
+    assert len(events) == 20
+    for i in (0, 4, 9, 10, 15, 18, 19):
+        for option in ("resume_after", "start_after"):
+            with coll.watch(**{option: events[i]["_id"]}, **QUICK) as again:
+                assert read(again) == events[i + 1 :]
+    with coll.watch(resume_after=at_first, **QUICK) as again:
+        assert read(again) == events
+    with coll.watch(start_at_operation_time=events[10]["clusterTime"], **QUICK) as again:
+        assert read(again) == events[10:]
+
+
+def test_pipelines(database: Database[Documents]) -> None:
+    pipeline: list[Documents] = [
+        {"$match": {"operationType": "insert", "fullDocument.n": {"$gte": 2}}},
+        {"$addFields": {"n": "$fullDocument.n"}},
+        {"$project": {"n": 1}},
+    ]
+    with database.c.watch(pipeline, **QUICK) as stream:
+        database.c.insert_many([{"n": i} for i in range(4)])
+        database.c.delete_many({})
+        before = stream.resume_token
+        events = read(stream)
+        assert [event["n"] for event in events] == [2, 3]
+        after = stream.resume_token
+        assert before is not None and after is not None
+        assert after["_data"] > events[-1]["_id"]["_data"] > before["_data"]
+    for wrong in ([{"$project": {"_id": 0}}], [{"$addFields": {"_id": 1}}], [{"$replaceRoot": {"newRoot": "$ns"}}]):
+        with database.c.watch(wrong, **QUICK) as stream:
+            database.c.insert_one({})
+            assert failure(stream.try_next) == 280
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"fullDocument": "other"}, 2),
+        ({"fullDocumentBeforeChange": "default"}, 2),
+        ({"fullDocument": 1}, 14),
+        ({"unknown": 1}, 40415),
+        ({"resumeAfter": 1}, 14),
+        ({"resumeAfter": {"_data": "xyz"}}, 9),
+        ({"resumeAfter": {"_data": "0102"}}, 260),
+        ({"resumeAfter": {}}, 40647),
+        ({"startAtOperationTime": 1}, 14),
+        ({"allChangesForCluster": True}, 72),
+        ({"showSystemEvents": True}, 115),
+    ],
+)
+def test_arguments(database: Database[Documents], arguments: Documents, code: int) -> None:
+    assert failure(lambda: database.c.aggregate([{"$changeStream": arguments}])) == code
+
+
+def test_starting_points_exclude_each_other(database: Database[Documents]) -> None:
+    with database.c.watch(**QUICK) as stream:
+        token = stream.resume_token
+    at = bson.Timestamp(1, 1)
+    both: Documents = {"resumeAfter": token, "startAfter": token}
+    assert failure(lambda: database.c.aggregate([{"$changeStream": both}])) == 50865
+    both = {"resumeAfter": token, "startAtOperationTime": at}
+    assert failure(lambda: database.c.aggregate([{"$changeStream": both}])) == 40674
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "code"),
+    [
+        ([{"$changeStream": 1}], 50808),
+        ([{"$match": {}}, {"$changeStream": {}}], 40602),
+        ([{"$changeStream": {}}, {"$group": {"_id": 1}}], 20),
+        ([{"$changeStream": {}}, {"$sort": {"a": 1}}], 20),
+        ([{"$changeStream": {}}, {"$limit": 1}], 20),
+        ([{"$changeStream": {}}, {"$lookup": {"from": "d", "pipeline": [], "as": "x"}}], 20),
+        ([{"$changeStream": {}}, {"$out": "d"}], 20),
+        ([{"$facet": {"x": [{"$changeStream": {}}]}}], 40600),
+    ],
+)
+def test_pipelines_that_are_refused(database: Database[Documents], pipeline: list[Documents], code: int) -> None:
+    assert failure(lambda: database.c.aggregate(pipeline)) == code
+
+
+def test_namespaces_that_are_refused(client: "pymongo.MongoClient[Documents]", database: Database[Documents]) -> None:
+    for name in ("admin", "config", "local"):
+        assert failure(lambda name=name: client[name].watch()) == 73  # type: ignore[misc]
+    assert failure(lambda: database["system.views"].watch()) == 73
+    database.command("create", "view", viewOn="c", pipeline=[])
+    assert failure(lambda: database.view.watch()) == 166
+
+
+def test_a_transaction_is_told_at_its_commit(
+    database: Database[Documents], client: "pymongo.MongoClient[Documents]"
+) -> None:
+    database.d.insert_one({"_id": 1})
+    with database.watch(**QUICK) as stream, client.start_session() as session:
+        lsid = session.session_id["id"]
+        session.start_transaction()
+        database.c.insert_one({"_id": 1}, session=session)
+        database.d.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+        database.d.delete_one({"_id": 1}, session=session)
+        database.e.insert_one({"_id": 1})
+        assert [event["ns"]["coll"] for event in read(stream)] == ["e"]
+        session.commit_transaction()
+        events = read(stream)
+        session.start_transaction()
+        database.c.insert_one({"_id": 2}, session=session)
+        session.abort_transaction()
+        assert read(stream) == []
+    assert [event["operationType"] for event in events] == ["insert", "update", "delete"]
+    assert len({event["clusterTime"] for event in events}) == 1
+    assert {event["lsid"]["id"] for event in events} == {lsid}
+    for i in range(3):
+        with database.watch(resume_after=events[i]["_id"], **QUICK) as again:
+            assert read(again) == events[i + 1 :]
+
+
+def test_expired_documents_are_deletes(database: Database[Documents], server: mongottl.RunningServer) -> None:
+    database.c.create_index("_ts", expireAfterSeconds=10)
+    with database.c.watch(**QUICK) as stream:
+        database.c.insert_many([{"_id": 1}, {"_id": 2, "ttl": 100}])
+        server.clock.advance(11)
+        events = read(stream)
+    assert [(event["operationType"], event["documentKey"]["_id"]) for event in events] == [
+        ("insert", 1), ("insert", 2), ("delete", 1),
+    ]  # fmt: skip
+
+
+def test_a_stream_waits_for_events(database: Database[Documents]) -> None:
+    with database.c.watch(max_await_time_ms=20_000) as stream:
+        timer = threading.Timer(0.05, lambda: database.c.insert_one({"_id": 1}))
+        timer.start()
+        assert next(stream)["documentKey"] == {"_id": 1}
+        timer.join()
+
+
+def test_many_events_in_pages(database: Database[Documents]) -> None:
+    with database.c.watch(batch_size=7, **QUICK) as stream:
+        database.c.insert_many([{"_id": i, "x": "x" * 1000} for i in range(3000)])
+        assert [event["documentKey"]["_id"] for event in read(stream)] == list(range(3000))
+
+
+def test_history_that_is_lost() -> None:
+    with mongottl.start_server() as server, pymongo.MongoClient[Documents](server.uri) as client:
+        with client.test.c.watch(**QUICK) as stream:
+            token = stream.resume_token
+            client.test.c.insert_many([{"x": "x" * 1_000_000} for _ in range(80)])
+            assert failure(stream.try_next) == 286
+        assert failure(lambda: client.test.c.watch(resume_after=token)) == 286
+
+
+def test_writes_before_a_restart_are_not_told(tmp_path: Any) -> None:
+    folder = str(tmp_path / "data")
+    with (
+        mongottl.start_server(data_dir=folder) as server,
+        pymongo.MongoClient[Documents](server.uri) as client,
+        client.test.c.watch(**QUICK) as stream,
+    ):
+        client.test.c.insert_one({"_id": 1})
+        token = read(stream)[0]["_id"]
+    with mongottl.start_server(data_dir=folder) as server, pymongo.MongoClient[Documents](server.uri) as client:
+        assert failure(lambda: client.test.c.watch(resume_after=token)) == 286
+        with client.test.c.watch(**QUICK) as stream:
+            client.test.c.insert_one({"_id": 2})
+            assert kinds(stream) == ["insert"]
