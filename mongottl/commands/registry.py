@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from mongottl.commands.access import Access
-from mongottl.commands.request import RequestParser, parser_for
+from mongottl.commands.request import RequestParser, fields_of, parser_for
 from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -87,6 +87,10 @@ class CommandSpec:
         self.parser: RequestParser = parser_for(name, request, strict, raw_data)
         self.family = function.__module__.rpartition(".")[2]
         self.names_collection = "collection" in request._fields
+        # The field that has the statements of a batch of updates or deletes; empty for other commands.
+        self.statements_field = ""
+        if "statements" in request._fields:
+            self.statements_field = fields_of(request)[request._fields.index("statements")].name
         self.access = access
         self.help = help
         self.admin_only = admin_only

@@ -56,6 +56,7 @@ from mongottl.exec.write.transaction_records import NAMESPACE as TRANSACTIONS
 from mongottl.exec.write.transaction_records import publish_transactions
 from mongottl.server import transactions
 from mongottl.server.log import Log
+from mongottl.server.profiling import note_operation
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
 from mongottl.storage.snapshot.claims import SnapshotConflict
 from mongottl.storage.snapshot.history import SnapshotTooOld
@@ -145,6 +146,7 @@ class Dispatcher:
                 for _, documents in sequences:
                     validate_documents(documents)
             op = OperationContext(self.service, client, generic.database)
+            op.sequences = sequences
             if isinstance(message, OpMsg):
                 op.set_request_bytes(message.size_bytes)
             cluster_clock = self.service.cluster_clock
@@ -214,6 +216,9 @@ class Dispatcher:
         self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext, body: bytes
     ) -> bytes | Steps[bytes]:
         service = self.service
+        op.body = body
+        if service.profiler.attentive:
+            op.began_s = service.clock.monotonic_s()
         metrics = service.metrics
         metrics.operations[spec.counter] += 1
         metrics.commands[spec.name] = metrics.commands.get(spec.name, 0) + 1
@@ -543,6 +548,9 @@ class Dispatcher:
                 told["atClusterTime"] = op.snapshot_time
             reply = encode(self.dialect.with_reply_type(spec.name, reply))
         _check_size(reply)
+        profiler = self.service.profiler
+        if op.used_micros >= profiler.slow_micros or profiler.attentive:
+            note_operation(self.service, self.log, spec, op, reply)
         if spec.writes and spec.latency == "commands":
             self.service.cluster_clock.tick(self.service.clock.now_ms())  # writes of metadata have no unit that ticks
         return self._with_times(reply)
@@ -582,7 +590,13 @@ class Dispatcher:
             metrics.asserts_user += 1
             if op is not None and not error.labels:
                 error.labels = _labels_of(name, op, error.code)
-        return self._with_times(encode(error_reply(error)))
+        reply = encode(error_reply(error))
+        spec = COMMANDS.get(name)
+        if op is not None and spec is not None and op.body:
+            profiler = self.service.profiler
+            if profiler.attentive or op.elapsed_micros() >= profiler.slow_micros:
+                note_operation(self.service, self.log, spec, op, reply)
+        return self._with_times(reply)
 
 
 def _shown(spec: CommandSpec, body: bytes) -> str:

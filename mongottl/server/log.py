@@ -57,7 +57,8 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "TTL deletion failed; the server will try again": 9900040,
     "TTL deletion has stopped: the storage engine failed": 9900041,
     "Document would fail validation": 20294,
-    "Command": 51803,
+    "Slow query": 51803,
+    "Command": 9900021,
     "Log lines were dropped: nobody read the log": 9900050,
 }
 

@@ -30,6 +30,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.profiler import OFF, PROFILE_COLLECTION
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.sizes import describe_size, parse_scale
 from mongottl.exec.results.views import drop_view
@@ -64,6 +65,10 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     check_uuid(op, "drop", request.collection_uuid, op.database, request.collection, collection)
     if collection is None:
         return {}
+    if request.collection == PROFILE_COLLECTION and op.service.profiler.of(op.database).level != OFF:
+        raise CommandError(
+            ErrorCode.IllegalOperation, "turn off profiling before dropping the system.profile collection"
+        )
     indexes = len(collection.counted_indexes)
     op.service.cursors.close_where_namespace(collection.namespace)
     op.catalog.drop_collection(collection)

@@ -85,6 +85,11 @@ class OperationContext(OperationState):
         # Monotonic time at which the command began to use its collection.
         self._used_since_s = 0.0
         self.used_micros = 0
+        # For the profiler: the command's document and document sequences, and the monotonic time at which it began, 0.0
+        # if nothing is profiled.
+        self.body: bytes = b""
+        self.sequences: list[tuple[str, list[bytes]]] = []
+        self.began_s = 0.0
 
     def grants(self) -> Grants | None:
         """What the client's user may do at present; None if the client is not logged in."""
@@ -131,6 +136,12 @@ class OperationContext(OperationState):
         """Counts the command's time from now on as usage of this collection or view (`top`, latencyStats)."""
         self.used_namespace = f"{self.database}.{collection}"
         self._used_since_s = self.service.clock.monotonic_s()
+
+    def elapsed_micros(self) -> int:
+        """Microseconds since the command began, or since it began to use its collection if that is all that is
+        known."""
+        since_s = self.began_s or self._used_since_s
+        return int((self.service.clock.monotonic_s() - since_s) * MICROS_PER_S) if since_s else 0
 
     def record_usage(self, latency: LatencyGroup, counter: str) -> None:
         """Records the usage of the command's namespace, at its end."""

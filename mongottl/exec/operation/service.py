@@ -17,6 +17,7 @@ from mongottl.exec.operation.failpoints import FailPoints
 from mongottl.exec.operation.metrics import Metrics
 from mongottl.exec.operation.object_ids import ObjectIdGenerator
 from mongottl.exec.operation.oplog import OPLOG_NUMBER, Oplog, OplogEntry, is_logged
+from mongottl.exec.operation.profiler import Profiler
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
 from mongottl.exec.operation.retryable_writes import StatementRows
@@ -66,6 +67,7 @@ class ServiceContext:
         self.transaction_lifetime_s = TRANSACTION_LIFETIME_S
         self.metrics = Metrics()
         self.fail_points = FailPoints()
+        self.profiler = Profiler()
         self.operations = OperationRegistry()
         # The connected clients, by connection id.
         self.clients: dict[int, ClientInfo] = {}

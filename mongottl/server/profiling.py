@@ -1,0 +1,180 @@
+"""Profiled operations: their documents in `system.profile`, and the log lines of slow ones.
+
+    {op: "query", ns: "shop.orders", command: {find: "orders", filter: {…}, $db: "shop"}, nreturned: 3,
+     responseLength: 512, protocol: "op_msg", millis: 12, ts: <date>, client: "127.0.0.1", appName: "…",
+     allUsers: [{user, db}], user: "ann@shop"}
+
+Each statement of an update or delete has a document of its own, as in MongoDB. The documents to insert are left out.
+Unlike MongoDB's, they have an `_id`, since every collection has an index of it.
+
+Source: MongoDB's manual, "Database Profiler Output".
+"""
+
+from typing import Final
+
+from mongottl.commands import CommandSpec
+from mongottl.commands.access import ANYONE, USERS
+from mongottl.commands.admin.profile import profile_collection
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.render import render_document
+from mongottl.document.types import Date, Int64, Value
+from mongottl.document.walk import fields, get_value
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.profiler import EVERYTHING, OFF
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.write.writes import insert_document, with_new_id
+from mongottl.server.log import Log
+from mongottl.storage.interface import StorageError
+
+# Commands that are longer are stored and logged as text, which is cut off.
+_MAX_COMMAND_BYTES: Final = 50 * 1024
+_MAX_LOGGED_BYTES: Final = 10 * 1024
+# What says nothing about the operation, or is in another field.
+_LEFT_OUT: Final = frozenset({"$clusterTime", "$client"})
+
+
+def is_profiled(spec: CommandSpec, op: OperationContext) -> bool:
+    """Whether a command is about data: those that everybody may run, such as ping, are not profiled."""
+    return bool(op.used_namespace) or spec.writes or spec.access not in (ANYONE, USERS)
+
+
+def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: OperationContext, reply: bytes) -> None:
+    """Profiles a command that has ended, and logs it if it was slow, as the settings of its database say."""
+    if not is_profiled(spec, op):
+        return
+    profiler = service.profiler
+    settings = profiler.of(op.database)
+    micros = op.elapsed_micros()
+    documents: list[bytes] = []
+    if settings.tree is not None:
+        documents = [d for d in _described(service, spec, op, reply, micros) if settings.tree.matches(d)]
+        slow = bool(documents)
+    else:
+        slow = micros >= profiler.slow_micros and profiler.takes_sample()
+        if slow or settings.level == EVERYTHING:
+            documents = _described(service, spec, op, reply, micros)
+    if slow and documents:
+        _log_slow(log, spec, op, documents[0], micros)
+    if settings.level == OFF or not documents:
+        return
+    try:
+        _store(service, op, documents)
+    except StorageError as error:
+        log.error("storage", "The storage engine failed", command="profile", error=str(error))
+
+
+def _store(service: ServiceContext, op: OperationContext, documents: list[bytes]) -> None:
+    own = OperationContext(service, op.client, op.database)
+    collection = profile_collection(own)
+    for document in documents:
+        insert_document(own, collection, with_new_id(own, document))
+
+
+def _described(
+    service: ServiceContext, spec: CommandSpec, op: OperationContext, reply: bytes, micros: int
+) -> list[bytes]:
+    """The documents of a command: one, or one for each of its statements."""
+    described: dict[str, Value] = {
+        "op": "remove" if spec.counter == "delete" else spec.counter,
+        "ns": op.used_namespace or f"{op.database}.$cmd",
+    }
+    body = spec.without_secrets(op.body)
+    commands = _statements(spec, op) or [_command(body)]
+    ending: dict[str, Value] = {
+        **_counts(spec, reply, len(commands) == 1),
+        **_outcome(reply),
+        "responseLength": len(reply),
+        "protocol": "op_msg",
+        "millis": micros // 1000,
+        "ts": Date(service.clock.now_ms()),
+        "client": op.client.remote.rpartition(":")[0],
+    }
+    if op.client.app_name:
+        ending["appName"] = op.client.app_name
+    login = op.client.login
+    users: list[Value] = [] if login is None else [{"user": login.user.name, "db": login.user.database}]
+    ending["allUsers"] = users
+    ending["user"] = "" if login is None else str(login.user)
+    return [encode({**described, "command": _shortened(command), **ending}) for command in commands]
+
+
+def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:
+    """The statements of an update or delete; empty for other commands."""
+    name = spec.statements_field
+    if not name:
+        return []
+    for identifier, documents in op.sequences:
+        if identifier == name:
+            return documents
+    given = get_value(op.body, name)
+    return [statement for statement in given if isinstance(statement, bytes)] if isinstance(given, list) else []
+
+
+def _command(body: bytes) -> bytes:
+    return encode_fields([(n, v) for n, v in fields(body) if n not in _LEFT_OUT and n != "documents"])
+
+
+def _shortened(command: bytes) -> Value:
+    if len(command) <= _MAX_COMMAND_BYTES:
+        return command
+    return {"$truncated": render_document(command)[:_MAX_LOGGED_BYTES]}
+
+
+def _counts(spec: CommandSpec, reply: bytes, single: bool) -> dict[str, Value]:
+    """The numbers of documents that MongoDB's profiler reports, as far as the reply tells them."""
+    n = get_value(reply, "n")
+    modified = get_value(reply, "nModified")
+    counts: dict[str, Value] = {}
+    if spec.counter == "insert":
+        counts["ninserted"] = n
+    elif spec.counter == "delete" and single:
+        counts["ndeleted"] = n
+    elif spec.counter == "update" and single:
+        upserted = get_value(reply, "upserted")
+        counts["nMatched"] = 0 if isinstance(upserted, list) else n
+        counts["nModified"] = modified
+        if isinstance(upserted, list):
+            counts["nUpserted"] = len(upserted)
+    cursor = get_value(reply, "cursor")
+    if isinstance(cursor, bytes):
+        identifier = get_value(cursor, "id")
+        batch = get_value(cursor, "firstBatch")
+        if not isinstance(batch, list):
+            batch = get_value(cursor, "nextBatch")
+        if isinstance(identifier, int) and identifier:
+            counts["cursorid"] = Int64(identifier)
+        else:
+            counts["cursorExhausted"] = True
+        if isinstance(batch, list):
+            counts["nreturned"] = len(batch)
+    return {name: value for name, value in counts.items() if isinstance(value, int)}
+
+
+def _outcome(reply: bytes) -> dict[str, Value]:
+    """`ok: 0` and the error of a command that failed."""
+    code = get_value(reply, "code")
+    if get_value(reply, "ok") != 0.0 or not isinstance(code, int):
+        return {}
+    return {
+        "ok": 0,
+        "errMsg": get_value(reply, "errmsg"),
+        "errName": get_value(reply, "codeName"),
+        "errCode": code,
+    }
+
+
+def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes, micros: int) -> None:
+    attributes: dict[str, object] = {"type": "command", "ns": get_value(document, "ns")}
+    if op.client.app_name:
+        attributes["appName"] = op.client.app_name
+    command = get_value(document, "command")
+    text = render_document(command) if isinstance(command, bytes) else ""
+    attributes["command"] = text if len(text) <= _MAX_LOGGED_BYTES else f"{text[:_MAX_LOGGED_BYTES]}..."
+    returned = get_value(document, "nreturned")
+    if isinstance(returned, int):
+        attributes["nreturned"] = int(returned)
+    attributes["reslen"] = get_value(document, "responseLength")
+    attributes["remote"] = op.client.remote
+    attributes["protocol"] = "op_msg"
+    attributes["durationMillis"] = micros // 1000
+    log.info("command", "Slow query", f"conn{op.client.connection_id}", **attributes)

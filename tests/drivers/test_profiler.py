@@ -1,0 +1,114 @@
+"""The profiler: what operations leave in `system.profile`, and which of them are logged as slow."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+Documents = dict[str, Any]
+Client = pymongo.MongoClient[Documents]
+
+
+@pytest.fixture
+def profiled(client: Client, database: Database[Documents]) -> Iterator[Database[Documents]]:
+    """A database in which everything is profiled."""
+    database.command("profile", 2)
+    yield database
+    database.command({"profile": 0, "slowms": 100, "sampleRate": 1.0, "filter": "unset"})
+
+
+def entries(database: Database[Documents], **query: Any) -> list[Documents]:
+    """What was profiled, without the reads of the profile itself."""
+    return list(database.system.profile.find({"ns": {"$ne": f"{database.name}.system.profile"}, **query}))
+
+
+def test_every_operation_of_a_database_leaves_a_document(profiled: Database[Documents]) -> None:
+    collection = profiled.c
+    collection.insert_many([{"_id": n, "n": n} for n in range(5)])
+    assert len(list(collection.find({"n": {"$gt": 0}}, batch_size=3))) == 4
+    collection.update_one({"_id": 1}, {"$set": {"n": 7}})
+    collection.update_one({"_id": 9}, {"$set": {"n": 7}}, upsert=True)
+    collection.delete_many({"n": 7})
+    collection.find_one_and_update({"_id": 0}, {"$inc": {"n": 1}})
+    collection.aggregate([{"$count": "n"}]).close()
+    profiled.client.admin.command("ping")
+    found = entries(profiled)
+    kinds = [entry["op"] for entry in found if "profile" not in entry["command"]]
+    assert kinds == ["insert", "query", "getmore", "update", "update", "remove", "command", "command"]
+    by_kind = {entry["op"]: entry for entry in found}
+    assert by_kind["insert"]["ninserted"] == 5
+    assert "documents" not in by_kind["insert"]["command"]
+    assert (by_kind["query"]["nreturned"], "cursorid" in by_kind["query"]) == (3, True)
+    assert (by_kind["getmore"]["nreturned"], by_kind["getmore"]["cursorExhausted"]) == (1, True)
+    first, second = [entry for entry in found if entry["op"] == "update"]
+    assert (first["command"]["q"], first["command"]["u"]) == ({"_id": 1}, {"$set": {"n": 7}})
+    assert (first["nMatched"], first["nModified"]) == (1, 1)
+    assert (second["nMatched"], second["nModified"], second["nUpserted"]) == (0, 0, 1)
+    assert by_kind["remove"]["ndeleted"] == 2
+    assert found[-2]["command"]["findAndModify"] == "c"
+    assert found[-1]["command"]["pipeline"] == [{"$count": "n"}]
+    for entry in found:
+        assert entry["ns"] in (f"{profiled.name}.c", f"{profiled.name}.$cmd")
+        assert (entry["protocol"], entry["client"], entry["user"], entry["allUsers"]) == ("op_msg", "127.0.0.1", "", [])
+        assert isinstance(entry["millis"], int)
+        assert entry["responseLength"] > 0
+    assert profiled.command("collStats", "system.profile")["capped"] is True
+
+
+def test_a_bulk_of_updates_leaves_a_document_for_each(profiled: Database[Documents]) -> None:
+    profiled.c.bulk_write([pymongo.UpdateOne({"_id": n}, {"$set": {"n": n}}) for n in range(3)])
+    assert [entry["command"]["q"] for entry in entries(profiled, op="update")] == [{"_id": n} for n in range(3)]
+
+
+def test_operations_that_fail(profiled: Database[Documents]) -> None:
+    with pytest.raises(OperationFailure):
+        profiled.c.find_one({"$bad": 1})
+    [entry] = entries(profiled, op="query")
+    assert (entry["ok"], entry["errCode"], entry["errName"]) == (0, 2, "BadValue")
+    assert "$bad" in entry["errMsg"]
+
+
+def test_a_filter_decides_alone(profiled: Database[Documents]) -> None:
+    profiled.command({"profile": 0})
+    profiled.system.profile.drop()
+    profiled.command({"profile": 1, "filter": {"op": "query", "command.filter.a": 1}, "slowms": 0})
+    for value in range(3):
+        profiled.c.find_one({"a": value})
+    assert [entry["command"]["filter"] for entry in entries(profiled)] == [{"a": 1}]
+
+
+def test_level_1_takes_slow_operations_by_rate(profiled: Database[Documents], client: Client) -> None:
+    profiled.command({"profile": 1, "slowms": 0, "sampleRate": 0.5})
+    for _ in range(10):
+        profiled.c.find_one({"a": 1})
+    assert len(entries(profiled, op="query")) == 5
+    profiled.command({"profile": 1, "slowms": 100_000})
+    profiled.c.find_one({"a": 2})
+    assert entries(profiled, **{"command.filter.a": 2}) == []
+
+
+def test_slow_operations_are_logged(database: Database[Documents], client: Client) -> None:
+    database.command({"profile": 0, "filter": {"command.comment": "slow one"}})
+    database.command({"profile": -1})
+    database.c.find_one({"a": 1}, comment="slow one")
+    database.command({"profile": 0, "filter": "unset"})
+    assert "system.profile" not in database.list_collection_names()
+    lines = [json.loads(line) for line in client.admin.command("getLog", "global")["log"] if '"Slow query"' in line]
+    if not lines:
+        assert client.admin.command({"getParameter": 1, "quiet": 1})["quiet"]  # the server of these tests logs nothing
+        return
+    assert lines[-1]["attr"]["ns"] == f"{database.name}.c"
+    assert "slow one" in lines[-1]["attr"]["command"]
+
+
+def test_the_profile_is_not_dropped_while_it_is_written(profiled: Database[Documents]) -> None:
+    with pytest.raises(OperationFailure) as caught:
+        profiled.system.profile.drop()
+    assert caught.value.code == 20
+    profiled.command("profile", 0)
+    profiled.system.profile.drop()
+    assert profiled.list_collection_names() == []
