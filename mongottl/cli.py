@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Final
 from mongottl.config import SETTINGS, ServerConfig, Setting, config_from, config_from_environment
 
 if TYPE_CHECKING:
+    import trio
+
     from mongottl.server.log import Log
+    from mongottl.server.server import Server
 
 _COMMANDS: Final = ("serve",)
 # How long to wait for the last lines of the log to be written.
@@ -138,6 +141,13 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
+async def _stop_on_command(server: "Server", log: "Log", scope: "trio.CancelScope") -> None:
+    """Ends what waits in `scope` when the command shutdown has been run."""
+    await server.stop_requested.wait()
+    log.info("control", "Stopping", command="shutdown")
+    scope.cancel()
+
+
 async def _serve(config: ServerConfig, log: "Log") -> None:
     import signal
 
@@ -158,8 +168,11 @@ async def _serve(config: ServerConfig, log: "Log") -> None:
             speed = "" if is_compiled() else ", interpreted: about ten times slower than compiled"
             print(f"mongottl accepts connections ({where}{clock}{speed}): {server.uri}", flush=True)
             log.info("network", "Waiting for connections", address=server.config.host, port=server.port)
-            async for number in signals:
-                log.info("control", "Stopping", signal=signal.Signals(number).name)
-                break
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_stop_on_command, server, log, nursery.cancel_scope)
+                async for number in signals:
+                    log.info("control", "Stopping", signal=signal.Signals(number).name)
+                    nursery.cancel_scope.cancel()
+                    break
     log.info("control", "Stopped")
     log.drain(LOG_WAIT_S)

@@ -6,6 +6,7 @@ environment are both parsed by `Setting.parse`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Final
 
 VERSION: Final = "0.1.0"
@@ -199,6 +200,14 @@ class LogSettings:
 
     quiet: bool = False
     verbosity: int = 0
+    # Levels of single components, by name; those that are not set, or -1, follow `verbosity`.
+    components: dict[str, int] = dataclass_field(default_factory=dict)
+
+    @property
+    def command_verbosity(self) -> int:
+        """The level of the lines about commands."""
+        own = self.components.get("command", -1)
+        return self.verbosity if own < 0 else own
 
 
 @dataclass

@@ -244,20 +244,15 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     dropConnections
     dropSearchIndex
     enableSharding
-    features
     filemd5
     flushRouterConfig
-    fsync
-    fsyncUnlock
     getnonce
     getShardMap
     getShardVersion
     godinsert
-    isdbgrid
     listSearchIndexes
     listShards
     logApplicationMessage
-    logRotate
     makeSnapshot
     mapReduce
     mergeChunks
@@ -273,10 +268,7 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     repairDatabase
     replSetAbortPrimaryCatchUp
     replSetFreeze
-    replSetGetConfig
     replSetGetRBID
-    replSetGetStatus
-    replSetInitiate
     replSetMaintenance
     replSetReconfig
     replSetResizeOplog
@@ -293,7 +285,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     shardConnPoolStats
     shardDrainingStatus
     shardingState
-    shutdown
     sleep
     split
     splitChunk

@@ -267,7 +267,7 @@ class Dispatcher:
         if spec.exclusive and len(service.transactions) and not op.in_transaction:
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._await_transactions(spec, request, op, body, carry_out)
-        if service.exclusive and op.used_namespace in service.exclusive and spec.is_write(body):
+        if (service.exclusive or service.fsync_locks) and self._is_locked(op) and spec.is_write(body):
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._await_copy(spec, op, body, carry_out)
         if op.used_namespace == TRANSACTIONS:
@@ -450,6 +450,10 @@ class Dispatcher:
             return self._failed(spec.name, error, op)
         return (yield from self._carry_out_later(spec, op, carry_out))
 
+    def _is_locked(self, op: OperationContext) -> bool:
+        """Whether writes have to wait: for fsyncUnlock, or for the copy of this collection."""
+        return self.service.fsync_locks > 0 or op.used_namespace in self.service.exclusive
+
     def _await_copy(
         self,
         spec: CommandSpec,
@@ -457,10 +461,11 @@ class Dispatcher:
         body: bytes,
         carry_out: Callable[[], bytes | Steps[bytes]],
     ) -> Steps[bytes]:
-        """Runs a command that writes to a collection that is being copied, after the copy has ended."""
+        """Runs a command that writes to a collection that is being copied, or under a lock of fsync, when that has
+        ended."""
         running = self._register(spec, op, body)
         try:
-            while op.used_namespace in self.service.exclusive:
+            while self._is_locked(op):
                 op.check_interrupt()
                 yield Wait(_COPY_POLL_S)
         except Exception as error:
@@ -538,7 +543,7 @@ class Dispatcher:
             transactions.leave(self.service, op, reply)
         if op.used_namespace:
             op.record_usage(spec.latency, spec.counter)
-        if self.log.settings.verbosity:
+        if self.log.settings.command_verbosity:
             self._log_command(spec, op)
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)

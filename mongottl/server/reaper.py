@@ -72,6 +72,14 @@ class Reaper:
                 continue
             with trio.move_on_after(self._sleep_s()):
                 await self._wake.wait()
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Waits until ttlMonitorSleepSecs have passed since the last deletion, and while fsync holds a lock."""
+        passed_s = 1
+        while passed_s < self._service.ttl_monitor_sleep_s or self._service.fsync_locks:
+            await trio.sleep(1.0)
+            passed_s += 1
 
     async def _rest(self) -> None:
         if self._refill is not None:

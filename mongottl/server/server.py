@@ -67,6 +67,9 @@ class Server:
         self.reaper = Reaper(self.service, self.durability, log)
         self.shell = Shell(self.service, self.dispatcher, self.durability, log)
         self.stopping = self.shell.stopping
+        # Set by the command `shutdown`; whoever has opened the server then stops it.
+        self.stop_requested = trio.Event()
+        self.service.request_stop = self.stop_requested.set
         self.port = 0
         self._listeners: list[socket.socket] = []
         self._connections: set[Connection] = set()

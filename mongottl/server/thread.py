@@ -111,7 +111,14 @@ class _Thread:
         async with open_server(self._config, clock=clock, log=log) as server:
             self._server = RunningServer(server.uri_with_password, server.port, ServerClock(server, clock, self._token))
             self._ready.set()
-            await self._stop.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel_after, self._stop, nursery.cancel_scope)
+                nursery.start_soon(_cancel_after, server.stop_requested, nursery.cancel_scope)
+
+
+async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 @contextmanager

@@ -115,6 +115,7 @@ FOR_ANYBODY = """
 FOR_USERS = [
     "abortTransaction",
     "commitTransaction",
+    "features",
     "killSessions",
     "listDatabases",
     "refreshSessions",

@@ -11,6 +11,7 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import PARAMETERS, SETTINGS, Parameter
 from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
+from mongottl.document.build import encode
 from mongottl.document.numbers import is_true, whole
 from mongottl.document.types import Decimal128, Int64, Value, is_number
 from mongottl.document.walk import fields
@@ -20,6 +21,27 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.query.expr.parser import type_of
 
 MAX_LOG_LEVEL: Final = 5
+# mongod's log components and their parts.
+LOG_COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
+    "accessControl": (),
+    "assert": (),
+    "command": (),
+    "control": (),
+    "executor": (),
+    "geo": (),
+    "index": (),
+    "network": ("asio", "bridge", "connectionPool"),
+    "processHealth": (),
+    "query": ("optimizer", "ce", "plannerCache", "rejected"),
+    "queryStats": (),
+    "replication": ("election", "heartbeats", "initialSync", "rollback"),
+    "sharding": ("rangeDeleter", "shardingCatalogRefresh", "migration", "reshard", "migrationPerf"),
+    "storage": ("journal", "recovery", "wt"),
+    "tenantMigration": (),
+    "test": (),
+    "transaction": (),
+    "write": (),
+}
 
 Reader: TypeAlias = Callable[[OperationContext], Value]
 # Changes a parameter and returns its previous value.
@@ -95,6 +117,67 @@ def _checked_limit(parameter: Parameter, value: Value, is_switch: bool) -> int:
     return number
 
 
+def _set_ttl_sleep(op: OperationContext, value: Value) -> Value:
+    """Seconds, at least 1, between two TTL deletions."""
+    was = op.service.ttl_monitor_sleep_s
+    number = None if isinstance(value, bool) or not is_number(value) else whole(value)
+    if number is None or number < 1:
+        raise CommandError(
+            ErrorCode.BadValue,
+            "Invalid value for parameter ttlMonitorSleepSecs: it must be a whole number of at least 1",
+        )
+    op.service.ttl_monitor_sleep_s = number
+    return was
+
+
+def _component_verbosity(op: OperationContext) -> Value:
+    """`{verbosity, command: {verbosity}, network: {verbosity, asio: {verbosity}, …}, …}`.
+
+    -1 means the verbosity of the level above.
+    """
+    levels = op.service.log_settings.components
+    shown: dict[str, Value] = {"verbosity": op.service.log_settings.verbosity}
+    for component, parts in LOG_COMPONENTS.items():
+        entry: dict[str, Value] = {"verbosity": levels.get(component, -1)}
+        for part in parts:
+            entry[part] = {"verbosity": levels.get(f"{component}.{part}", -1)}
+        shown[component] = entry
+    return shown
+
+
+def _set_component_verbosity(op: OperationContext, value: Value) -> Value:
+    """Changes the levels that are named; of them, those of all components and of `command` have an effect."""
+    was = _component_verbosity(op)
+    if not isinstance(value, bytes):
+        raise CommandError(ErrorCode.TypeMismatch, "logComponentVerbosity must be an object")
+    levels: dict[str, int] = {}
+    _read_levels(value, "", levels)
+    settings = op.service.log_settings
+    if "" in levels:
+        settings.verbosity = max(levels.pop(""), 0)
+    settings.components.update(levels)
+    return was
+
+
+def _read_levels(document: bytes, path: str, levels: dict[str, int]) -> None:
+    """Reads `{verbosity, <component>: {…}}`. BadValue (2) for unknown components and for other levels than -1 to 5."""
+    for name, value in fields(document):
+        if name == "verbosity":
+            level = None if isinstance(value, bool) else whole(value)
+            if level is None or not -1 <= level <= MAX_LOG_LEVEL:
+                raise CommandError(ErrorCode.BadValue, f"Invalid verbosity for log component {path or 'default'}")
+            levels[path] = level
+            continue
+        known = name in LOG_COMPONENTS if not path else name in LOG_COMPONENTS.get(path, ())
+        if not known:
+            raise CommandError(ErrorCode.BadValue, f"Invalid component name: {f'{path}.{name}' if path else name}")
+        below = f"{path}.{name}" if path else name
+        if isinstance(value, bytes):
+            _read_levels(value, below, levels)
+        else:
+            _read_levels(encode({"verbosity": value}), below, levels)
+
+
 def _set_transaction_lifetime(op: OperationContext, value: Value) -> Value:
     """Seconds, at least 1, for transactions that begin from now on."""
     was = int(op.service.transaction_lifetime_s)
@@ -123,6 +206,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
     "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),
     "localLogicalSessionTimeoutMinutes": _fixed(30),
+    "logComponentVerbosity": ServerParameter(_component_verbosity, write=_set_component_verbosity),
     "logLevel": ServerParameter(lambda op: op.service.log_settings.verbosity, write=_set_log_level),
     "logicalSessionRefreshMillis": _fixed(300_000),
     "maxAcceptableLogicalClockDriftSecs": _fixed(Int64(MAX_DRIFT_S)),
@@ -135,7 +219,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "ttlMonitorEnabled": ServerParameter(
         lambda op: op.service.ttl_monitor_enabled, at_startup=True, write=_set_ttl_monitor
     ),
-    "ttlMonitorSleepSecs": _fixed(1),
+    "ttlMonitorSleepSecs": ServerParameter(lambda op: op.service.ttl_monitor_sleep_s, write=_set_ttl_sleep),
 }
 
 

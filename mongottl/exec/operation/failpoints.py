@@ -2,7 +2,7 @@
 
     {configureFailPoint: "failCommand", mode: {times: 1} | "alwaysOn" | "off",
      data: {failCommands: ["insert"], errorCode: 11602, closeConnection: true, blockConnection: true, blockTimeMS: 20,
-            errorLabels: ["RetryableWriteError"], writeConcernError: {…}, appName: "…"}}
+            errmsg: "…", errorLabels: ["RetryableWriteError"], writeConcernError: {…}, appName: "…"}}
     {configureFailPoint: "maxTimeAlwaysTimeOut", mode: "alwaysOn"}: every operation with maxTimeMS exceeds it at once
     {configureFailPoint: "onPrimaryTransactionalWrite", mode: …, data: {failBeforeCommitExceptionCode: 1,
      closeConnection: false}}: a retryable write fails before or after a statement of it is committed
@@ -47,6 +47,7 @@ class FailCommand:
         self.mode = mode
         self.commands: set[str] = set()
         self.error_code: int | None = None
+        self.error_message = "Failing command via 'failCommand' failpoint"
         self.close_connection = False
         self.block_s = 0.0
         self.labels: list[str] | None = None
@@ -60,6 +61,8 @@ class FailCommand:
             self.commands = {str(command) for command in value}
         elif name == "errorCode" and isinstance(value, (int, float)):
             self.error_code = clamp_to_int(value)
+        elif name == "errmsg" and isinstance(value, str):
+            self.error_message = value
         elif name == "closeConnection":
             self.close_connection = is_true(value)
         elif name == "blockConnection":
@@ -88,7 +91,7 @@ class FailCommand:
             raise ProtocolError("failCommand: closeConnection")
         if self.error_code is not None:
             labels = () if self.labels is None else tuple(self.labels)
-            raise CommandError(self.error_code, "Failing command via 'failCommand' failpoint", labels=labels)
+            raise CommandError(self.error_code, self.error_message, labels=labels)
 
     def reply_additions(self) -> dict[str, Value]:
         """Fields to add to the reply of a command that does not fail: `writeConcernError` and `errorLabels`."""

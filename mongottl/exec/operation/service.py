@@ -104,6 +104,12 @@ class ServiceContext:
         self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
         # Logs a login: client, mechanism, user, whether it succeeded.
         self.log_login: Callable[[ClientInfo, str, str, bool], None] = _no_login
+        # How many locks of fsync are held: while there is one, commands that write wait, and TTL deletion pauses.
+        self.fsync_locks: int = 0
+        # Seconds from one TTL deletion to the next (`ttlMonitorSleepSecs`).
+        self.ttl_monitor_sleep_s: int = 1
+        # Stops the server, as a signal does.
+        self.request_stop: Callable[[], None] = _nothing
         # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
         self.wake_reaper: Callable[[], None] = _nothing
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
