@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
+from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.security.builtin_roles import add_privileges, builtin_role
@@ -87,6 +88,9 @@ class Accounts:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self.unknown_users = UnknownUsers()
+        # Read in place of the document of a user who does not exist, so that a login takes as long as with one.
+        credentials: dict[str, Value] = {name: self.unknown_users.credential("", name) for name in MECHANISMS}
+        self._nobody = encode({"_id": "", "userId": None, "user": "", "db": "", "credentials": credentials})
         self._grants: dict[UserName, tuple[Value, Grants] | None] = {}
         self._grants_of: Generation = (0, 0, 0, 0, 0)
         self._invalidated = 0
@@ -189,19 +193,18 @@ class Accounts:
         """The stored credential of a user; one that fits no password if there is none."""
         substitute = self.unknown_users.credential(user.id, mechanism)
         record = self.user_record(user)
-        credentials = None if record is None else get_value(record[1], "credentials")
+        credentials = get_value(self._nobody if record is None else record[1], "credentials")
         stored = get_value(credentials, mechanism) if isinstance(credentials, bytes) else None
-        return stored if isinstance(stored, bytes) else substitute
+        return stored if isinstance(stored, bytes) and record is not None else substitute
 
     def mechanisms(self, user: UserName) -> list[str] | None:
         """The mechanisms by which a user can log in; None if there is no such user."""
         record = self.user_record(user)
-        if record is None:
-            return None
-        credentials = get_value(record[1], "credentials")
+        credentials = get_value(self._nobody if record is None else record[1], "credentials")
         if not isinstance(credentials, bytes):
             return []
-        return [name for name in MECHANISMS if isinstance(get_value(credentials, name), bytes)]
+        found = [name for name in MECHANISMS if isinstance(get_value(credentials, name), bytes)]
+        return None if record is None else found
 
     def admits(self, user: UserName, client: str, server: str) -> bool:
         """Whether the `authenticationRestrictions` of a user and of its roles allow a login between these addresses.
