@@ -814,6 +814,25 @@ def test_the_oldest_snapshot_is_too_old_when_the_history_exceeds_its_bound() -> 
     second.close()
 
 
+def test_a_closed_snapshot_is_not_read() -> None:
+    """Not as the present either: a command may still run that began to read it."""
+    history = History()
+    closed, other = history.open(), history.open()
+    assert closed.records_at("records") is None
+    closed.close()
+    history.append(images_of(100))
+    reads: list[Callable[[], object]] = [
+        lambda: closed.records_at("records"),
+        lambda: closed.entries_at("keys"),
+        lambda: closed.changed("records", 1),
+    ]
+    for read in reads:
+        with pytest.raises(SnapshotTooOld):
+            read()
+    assert other.changed("records", 1)
+    other.close()
+
+
 def test_a_statement_that_makes_a_write_set_too_large_is_undone(engine: StorageEngine) -> None:
     store, data = filled(engine, 2)
     own = WriteSet(History().open(), Claims(), 2000)

@@ -28,7 +28,7 @@ EntryImage = tuple[int, IndexEntry, bool]
 
 
 class SnapshotTooOld(StorageError):
-    """A snapshot is read after the history has dropped the images that it needs."""
+    """A snapshot is read after the history has dropped the images that it needs, or after it was closed."""
 
 
 def _record_commit(image: RecordImage) -> int:
@@ -65,12 +65,13 @@ class CommitImages:
 
 class Snapshot:
     """The data as of one commit. too_old: whether reading it raises SnapshotTooOld, because the history exceeded its
-    bound."""
+    bound. closed: whether it was ended; reading it then raises SnapshotTooOld as well, also in a command under way."""
 
     def __init__(self, history: "History", number: int) -> None:
         self._history = history
         self.number: Final = number
         self.too_old = False
+        self.closed = False
         # For each ident: the patch, and the commit through which its log has been read.
         self._records: dict[str, RecordPatch] = {}
         self._entries: dict[str, EntryPatch] = {}
@@ -121,6 +122,8 @@ class Snapshot:
     def _check_readable(self) -> None:
         if self.too_old:
             raise SnapshotTooOld("the history of changes since the snapshot exceeds its bound")
+        if self.closed:
+            raise SnapshotTooOld("the snapshot was given up, because it was not used for too long")
 
     def changed(self, ident: str, record_id: int) -> bool:
         """Whether a commit after the snapshot has written this record. SnapshotTooOld."""
@@ -129,6 +132,7 @@ class Snapshot:
 
     def close(self) -> None:
         """Ends the snapshot; may be called again."""
+        self.closed = True
         self._history.close(self)
         self.forget()
 
