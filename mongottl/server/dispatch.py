@@ -556,7 +556,7 @@ class Dispatcher:
         profiler = self.service.profiler
         if op.used_micros >= profiler.slow_micros or profiler.attentive:
             note_operation(self.service, self.log, spec, op, reply)
-        if spec.writes and spec.latency == "commands":
+        if spec.writes and spec.latency == "commands" and not spec.ends_transaction:
             self.service.cluster_clock.tick(self.service.clock.now_ms())  # writes of metadata have no unit that ticks
         return self._with_times(reply)
 

@@ -6,7 +6,8 @@ writes in the ledger; and for each account the ledger has each `v` once, or an u
 expire beside the accounts, and the reaper purges them.
 """
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, TypeAlias
 
 import bson
 from bson import Int64
@@ -30,6 +31,10 @@ STORAGE_FAILED = 96
 SNAPSHOT_GONE = (239, 246)
 INDEX_CODES = (27, 276, 12587)
 ALL: Document = {"kind": "account"}
+
+# Part of a transaction: whether it goes on; a statement: its reply, or None if the transaction has come to its end.
+Part: TypeAlias = Generator[Request, Document | None, bool]
+Statement: TypeAlias = Generator[Request, Document | None, Document | None]
 
 
 class Bank:
@@ -113,7 +118,7 @@ class Transfer:
         self.moves: list[list[int]] = []
         self.created = ""
 
-    def statement(self, command: Document) -> Client:
+    def statement(self, command: Document) -> Statement:
         """Runs a statement; gives its reply, or None if the transaction has come to its end."""
         own = dict(self.own)
         if not self.started:
@@ -193,7 +198,7 @@ class Transfer:
             known = self.view.setdefault(document["_id"], document)
             assert document == known, f"{document} was read; it was {known} before in the same transaction"
 
-    def read_all(self) -> Client:
+    def read_all(self) -> Part:
         command: Document = {"find": ACCOUNTS, "filter": dict(ALL)}
         if self.random.random() < 0.5:
             command["batchSize"] = 2
@@ -216,7 +221,7 @@ class Transfer:
         self.see(found)
         return True
 
-    def read_one(self) -> Client:
+    def read_one(self) -> Part:
         n = self.random.randrange(COUNT)
         filter_: Document = self.random.choice([{"_id": n}, {"kind": "account", "name": f"n{n}"}])
         reply = yield from self.statement({"find": ACCOUNTS, "filter": filter_})
@@ -226,7 +231,7 @@ class Transfer:
         self.see(reply["cursor"]["firstBatch"])
         return True
 
-    def total(self) -> Client:
+    def total(self) -> Part:
         group = {"$group": {"_id": None, "balance": {"$sum": "$balance"}, "n": {"$sum": 1}}}
         command = {"aggregate": ACCOUNTS, "pipeline": [{"$match": dict(ALL)}, group], "cursor": {}}
         reply = yield from self.statement(command)
@@ -235,7 +240,7 @@ class Transfer:
         assert reply["cursor"]["firstBatch"] == [{"_id": None, "balance": COUNT * BALANCE, "n": COUNT}], reply
         return True
 
-    def move(self) -> Client:
+    def move(self) -> Part:
         """Moves an amount from one account to another: by `$inc`, or with what it has read before."""
         places = self.random.sample(range(COUNT), 2)
         amount = self.random.randrange(1, 30)
@@ -262,7 +267,7 @@ class Transfer:
             self.moves.append([n, known["v"], delta])
         return True
 
-    def touch(self) -> Client:
+    def touch(self) -> Part:
         """Inserts, changes or deletes fleeting documents, which may be expired."""
         filter_ = {"_id": f"f{self.random.randrange(FLEETING)}"}
         change = {"$set": {"x": self.token, "ttl": self.random.choice([-1, 1, 3, 10])}}
@@ -273,7 +278,7 @@ class Transfer:
         ]
         return (yield from self.statement(self.random.choice(writes))) is not None
 
-    def check_ledger(self) -> Client:
+    def check_ledger(self) -> Part:
         """The ledger has all writes that the accounts count, but for the own ones, which it does not have yet."""
         reply = yield from self.statement({"find": LEDGER, "batchSize": 100_000})
         if reply is None:
@@ -286,7 +291,7 @@ class Transfer:
         assert counted == recorded + len(self.moves), (counted, recorded, self.moves)
         return True
 
-    def create(self) -> Client:
+    def create(self) -> Part:
         """Creates a collection by an insert."""
         if self.created or self.random.random() < 0.7:
             return True

@@ -39,6 +39,7 @@ def _transaction(op: OperationContext, name: str) -> Transaction:
     access=USERS,
     help="Commits a transaction.",
     admin_only=True,
+    writes=True,
     takes_write_concern=True,
     ends_transaction=True,
     repeats_commit=True,

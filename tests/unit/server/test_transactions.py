@@ -15,7 +15,7 @@ from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.session_ids import session_key
-from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.operation.steps import Flush, Steps, run_to_end
 from mongottl.exec.operation.transaction_unit import abort_open
 from mongottl.exec.write import expiry
 from mongottl.exec.write.expiry import reap_due
@@ -43,7 +43,7 @@ class Setup:
         self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")
 
     def start(self, command: Document, **more: Any) -> bytes | Steps[bytes]:
-        body = bson.encode({**command, **more, "$db": more.get("$db", "test")})
+        body = bson.encode({**command, **more, "$db": more.get("$db", command.get("$db", "test"))})
         return self.dispatcher.handle(OpMsg(1, 0, 0, body, []), self.client)
 
     def steps(self, command: Document, **more: Any) -> Steps[bytes]:
@@ -181,6 +181,31 @@ def test_an_abort_does_not_depend_on_storage(setup: Setup, monkeypatch: pytest.M
     reply = setup.run({"insert": "made", "documents": [{"_id": 1}]}, **statement(1))
     assert reply["writeErrors"][0]["code"] == 11000
     assert setup.ended
+
+
+@pytest.mark.parametrize("by_default", [False, True])
+def test_a_journaled_commit_waits_for_the_disk(setup: Setup, by_default: bool) -> None:
+    """By its own write concern or the default one; a statement before it does not."""
+    concern: Document = {"w": 1, "j": True}
+    given: Document = {} if by_default else {"writeConcern": concern}
+    if by_default:
+        reply = setup.run({"setDefaultRWConcern": 1, "defaultWriteConcern": concern, "$db": "admin"})
+        assert reply["ok"], reply
+    setup.run({"insert": "c", "documents": [{"_id": 1}]}, **start(1))
+    for _ in range(2):  # also when it is sent again
+        steps = setup.steps({"commitTransaction": 1}, **statement(1), **given, **{"$db": "admin"})
+        assert [type(step) for step in steps] == [Flush]
+    assert setup.ids() == [1]
+
+
+def test_the_reply_to_a_commit_tells_its_cluster_time(setup: Setup) -> None:
+    setup.run({"insert": "c", "documents": [{"_id": 1}]}, **start(1))
+    times = []
+    for _ in range(2):
+        outcome = setup.start({"commitTransaction": 1}, **statement(1), **{"$db": "admin"})
+        assert isinstance(outcome, bytes)
+        times.append(bson.decode(outcome)["operationTime"])
+    assert times[0] == times[1]
 
 
 # --- time to live ---
