@@ -436,6 +436,7 @@ ROLES_FOR: list[tuple[Document, set[str]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_builtin_roles(root: Client, log_in: LogIn) -> None:
     root.admin.c.insert_one({})
     every = [
@@ -596,6 +597,7 @@ def test_stages_about_metadata(root: Client, log_in: LogIn) -> None:
     root.drop_database("shop")
 
 
+@pytest.mark.slow
 def test_the_first_user(tmp_path: Path) -> None:
     """A client of the same machine may make one user, of `admin`, as long as there is none."""
     with mongottl.start_server(auth=True, data_dir=str(tmp_path)) as server, Client(server.uri) as client:
@@ -636,6 +638,7 @@ def test_asyncio(server: mongottl.RunningServer, root: Client) -> None:
     root.drop_database("shop")
 
 
+@pytest.mark.slow
 def test_the_user_of_the_command_line(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("from/file\n")
@@ -690,6 +693,7 @@ def test_a_server_in_a_thread_hides_the_password(server: mongottl.RunningServer)
     assert "word" not in repr(server)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "warned"), [(["--host", "0.0.0.0"], True), (["--host", "0.0.0.0", "--auth"], False), ([], False)]
 )
@@ -707,6 +711,7 @@ def test_a_warning_to_servers_that_everybody_can_reach(tmp_path: Path, options: 
     assert ("Access control is off" in log.read_text()) is warned
 
 
+@pytest.mark.slow
 def test_over_tls(tmp_path: Path) -> None:
     files = Files(tmp_path)
     settings: dict[str, Any] = {"tls_cert": files.server, "tls_key": files.key, "tls_ca": files.ca}

@@ -358,6 +358,7 @@ def test_passwords_are_not_shown(client: Client, name: str, server: mongottl.Run
         client.admin.command("setParameter", 1, logLevel=0)
 
 
+@pytest.mark.slow
 def test_users_survive_a_restart(tmp_path: Path) -> None:
     with mongottl.start_server(data_dir=str(tmp_path)) as server, Client(server.uri) as client:
         client.shop.command("createUser", "ann", pwd="secret", roles=["read"])
@@ -374,6 +375,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(tmp_path_factory.mktemp("certificates"))
 
 
+@pytest.mark.slow
 def test_login_over_tls_and_by_certificate(files: Files) -> None:
     settings: dict[str, Any] = {"tls_cert": files.server, "tls_key": files.key, "tls_ca": files.ca}
     with mongottl.start_server(tls_allow_connections_without_certificates=True, **settings) as server:
