@@ -76,8 +76,11 @@ def test_writes_wait_for_fsync_unlock(admin: Database[Documents], database: Data
     [
         ({"fsync": 1, "lock": "x"}, 14),
         ({"fsync": 1, "fsyncLockAcquisitionTimeoutMillis": "x"}, 14),
+        ({"fsync": 1, "fsyncLockAcquisitionTimeoutMillis": Int64(1)}, 14),
         ({"fsync": 1, "unknown": 1}, 40415),
         ({"shutdown": 1, "force": "x"}, 14),
+        ({"setParameter": 1, "automationServiceDescriptor": 1}, 14),
+        ({"setParameter": 1, "automationServiceDescriptor": "x" * 65}, 15),
         ({"setParameter": 1, "ttlMonitorSleepSecs": 0}, 2),
         ({"setParameter": 1, "ttlMonitorSleepSecs": "1"}, 2),
         ({"setParameter": 1, "logComponentVerbosity": 1}, 14),

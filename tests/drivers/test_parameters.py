@@ -75,7 +75,8 @@ def test_commands_are_logged_from_level_1_on(admin: Database[Documents], capfd: 
         ({"setParameter": 1, "logLevel": 6}, 2),
         ({"setParameter": 1, "logLevel": -1}, 2),
         ({"setParameter": 1, "logLevel": "1"}, 2),
-        ({"setParameter": 1, "quiet": "yes"}, 2),
+        ({"setParameter": 1, "quiet": "yes"}, 0),
+        ({"setParameter": 1, "logLevel": False}, 0),
     ],
     ids=str,
 )

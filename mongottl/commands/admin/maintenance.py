@@ -11,6 +11,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.commands.access import USERS, on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, INTEGER, ONE, Field
+from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -24,7 +25,7 @@ class FsyncRequest(NamedTuple):
     command: Annotated[Value, Field("fsync", ONE)]
     lock: Annotated[bool, Field("lock", BOOL_FIELD)] = False
     # How long mongod waits for operations that hold locks; here none does.
-    lock_timeout_ms: Annotated[int, Field("fsyncLockAcquisitionTimeoutMillis", INTEGER)] = 90_000
+    lock_timeout_ms: Annotated[Value, Field("fsyncLockAcquisitionTimeoutMillis", ANY)] = None
 
 
 @command(
@@ -36,6 +37,9 @@ class FsyncRequest(NamedTuple):
 )
 def fsync(op: OperationContext, request: FsyncRequest) -> Steps[Reply]:
     """`{numFiles: 1}`, or `{info, lockCount, seeAlso}` with `lock`."""
+    timeout = request.lock_timeout_ms
+    if timeout is not None and (isinstance(timeout, (bool, Int64)) or not isinstance(timeout, int)):
+        raise wrong_type("fsync.fsyncLockAcquisitionTimeoutMillis", timeout, "int")
     service = op.service
     if request.lock:
         service.fsync_locks += 1

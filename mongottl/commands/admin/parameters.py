@@ -21,6 +21,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.query.expr.parser import type_of
 
 MAX_LOG_LEVEL: Final = 5
+_MAX_DESCRIPTOR_BYTES: Final = 64
 # mongod's log components and their parts.
 LOG_COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "accessControl": (),
@@ -71,12 +72,28 @@ def _set_ttl_monitor(op: OperationContext, value: Value) -> Value:
 
 def _set_quiet(op: OperationContext, value: Value) -> Value:
     was = op.service.log_settings.quiet
-    op.service.log_settings.quiet = _flag("quiet", value)
+    op.service.log_settings.quiet = is_true(value) if isinstance(value, bool) or is_number(value) else value is not None
+    return was
+
+
+def _set_descriptor(op: OperationContext, value: Value) -> Value:
+    """What tools that manage servers write down for themselves: TypeMismatch (14), Overflow (15) beyond 64 bytes."""
+    was = op.service.automation_descriptor
+    if not isinstance(value, str):
+        raise CommandError(
+            ErrorCode.TypeMismatch, "Value for parameter automationServiceDescriptor must be of type string"
+        )
+    if len(value.encode("utf-8", "surrogatepass")) > _MAX_DESCRIPTOR_BYTES:
+        raise CommandError(
+            ErrorCode.Overflow,
+            f"Value for parameter automationServiceDescriptor must be no more than {_MAX_DESCRIPTOR_BYTES} bytes",
+        )
+    op.service.automation_descriptor = value
     return was
 
 
 def _set_log_level(op: OperationContext, value: Value) -> Value:
-    level = None if isinstance(value, bool) else whole(value)
+    level = int(value) if isinstance(value, bool) else whole(value)
     if level is None or not 0 <= level <= MAX_LOG_LEVEL:
         raise CommandError(ErrorCode.BadValue, f"Invalid value for logLevel: a whole number from 0 to {MAX_LOG_LEVEL}")
     was = op.service.log_settings.verbosity
@@ -202,6 +219,9 @@ def _fixed(value: Value) -> ServerParameter:
 SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     **{setting.parameter: _setting(setting.field) for setting in SETTINGS if setting.parameter},
     **{parameter.name: _limit(parameter) for parameter in PARAMETERS},
+    "automationServiceDescriptor": ServerParameter(
+        lambda op: op.service.automation_descriptor, at_startup=True, write=_set_descriptor
+    ),
     "authenticationMechanisms": _fixed([]),
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
     "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),

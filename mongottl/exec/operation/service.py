@@ -108,6 +108,8 @@ class ServiceContext:
         self.fsync_locks: int = 0
         # Seconds from one TTL deletion to the next (`ttlMonitorSleepSecs`).
         self.ttl_monitor_sleep_s: int = 1
+        # The parameter automationServiceDescriptor.
+        self.automation_descriptor = ""
         # Stops the server, as a signal does.
         self.request_stop: Callable[[], None] = _nothing
         # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
