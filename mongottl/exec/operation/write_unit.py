@@ -32,6 +32,7 @@ from mongottl.storage.interface import (
     Record,
     RecordStore,
     SortedDataInterface,
+    WriteConflict,
     WriteUnitOfWork,
 )
 from mongottl.storage.snapshot.history import CommitImages
@@ -253,5 +254,5 @@ def delete_ended_writes(service: ServiceContext) -> bool:
             more = sessions.delete_rows(_DELETED_WRITES)
             work.commit()
         return more
-    except EngineUnavailable:
+    except (EngineUnavailable, WriteConflict):
         return False  # they are read again at the next start

@@ -11,10 +11,12 @@ from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.operation.write_unit import delete_ended_writes
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.interface import EngineUnavailable, WriteConflict, open_storage_engine
 from mongottl.wire.messages import OpMsg
 
 HALF_AN_HOUR_S = 30 * 60
@@ -201,3 +203,16 @@ def test_a_retry_while_the_first_attempt_outlives_its_session(setup: Setup) -> N
     assert bson.decode(run_to_end(first))["n"] == 1
     assert bson.decode(run_to_end(again))["retriedStmtIds"] == [0]
     assert counted(setup) == [1]
+
+
+@pytest.mark.parametrize("error", [EngineUnavailable("disk full"), WriteConflict("busy")])
+def test_the_janitor_survives_failing_storage(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """What it cannot delete is read again, and deleted, at the next start."""
+    setup = Setup()
+
+    def fail(limit: int) -> bool:
+        raise error
+
+    monkeypatch.setattr(setup.service.sessions, "delete_rows", fail)
+    monkeypatch.setattr(SessionRegistry, "has_abandoned_rows", True)
+    assert not delete_ended_writes(setup.service)
