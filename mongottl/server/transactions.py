@@ -132,6 +132,11 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         if generic.read_concern is not None:
             level = get_value(generic.read_concern, "level")
             latest.read_level = level if isinstance(level, str) else ""
+    elif (latest is None or latest.number < number) and _is_committed(session, number):
+        if not spec.repeats_commit:
+            raise _committed(number)
+        op.repeats_commit = True
+        return
     elif number > newest or latest is None or latest.number != number:
         raise CommandError(
             ErrorCode.NoSuchTransaction,
@@ -140,9 +145,7 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         )
     elif latest.state == COMMITTED:
         if not spec.repeats_commit:
-            raise CommandError(
-                ErrorCode.TransactionCommitted, f"Transaction with {{ txnNumber: {number} }} has been committed."
-            )
+            raise _committed(number)
         op.transaction = latest
         return
     elif not latest.in_progress:
@@ -151,6 +154,17 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         op.transaction = latest
     else:
         enter_transaction(op, latest)
+
+
+def _is_committed(session: Session | None, number: int) -> bool:
+    """Whether the session remembers that it has committed this transaction, which an earlier run of the server did."""
+    return session is not None and session.history.txn_number == number and session.history.is_committed_transaction
+
+
+def _committed(number: int) -> CommandError:
+    return CommandError(
+        ErrorCode.TransactionCommitted, f"Transaction with {{ txnNumber: {number} }} has been committed."
+    )
 
 
 def await_users(op: OperationContext, request: Any) -> Steps[None]:

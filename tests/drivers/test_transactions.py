@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import bson
@@ -644,7 +645,7 @@ def test_snapshot_reads_of_times(database: Database[Documents]) -> None:
 # --- durability ---
 
 
-def test_committed_transactions_survive_a_restart(tmp_path: Any) -> None:
+def test_committed_transactions_survive_a_restart(tmp_path: Path) -> None:
     folder = str(tmp_path / "data")
     with (
         mongottl.start_server(data_dir=folder) as server,
@@ -661,3 +662,40 @@ def test_committed_transactions_survive_a_restart(tmp_path: Any) -> None:
         assert client.test.c.count_documents({}) == 10
         assert sorted(client.test.list_collection_names()) == ["c", "d"]
         assert client.test.command("validate", "c")["valid"]
+
+
+def test_a_commit_is_answered_again_after_a_restart(tmp_path: Path, lsid: Documents) -> None:
+    """Also by another run of the server with the same data; what has not written anything is not remembered."""
+    folder = str(tmp_path / "data")
+    insert: Documents = {"insert": "c", "documents": [{"_id": 1}]}
+    commit: Documents = {"commitTransaction": 1}
+    with mongottl.start_server(data_dir=folder) as server:
+        bare = Bare(server, "test")
+        for number in (3, 4):
+            bare.command({**insert, "documents": [{"_id": number}]} | statement(lsid, number, startTransaction=True))
+            bare.admin(commit | statement(lsid, number))
+        bare.close()
+    with mongottl.start_server(data_dir=folder) as server:
+        bare = Bare(server, "test")
+        for _ in range(2):
+            bare.admin(commit | statement(lsid, 4))
+        assert failure(lambda: bare.admin(commit | statement(lsid, 3)))[0] == 225
+        assert failure(lambda: bare.admin(commit | statement(lsid, 5))) == (251, True)
+        assert failure(lambda: bare.admin({"abortTransaction": 1} | statement(lsid, 4)))[0] == 256
+        assert failure(lambda: bare.command({"find": "c"} | statement(lsid, 4)))[0] == 256
+        assert failure(lambda: bare.command(insert | statement(lsid, 4, startTransaction=True)))[0] == 117
+        assert failure(lambda: bare.command(insert | {"lsid": lsid, "txnNumber": Int64(4)}))[0] == 217
+        assert failure(lambda: bare.command(insert | {"lsid": lsid, "txnNumber": Int64(3)}))[0] == 225
+        found = bare.command({"find": "transactions", "$db": "config"})["cursor"]["firstBatch"]
+        assert [(document["txnNum"], document["state"]) for document in found] == [(4, "committed")]
+        bare.command(insert | {"lsid": lsid, "txnNumber": Int64(6)})
+        bare.command({"find": "c"} | statement(lsid, 7, startTransaction=True))
+        bare.admin(commit | statement(lsid, 7))
+        found = bare.command({"find": "transactions", "$db": "config"})["cursor"]["firstBatch"]
+        assert [(document["txnNum"], document.get("state")) for document in found] == [(6, None)]
+        bare.close()
+    with mongottl.start_server(data_dir=folder) as server:
+        bare = Bare(server, "test")
+        assert failure(lambda: bare.admin(commit | statement(lsid, 7))) == (251, True)
+        assert bare.command(insert | {"lsid": lsid, "txnNumber": Int64(6)})["retriedStmtIds"] == [0]
+        bare.close()

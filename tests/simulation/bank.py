@@ -56,6 +56,7 @@ class Bank:
         self.conflicts = 0
         self.waits = 0
         self.repeated = 0
+        self.answered_after_crash = 0
         self.snapshots = 0
         self.created = 0
         world.lost = self.lose
@@ -171,6 +172,11 @@ class Transfer:
         request = Request(command, "admin")
         reply = yield request
         if reply is None:
+            # The next run of the server knows whether it was committed, if it has written anything.
+            request = Request(command, "admin")
+            reply = yield request
+            bank.answered_after_crash += reply is not None and bool(reply["ok"])
+        if reply is None:
             return
         if bank.failed(reply, NO_SUCH_TRANSACTION):
             if not (durable and reply["code"] == STORAGE_FAILED):
@@ -180,15 +186,20 @@ class Transfer:
         if self.moves:
             bank.committed[self.token] = (request.ended, durable)
             bank.created += bool(self.created)
-        crashes = bank.world.crashes
-        if self.random.random() < 0.3:
+        crashes, power_cuts = bank.world.crashes, bank.world.power_cuts
+        if self.random.random() < 0.5:
+            for _ in range(self.random.randrange(8)):
+                yield Request({"ping": 1})
             again = Request(command, "admin")
             second = yield again
             idle_s = again.started_s - request.started_s
-            if second is None or bank.world.crashes > crashes or idle_s >= SESSION_TIMEOUT_S:
+            if second is None or idle_s >= SESSION_TIMEOUT_S:
                 return
-            assert second["ok"] or bank.faulty, second
+            if bank.world.crashes > crashes and (not self.moves or bank.world.power_cuts > power_cuts):
+                return  # a transaction that has written nothing is not remembered, nor what a power cut loses
+            assert second["ok"] or (bank.faulty and second["code"] == STORAGE_FAILED), second
             bank.repeated += 1
+            bank.answered_after_crash += bank.world.crashes > crashes
 
     # Statements: each gives whether the transaction goes on
 

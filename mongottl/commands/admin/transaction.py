@@ -50,6 +50,8 @@ def commit(op: OperationContext, request: CommitTransactionRequest) -> Reply:
 
     WriteConflict (112), labelled TransientTransactionError, if the transaction cannot be committed any more.
     """
+    if op.repeats_commit:
+        return {}
     transaction = _transaction(op, "commitTransaction")
     if transaction.in_progress:
         commit_transaction(op.service, transaction)

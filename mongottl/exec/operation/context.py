@@ -45,6 +45,7 @@ class OperationContext(OperationState):
     bypass_validation: whether documents that the collection's validator refuses may be written.
     recovery_unit: all reads and writes of stored data go through it.
     transaction: the transaction of which the command is a statement, or which it ends; None before it is known.
+    repeats_commit: whether it is a commit that an earlier run of the server has carried out.
     kept_snapshot: what a command with read concern `snapshot` reads. snapshot_time: its cluster time, for the reply.
     in_transaction: whether the command was given as part of a transaction, with or without success.
     cluster_time: the cluster time at its beginning, for `$$CLUSTER_TIME`.
@@ -61,6 +62,7 @@ class OperationContext(OperationState):
         self.recovery_unit = RecoveryUnit(service)
         self.transaction: Transaction | None = None
         self.in_transaction = False
+        self.repeats_commit = False
         self.kept_snapshot: KeptSnapshot | None = None
         self.snapshot_time: Timestamp | None = None
         self.now_s: int = now_ms // MS_PER_S

@@ -32,6 +32,9 @@ UPDATED: Final = 3
 # An update that left the document as it was, but restarted its lifetime (`nModified: 0`).
 REFRESHED: Final = 4
 DELETED: Final = 5
+# Not a statement of a retryable write, but the commit of the session's latest transaction, so that it can be answered
+# again.
+COMMITTED_TRANSACTION: Final = 6
 
 # Which version of the document findAndModify returns, and a retry of it.
 NO_IMAGE: Final = 0
@@ -95,6 +98,11 @@ class WriteHistory:
         self.unused_rows: list[Record] = []
         # The beginning of its rows.
         self.head: bytes = b"\x03lsid\0" + shown_id(key)
+
+    @property
+    def is_committed_transaction(self) -> bool:
+        """Whether the session's latest write was a transaction, which was committed."""
+        return len(self.executed) == 1 and self.executed[0].kind == COMMITTED_TRANSACTION
 
     def clear(self) -> None:
         """Forgets all statements, because of a new write or to free memory."""
@@ -339,6 +347,11 @@ class RetryableWrite:
         """Notes that the open unit deletes a document."""
         statement = self.id_of(self._index)
         self._note(Executed(statement, statement, DELETED), before, None, now_ms, at)
+
+    def note_commit(self, now_ms: int, at: Timestamp) -> None:
+        """Notes that the open unit commits the transaction of this number."""
+        self.begin_unit()
+        self._note(Executed(0, 0, COMMITTED_TRANSACTION), None, None, now_ms, at)
 
     def _note(self, entry: Executed, before: bytes | None, after: bytes | None, now_ms: int, at: Timestamp) -> None:
         if self._image_kind != NO_IMAGE:

@@ -208,6 +208,11 @@ class SessionRegistry:
                 self._release(history)
             history.txn_number = txn_number
             history.dropped = False
+        elif history.is_committed_transaction:
+            raise CommandError(
+                ErrorCode.IncompleteTransactionHistory,
+                f"The transaction number {txn_number} of a retryable write was used by a transaction",
+            )
         elif history.dropped:
             raise CommandError(
                 ErrorCode.IncompleteTransactionHistory,

@@ -3,6 +3,7 @@
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
 from mongottl.exec.operation.oplog import OPLOG_NUMBER
+from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.transaction_unit import release
 from mongottl.exec.operation.transactions import COMMITTED, Transaction
@@ -25,7 +26,8 @@ from mongottl.storage.snapshot.write_set import FIRST_PROVISIONAL_ID
 
 
 def commit_transaction(service: ServiceContext, transaction: Transaction) -> None:
-    """Commits a transaction in progress. Its records keep the `_ts` of the statements that wrote them.
+    """Commits a transaction in progress. Its records keep the `_ts` of the statements that wrote them. The session
+    remembers the commit, with a data directory in the same unit of work.
 
     If it raises, the transaction is still in progress, and must be aborted: SnapshotConflict if a collection that it
     has created exists meanwhile, or one that it has written was dropped; DuplicateKeyError (11000) for an index that
@@ -36,15 +38,24 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
         if catalog.find(collection.database, collection.name) is not None:
             raise SnapshotConflict("a collection of the transaction was created by others")
     commit = _Commit(service, transaction)
+    session = service.sessions.find(transaction.session_key)
+    note: RetryableWrite | None = None
+    if session is not None and (transaction.own.bytes > 0 or transaction.pending):
+        note = service.sessions.begin_write(session, transaction.number)
+    now_ms = service.clock.now_ms()
     with service.engine.unit_of_work() as work:
         for collection in transaction.pending.values():
             catalog.publish(collection)
         for collection in transaction.collections.values():
             commit.carry_out(collection, work)
-        service.cluster_clock.tick(service.clock.now_ms())
+        at = service.cluster_clock.tick(now_ms)
+        if note is not None:
+            note.note_commit(now_ms, at)
         if service.cluster_clock.limit_due:
             service.cluster_clock.put_limit(work)
         work.commit()
+    if note is not None:
+        service.sessions.committed(note, now_ms, at)
     service.history.append(commit.images)
     for collection in transaction.pending.values():
         catalog.published(collection)

@@ -2,6 +2,8 @@
 
     {_id: {id: <UUID>, uid: <digest>}, txnNum: 7, lastWriteOpTime: {ts, t: 1}, lastWriteDate}
 
+and `state: "committed"` if that was a transaction.
+
 The sessions themselves know it (`exec.operation.retryable_writes`). The collection is brought up to date before a
 command that names it, so that no write has to pay for it.
 
@@ -12,7 +14,7 @@ from collections.abc import Generator
 from typing import Final
 
 from mongottl.document.build import encode
-from mongottl.document.types import Date, Int64
+from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import get_value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import WriteHistory
@@ -68,11 +70,12 @@ def _described(history: WriteHistory) -> bytes | None:
     at = history.written_at
     if at is None:
         return None
-    return encode(
-        {
-            "_id": shown_id(history.key),
-            "txnNum": Int64(history.txn_number),
-            "lastWriteOpTime": encode({"ts": at, "t": Int64(_TERM)}),
-            "lastWriteDate": Date(history.written_ms),
-        }
-    )
+    described: dict[str, Value] = {
+        "_id": shown_id(history.key),
+        "txnNum": Int64(history.txn_number),
+        "lastWriteOpTime": encode({"ts": at, "t": Int64(_TERM)}),
+        "lastWriteDate": Date(history.written_ms),
+    }
+    if history.is_committed_transaction:
+        described["state"] = "committed"
+    return encode(described)
