@@ -132,6 +132,7 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         if generic.read_concern is not None:
             level = get_value(generic.read_concern, "level")
             latest.read_level = level if isinstance(level, str) else ""
+            latest.read_concern = generic.read_concern
     elif (latest is None or latest.number < number) and _is_committed(session, number):
         if not spec.repeats_commit:
             raise _committed(number)
@@ -225,6 +226,7 @@ def leave(service: ServiceContext, op: OperationContext, reply: dict[str, Value]
     transaction = op.transaction
     if transaction is None or not transaction.in_progress:
         return
+    transaction.active_s += service.clock.monotonic_s() - transaction.active_since_s
     if reply is None or transaction.expired or _has_write_errors(reply):
         abort(service, transaction)
 

@@ -642,6 +642,59 @@ def test_snapshot_reads_of_times(database: Database[Documents]) -> None:
     assert database.get_collection("c", read_concern=ReadConcern("snapshot")).count_documents({}) == 2
 
 
+# --- what administrators see ---
+
+
+def transactions_of(database: Database[Documents]) -> dict[str, int]:
+    found: dict[str, int] = database.client.admin.command("serverStatus")["transactions"]
+    return found
+
+
+def test_server_status_counts_transactions_and_retries(database: Database[Documents], bare: Bare) -> None:
+    def change(since: dict[str, int]) -> dict[str, int]:
+        now = transactions_of(database)
+        return {name: now[name] - since[name] for name in now if now[name] != since[name]}
+
+    lsids: list[Documents] = [{"id": bson.Binary.from_uuid(uuid.uuid4())} for _ in range(3)]
+    before = transactions_of(database)
+    insert: Documents = {"insert": "c", "documents": [{}]}
+    for lsid in lsids:
+        bare.command(insert | statement(lsid, 1, startTransaction=True))
+    assert change(before) == {"currentInactive": 3, "currentOpen": 3, "totalStarted": 3}
+    bare.admin({"commitTransaction": 1} | statement(lsids[0], 1))
+    for lsid in lsids[1:]:
+        bare.admin({"abortTransaction": 1} | statement(lsid, 1))
+    counted = {"totalStarted": 3, "totalCommitted": 1, "totalAborted": 2, "transactionsCollectionWriteCount": 1}
+    assert change(before) == counted
+    retryable: Documents = {"insert": "c", "documents": [{}, {}], "lsid": lsids[0], "txnNumber": Int64(2)}
+    for _ in range(3):
+        bare.command(retryable)
+    counted |= {"retriedCommandsCount": 2, "retriedStatementsCount": 4, "transactionsCollectionWriteCount": 2}
+    assert change(before) == counted
+
+
+def test_current_op_shows_transactions(database: Database[Documents], bare: Bare, lsid: Documents) -> None:
+    """Between its statements, by the session; the fields are those of MongoDB's manual."""
+    concern = {"level": "snapshot"}
+    bare.command({"find": "c", "readConcern": concern} | statement(lsid, 7, startTransaction=True))
+    found = list(database.client.admin.aggregate([{"$currentOp": {"idleSessions": True, "allUsers": True}}]))
+    shown = [entry for entry in found if entry.get("lsid", {}).get("id") == uuid.UUID(bytes=bytes(lsid["id"]))]
+    shown = shown or [entry for entry in found if bytes(entry.get("lsid", {}).get("id", b"")) == bytes(lsid["id"])]
+    assert [(entry["type"], entry["active"], entry["desc"]) for entry in shown] == [
+        ("idleSession", False, "inactive transaction")
+    ]
+    transaction = shown[0]["transaction"]
+    assert transaction["parameters"] == {"txnNumber": 7, "autocommit": False, "readConcern": concern}
+    assert isinstance(transaction["readTimestamp"], bson.Timestamp)
+    start, expiry = (
+        datetime.datetime.fromisoformat(transaction[name]) for name in ("startWallClockTime", "expiryTime")
+    )
+    assert (expiry - start).total_seconds() == 60
+    active, inactive = transaction["timeActiveMicros"], transaction["timeInactiveMicros"]
+    assert active > 0 and inactive > 0 and abs(active + inactive - transaction["timeOpenMicros"]) <= 1
+    bare.admin({"abortTransaction": 1} | statement(lsid, 7))
+
+
 # --- durability ---
 
 

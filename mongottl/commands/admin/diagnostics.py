@@ -245,6 +245,10 @@ def _status_groups(op: OperationContext) -> dict[str, Value]:
             "hosts": [service.config.advertise_host or op.client.local],
         },
         "storageEngine": {"name": service.engine.name, "persistent": service.config.data_dir is not None},
+        "transactions": {
+            name: Int64(count)
+            for name, count in (service.sessions.retries.statistics() | service.transactions.statistics()).items()
+        },
         "mem": {"bits": 64, "resident": resident_mb(), "supported": True},
         "metrics": {
             "ttl": {

@@ -15,9 +15,11 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.registry import RunningOperation
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.transactions import Transaction
 from mongottl.security.names import UserName
 
 _MICROS_PER_S: Final = 1_000_000
+_MS_PER_S: Final = 1000
 _TRUNCATED_BYTES: Final = 1024
 # Arguments that belong to the connection rather than to the operation.
 _CONNECTION_ARGUMENTS: Final = ("$clusterTime", "$readPreference")
@@ -73,10 +75,17 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
                 described.append(encode_fields(idle))
     if options.idle_sessions and not own:
         for session in service.sessions.all():
-            if session.key not in busy_sessions and session.history.txn_number >= 0:
+            if session.key in busy_sessions:
+                continue
+            idle = [("type", "idleSession"), ("host", host), ("desc", "inactive transaction")]
+            idle += [("lsid", session.lsid), ("active", False)]
+            transaction = service.transactions.latest(session.key)
+            if transaction is not None and transaction.in_progress:
+                idle.append(("transaction", encode_fields(_described_transaction(service, transaction))))
+                described.append(encode_fields(idle))
+            elif session.history.txn_number >= 0:
                 parameters: Described = [("txnNumber", Int64(session.history.txn_number))]
-                idle = [("type", "idleSession"), ("host", host), ("desc", "inactive transaction")]
-                idle += [("lsid", session.lsid), ("active", False), ("parameters", encode_fields(parameters))]
+                idle.append(("parameters", encode_fields(parameters)))
                 described.append(encode_fields(idle))
     if options.idle_cursors:
         for cursor in service.cursors.all():
@@ -113,11 +122,36 @@ def _described_operation(
     described.append(("ns", op.used_namespace or f"{op.database}.{command}"))
     described.append(("redacted", False))
     described.append(("command", _described_command(running.body, options.truncate)))
+    transaction = None if op.session_key is None else service.transactions.latest(op.session_key)
+    if transaction is not None and transaction.busy:
+        described.append(("transaction", encode_fields(_described_transaction(service, transaction))))
     if op.killed:
         described.append(("killPending", True))
     described.append(("locks", encode_fields([])))
     described.append(("waitingForLock", False))
     return described
+
+
+def _described_transaction(service: ServiceContext, transaction: Transaction) -> Described:
+    """A transaction in progress."""
+    parameters: Described = [("txnNumber", Int64(transaction.number)), ("autocommit", False)]
+    if transaction.read_concern is not None:
+        parameters.append(("readConcern", transaction.read_concern))
+    now_s = service.clock.monotonic_s()
+    open_s = now_s - transaction.started_s
+    active_s = transaction.active_s
+    if transaction.busy:
+        active_s += now_s - transaction.active_since_s
+    lifetime_ms = int((transaction.deadline_s - transaction.started_s) * _MS_PER_S)
+    return [
+        ("parameters", encode_fields(parameters)),
+        ("readTimestamp", transaction.read_at),
+        ("startWallClockTime", f"{iso_date(transaction.started_ms)}+00:00"),
+        ("timeOpenMicros", Int64(int(open_s * _MICROS_PER_S))),
+        ("timeActiveMicros", Int64(int(active_s * _MICROS_PER_S))),
+        ("timeInactiveMicros", Int64(max(0, int((open_s - active_s) * _MICROS_PER_S)))),
+        ("expiryTime", f"{iso_date(transaction.started_ms + lifetime_ms)}+00:00"),
+    ]
 
 
 def _described_command(body: bytes, truncate: bool) -> Value:

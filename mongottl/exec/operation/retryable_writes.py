@@ -239,6 +239,23 @@ def _number(document: bytes, name: str) -> int:
     return int(value)
 
 
+class RetryCounts:
+    """How many retried commands found statements executed already, how many such statements, and how many units of work
+    were noted, of all sessions: `serverStatus.transactions`."""
+
+    def __init__(self) -> None:
+        self.commands = 0
+        self.statements = 0
+        self.noted = 0
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "retriedCommandsCount": self.commands,
+            "retriedStatementsCount": self.statements,
+            "transactionsCollectionWriteCount": self.noted,
+        }
+
+
 class RetryableWrite:
     """One command that is a retryable write, and its statements.
 
@@ -246,8 +263,9 @@ class RetryableWrite:
     command has met. pending: what the open unit of work adds to the session's history when it is committed.
     """
 
-    def __init__(self, history: WriteHistory, rows: StatementRows | None) -> None:
+    def __init__(self, history: WriteHistory, rows: StatementRows | None, counts: RetryCounts) -> None:
         self.history = history
+        self._counts = counts
         self.is_retry = len(history.executed) > 0
         self.retried: list[Value] = []
         self.pending: list[Executed] = []
@@ -293,6 +311,8 @@ class RetryableWrite:
         """What the statement at this position has done in an earlier attempt, noted as retried; None if nothing."""
         entry = self._find(self.id_of(index)) if self.is_retry else None
         if entry is not None:
+            self._counts.commands += len(self.retried) == 0
+            self._counts.statements += 1
             self.retried.append(self.id_of(index))
         return entry
 
@@ -393,6 +413,7 @@ class RetryableWrite:
         if not pending:
             return 0
         self.pending = []
+        self._counts.noted += 1
         executed = history.executed
         if not history.dropped:
             history.unused_rows = []

@@ -14,7 +14,7 @@ from typing import Final
 
 from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.retryable_writes import RetryableWrite, StatementRows, WriteHistory
+from mongottl.exec.operation.retryable_writes import RetryableWrite, RetryCounts, StatementRows, WriteHistory
 from mongottl.exec.operation.session_ids import shown_id
 from mongottl.storage.interface import Record
 
@@ -59,6 +59,7 @@ class SessionRegistry:
     def __init__(self) -> None:
         self._sessions: dict[bytes, Session] = {}
         self.max_sessions = MAX_SESSIONS
+        self.retries = RetryCounts()
         self.max_history_bytes = MAX_HISTORY_BYTES
         # Histories that count towards the bound, by session, the oldest write first.
         self._counted: dict[bytes, WriteHistory] = {}
@@ -218,7 +219,7 @@ class SessionRegistry:
                 ErrorCode.IncompleteTransactionHistory,
                 f"What the write with txnNumber {txn_number} has executed is not remembered any more",
             )
-        return RetryableWrite(history, self._rows)
+        return RetryableWrite(history, self._rows, self.retries)
 
     def committed(self, write: RetryableWrite, now_ms: int, at: Timestamp) -> None:
         """Remembers what a committed unit of work has executed, and forgets the oldest beyond the bound.

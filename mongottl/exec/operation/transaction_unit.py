@@ -30,6 +30,8 @@ def begin(service: ServiceContext, session_key: bytes, number: int) -> Transacti
     now_s = service.clock.monotonic_s()
     own = WriteSet(service.history.open(), service.claims)
     transaction = Transaction(session_key, number, own, service.catalog.version, now_s)
+    transaction.started_ms = service.clock.now_ms()
+    transaction.read_at = service.cluster_clock.operation_time
     transaction.deadline_s = now_s + service.transaction_lifetime_s
     service.transactions.add(transaction)
     return transaction
@@ -43,6 +45,7 @@ def enter(op: OperationContext, transaction: Transaction) -> None:
             "the snapshot of the transaction is older than the history of changes, which is bounded in memory",
         )
     transaction.statements += 1
+    transaction.active_since_s = op.service.clock.monotonic_s()
     op.transaction = transaction
     op.recovery_unit = TransactionRecoveryUnit(op.service, transaction)
     op.catalog = TransactionCatalog(op.service, transaction)
@@ -82,6 +85,7 @@ def release(service: ServiceContext, transaction: Transaction) -> None:
     transaction.collections.clear()
     transaction.ready_indexes.clear()
     transaction.pending.clear()
+    transaction.entries.clear()
 
 
 def abort_expired(service: ServiceContext) -> float:

@@ -10,6 +10,7 @@ forgotten, so that commitTransaction and abortTransaction can be answered again.
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.document.types import Timestamp
 from mongottl.exec.operation.oplog import OplogEntry
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.storage.snapshot.write_set import WriteSet
@@ -27,6 +28,9 @@ class Transaction:
     catalog_version: of the catalog at its snapshot. collections: those that its statements have named, by number.
     ready_indexes: for each collection that it writes, the idents of the indexes that were ready at its first write.
     pending: the collections that it has created, by namespace. entries: what its statements have written, in order.
+    read_concern: of its first statement, raw; None if it has none. read_at, started_ms: cluster time and wall time of
+    its beginning; started_s: its monotonic time. active_s: how long statements ran that have ended, in seconds;
+    active_since_s: monotonic time at which the latest statement began.
     busy: whether a statement runs. deadline_s: monotonic time after which it is aborted. expired: whether the statement
     that is running is to abort it at its end.
     read_level: the level of its read concern.
@@ -39,6 +43,11 @@ class Transaction:
         self.own: Final = own
         self.catalog_version: Final = catalog_version
         self.started_s: Final = now_s
+        self.started_ms = 0
+        self.read_at: Timestamp | None = None
+        self.read_concern: bytes | None = None
+        self.active_s = 0.0
+        self.active_since_s = now_s
         self.deadline_s = 0.0
         self.state = IN_PROGRESS
         self.busy = False
@@ -76,6 +85,22 @@ class TransactionRegistry:
     def latest(self, session_key: bytes) -> Transaction | None:
         """The transaction that the session began last, in whatever state."""
         return self._latest.get(session_key)
+
+    def statistics(self) -> dict[str, int]:
+        """The counts of `serverStatus.transactions`. There are no prepared transactions on a server without shards."""
+        active = sum([transaction.busy for transaction in self._open.values()])
+        return {
+            "currentActive": active,
+            "currentInactive": len(self._open) - active,
+            "currentOpen": len(self._open),
+            "currentPrepared": 0,
+            "totalAborted": self.aborted_total,
+            "totalCommitted": self.committed_total,
+            "totalPrepared": 0,
+            "totalPreparedThenAborted": 0,
+            "totalPreparedThenCommitted": 0,
+            "totalStarted": self.started_total,
+        }
 
     def open(self) -> list[Transaction]:
         """Those in progress."""
