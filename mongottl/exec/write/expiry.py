@@ -17,7 +17,7 @@ from mongottl.exec.operation.arming import arm_date
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, Wait
-from mongottl.storage.interface import EngineUnavailable, Record, RecordStore, WriteConflict
+from mongottl.storage.interface import NO_BYTE_LIMIT, EngineUnavailable, Record, RecordStore, WriteConflict
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.ttl.policy import (
     NO_CUTOFF_S,
@@ -35,6 +35,8 @@ REFILL_BATCH: Final = 1000
 REFILL_BYTES: Final = 4 << 20
 _MS_PER_S: Final = 1000
 _PURGE_POLL_S: Final = 0.001
+# From this limit on, documents that are due behind claimed ones are searched without a limit on bytes.
+_MAX_CLAIMED_BYTES: Final = 512 << 20
 
 
 def count_expired(records: RecordStore, collection: Collection, now_s: int) -> int:
@@ -173,9 +175,10 @@ def _unclaimed_batch(
     while True:
         found = first_due(PURGE_BATCH + claimed, max_bytes)
         unclaimed = [record for record in found if claims.record_owner(stored.ident, record[0]) is None]
-        if unclaimed or sum([len(record[1]) for record in found]) < max_bytes:
+        if unclaimed or max_bytes == NO_BYTE_LIMIT:
             return unclaimed[:PURGE_BATCH]
-        max_bytes *= 2
+        # An engine may give less than the limit allows, so only a read without one tells that there are no others.
+        max_bytes = 16 * max_bytes if max_bytes < _MAX_CLAIMED_BYTES else NO_BYTE_LIMIT
 
 
 def _due_by_date(

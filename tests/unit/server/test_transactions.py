@@ -2,6 +2,7 @@
 failing storage do to a transaction while one of its statements is under way."""
 
 import io
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,14 +18,13 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.session_ids import session_key
 from mongottl.exec.operation.steps import Flush, Steps, run_to_end
 from mongottl.exec.operation.transaction_unit import abort_open
-from mongottl.exec.write import expiry
-from mongottl.exec.write.expiry import reap_due
+from mongottl.exec.write.expiry import PURGE_BYTES, reap_due
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import EngineUnavailable, open_storage_engine
+from mongottl.storage.interface import open_storage_engine
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times
+from tests.simulation.faults import FaultyEngine
 
 Document = dict[str, Any]
 LSID = {"id": Binary(bytes(16), 4)}
@@ -34,10 +34,10 @@ KEY = session_key(bson.encode(LSID), None)
 class Setup:
     """A dispatcher with everything below it, a clock that stands still, and a client with one session."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, failure_rate: float = 0.0) -> None:
         self.clock = VirtualClock()
         self.clock.freeze()
-        self.engine = ContractEngine(open_storage_engine(kind, None))
+        self.engine = FaultyEngine(open_storage_engine(kind, None), random.Random(1), failure_rate)
         self.service = ServiceContext(ServerConfig(enable_test_commands=True), self.clock, self.engine)
         self.dispatcher = Dispatcher(self.service, Log(quiet=True, stream=io.StringIO()))
         self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")
@@ -170,17 +170,14 @@ def test_a_write_set_refuses_to_be_used_after_its_transaction(setup: Setup, use:
         writing.insert_record(b"", 0, 0)
 
 
-def test_an_abort_does_not_depend_on_storage(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abort_does_not_depend_on_storage() -> None:
     """The stores of a collection that it has created are dropped later if storage fails."""
-
-    def fail(collection: object) -> None:
-        raise EngineUnavailable("the disk is full")
-
+    setup = Setup("memory", 1.0)
     setup.run({"insert": "made", "documents": [{"_id": 1}]}, **start(1))
-    monkeypatch.setattr(setup.service.catalog, "drop_pending", fail)
-    reply = setup.run({"insert": "made", "documents": [{"_id": 1}]}, **statement(1))
-    assert reply["writeErrors"][0]["code"] == 11000
-    assert setup.ended
+    assert setup.service.claims.any and len(setup.service.transactions) == 1
+    setup.engine.armed = True
+    assert setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})["ok"]
+    assert setup.engine.failures and setup.ended
 
 
 @pytest.mark.parametrize("by_default", [False, True])
@@ -224,12 +221,9 @@ def test_an_abort_arms_the_reaper_for_date_indexes(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("how", ["default", "own", "date", "descending"])
-def test_the_reaper_finds_what_is_due_behind_claimed_documents(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_the_reaper_finds_what_is_due_behind_claimed_documents(setup: Setup, how: str) -> None:
     """However large those are: claimed ones that fill a batch must not hide the others."""
-    monkeypatch.setattr(expiry, "PURGE_BYTES", 2000)
-    monkeypatch.setattr(expiry, "PURGE_BATCH", 4)
+    size = 3 * PURGE_BYTES // 50
     descending = -1 if how == "descending" else 1
     key: Document = {"_ts": 1} if how in ("default", "own") else {"at": descending}
     expires = {"name": "ttl", "expireAfterSeconds": -1 if how == "own" else 10}
@@ -237,7 +231,7 @@ def test_the_reaper_finds_what_is_due_behind_claimed_documents(
 
     def document(i: int) -> Document:
         # All claimed documents are due before the others.
-        made: Document = {"_id": i, "s": "x" * 400}
+        made: Document = {"_id": i, "s": "x" * size}
         if how == "own":
             made["ttl"] = 5
         elif how != "default":
