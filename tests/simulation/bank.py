@@ -173,9 +173,12 @@ class Transfer:
         reply = yield request
         if reply is None:
             # The next run of the server knows whether it was committed, if it has written anything.
+            sent_s = request.started_s
             request = Request(command, "admin")
             reply = yield request
             bank.answered_after_crash += reply is not None and bool(reply["ok"])
+            if request.started_s - sent_s >= SESSION_TIMEOUT_S:
+                return  # the server may have forgotten the session
         if reply is None:
             return
         if bank.failed(reply, NO_SUCH_TRANSACTION):
