@@ -25,7 +25,7 @@ from mongottl.document.types import DOCUMENT, TIMESTAMP, Int64, Timestamp
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.timestamps import MAX_SECONDS
-from mongottl.storage.interface import EngineUnavailable, WriteUnitOfWork
+from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
 
 # How far ahead of the wall clock a client may set the cluster clock: mongod's maxAcceptableLogicalClockDriftSecs.
 MAX_DRIFT_S: Final = 31_536_000
@@ -218,7 +218,7 @@ class ClusterClock:
         limit = self._next_limit()
         try:
             self._catalog.save_server_entry(_ENTRY, _entry_of(limit))
-        except EngineUnavailable:
+        except (EngineUnavailable, WriteConflict):
             return False
         self._take_limit(limit)
         return True
