@@ -14,7 +14,6 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.types import Timestamp, Value
-from mongottl.query.update import UpdateDriver
 
 INSERT: Final = 0
 UPDATE: Final = 1
@@ -35,9 +34,9 @@ class OplogEntry:
     """The operations of one unit of work on one collection.
 
     at_s, at_i: cluster time. first_index: index of the first operation in its transaction. wall_ms: wall time.
-    before, after: the documents of each operation; empty where a kind has none. driver: of an update, to tell which
-    paths it has set. images: whether the collection keeps images. detail: of a change of collections or indexes.
-    lsid, txn_number: of its transaction. last: whether it is the last entry of its cluster time.
+    before, after: the documents of each operation; empty where a kind has none. replaced: whether an update replaced
+    the documents, else touched: the paths that its modifiers name, or None for a pipeline. images: whether the
+    collection keeps images. detail: of a change of collections or indexes. lsid, txn_number: of its transaction.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class OplogEntry:
         uuid: Value,
         before: list[bytes],
         after: list[bytes],
-        driver: UpdateDriver | None = None,
         images: bool = False,
         detail: Value = None,
     ) -> None:
@@ -56,9 +54,11 @@ class OplogEntry:
         self.database = database
         self.collection = collection
         self.uuid = uuid
-        self.before = before
-        self.after = after
-        self.driver = driver
+        # Tuples, because Python's collector of cycles need not visit those of bytes and strings.
+        self.before: tuple[bytes, ...] = tuple(before)
+        self.after: tuple[bytes, ...] = tuple(after)
+        self.replaced = False
+        self.touched: tuple[str, ...] | None = None
         self.images = images
         self.detail = detail
         self.at_s: int = 0
@@ -135,7 +135,7 @@ class Oplog:
             oldest = self._entries[self._dropped]
             self.size_bytes -= oldest.size_bytes()
             self.floor = (oldest.at_s, oldest.at_i)
-            oldest.before = oldest.after = []
+            oldest.before = oldest.after = ()
             self._dropped += 1
         if self._dropped >= _DROPPED_AT_ONCE:
             del self._entries[: self._dropped]

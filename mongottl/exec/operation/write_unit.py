@@ -160,25 +160,29 @@ class WriteUnit:
         if not self._changed or not is_logged(collection):
             return None
         images = collection.options.records_images
+        database, name, uuid = collection.database, collection.name, collection.uuid
         if self._removed and not self._rows:
-            removed = [record[1] for record in self._removed]
-            return OplogEntry(DELETE, collection.database, collection.name, collection.uuid, removed, [], None, images)
+            return OplogEntry(DELETE, database, name, uuid, [record[1] for record in self._removed], [], images)
         after = [row[0] for row in self._rows]
         if self.inserted:
-            return OplogEntry(INSERT, collection.database, collection.name, collection.uuid, [], after, None, images)
-        changed = [i for i in range(len(after)) if after[i] != self.before[i]]  # of the others, only `_ts` has
-        if not changed:
-            return None
-        return OplogEntry(
-            UPDATE,
-            collection.database,
-            collection.name,
-            collection.uuid,
-            [self.before[i] for i in changed],
-            [after[i] for i in changed],
-            self.driver,
-            images,
-        )
+            return OplogEntry(INSERT, database, name, uuid, [], after, images)
+        before = self.before
+        if len(after) == 1:
+            if after[0] == before[0]:
+                return None  # only `_ts` has changed
+        else:
+            changed = [i for i in range(len(after)) if after[i] != before[i]]
+            if not changed:
+                return None
+            before = [before[i] for i in changed]
+            after = [after[i] for i in changed]
+        entry = OplogEntry(UPDATE, database, name, uuid, before, after, images)
+        driver = self.driver
+        if driver is not None:
+            entry.replaced = driver.kind == "replacement"
+            if driver.touched_paths is not None:
+                entry.touched = tuple(driver.touched_paths)
+        return entry
 
     def after_commit(self) -> None:
         """What follows the engine's commit: the wheel, counters, tailing cursors."""

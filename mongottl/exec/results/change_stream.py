@@ -164,7 +164,7 @@ class ChangeStream:
             entry.at_s, entry.at_i, entry.first_index + index, invalidate, uuid, key or encode({"o": kind})
         )
         name = _KINDS.get(kind, "")
-        replaced = kind == log.UPDATE and entry.driver is not None and entry.driver.kind == "replacement"
+        replaced = entry.replaced
         if kind == log.UPDATE:
             name = "replace" if replaced else "update"
         event: list[tuple[str, Value]] = [
@@ -190,8 +190,7 @@ class ChangeStream:
         if key:
             event.append(("documentKey", key))
         if kind == log.UPDATE and not replaced:
-            touched = None if entry.driver is None else entry.driver.touched_paths
-            event.append(("updateDescription", difference(before, document, touched).describe(spec.expanded)))
+            event.append(("updateDescription", difference(before, document, entry.touched).describe(spec.expanded)))
         if before and spec.before_change != "off":
             self._add_before_change(entry, before, event)
         self._add_detail(entry, event)

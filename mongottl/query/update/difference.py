@@ -39,7 +39,7 @@ class Difference(NamedTuple):
         return encode_fields(described)
 
 
-def difference(before: bytes, after: bytes, touched: list[str] | None) -> Difference:
+def difference(before: bytes, after: bytes, touched: tuple[str, ...] | None) -> Difference:
     """The difference of a document before and after an update. touched: the paths that its modifiers name, or None."""
     found = Difference([], [], [], [])
     targets = None if touched is None else [path.split(".") for path in touched]
