@@ -1,10 +1,9 @@
-"""mongosh and the Node driver, as npm installs them, over a real socket."""
+"""mongosh, as npm installs it, over a real socket."""
 
 import json
 import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +11,22 @@ import pymongo
 import pytest
 
 import mongottl
-
-HERE = Path(__file__).resolve().parent
-INSTALL = HERE.parent.parent / "scripts" / "node-clients"
+from tests.clients.conftest import Installed, failed_commands
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="session")
-def node_clients() -> Path:
-    """The folder in which npm has installed mongosh and the driver."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-    installed = subprocess.run([INSTALL], capture_output=True, text=True, check=False)
-    if installed.returncode != 0:
-        pytest.skip(f"npm cannot install mongosh and mongodb here: {installed.stderr.strip()[-200:]}")
-    return Path(installed.stdout.strip())
-
 
 Shell = Callable[..., str]
 
 
 @pytest.fixture
-def mongosh(node_clients: Path, tmp_path: Path) -> Shell:
+def mongosh(installed: Installed, tmp_path: Path) -> Shell:
     """Runs a script in mongosh, gives what it prints. Nothing may be said on standard error."""
+
+    program = installed("node") / "node_modules/.bin/mongosh"
 
     def run(uri: str, script: str) -> str:
         ended = subprocess.run(
-            [node_clients / "node_modules/.bin/mongosh", uri, "--quiet", "--norc", "--eval", script],
+            [program, uri, "--quiet", "--norc", "--eval", script],
             capture_output=True,
             text=True,
             timeout=60,
@@ -54,26 +40,8 @@ def mongosh(node_clients: Path, tmp_path: Path) -> Shell:
     return run
 
 
-@pytest.fixture
-def own() -> Iterator[mongottl.RunningServer]:
-    """A server that nobody else uses."""
-    with mongottl.start_server() as running:
-        yield running
-
-
 # mongosh asks for parameters of other kinds of servers, to tell them from MongoDB by the answer.
 PROBES = {"getParameter"}
-
-
-def failed_commands(server: mongottl.RunningServer) -> set[str]:
-    """The commands that were answered with an error. Names that no server knows, which shells probe, count as one."""
-    with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
-        status = client.admin.command("serverStatus")
-        assert status["metrics"]["cursor"]["open"]["total"] == 0
-        assert status["asserts"]["internal"] == 0
-    commands = status["metrics"]["commands"]
-    del commands["<UNKNOWN>"]
-    return {name for name, counts in commands.items() if counts["failed"]}
 
 
 @pytest.mark.parametrize("way", ["", "?replicaSet=globaldb", "?directConnection=true", "localhost"])
@@ -225,30 +193,6 @@ def test_the_example_of_the_ttl_articles(mongosh: Shell, dialect: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("way", ["", "?replicaSet=globaldb", "?directConnection=true", "localhost"])
-def test_node_driver(node_clients: Path, own: mongottl.RunningServer, way: str) -> None:
-    uri = own.uri.replace("127.0.0.1", "localhost") if way == "localhost" else own.uri + way
-    ended = subprocess.run(
-        ["node", HERE / "node_driver.js", uri],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "NODE_PATH": str(node_clients / "node_modules")},
-    )
-    assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr
-    assert ended.stderr == ""
-    assert failed_commands(own) <= {"insert"}  # the duplicate that it tries on purpose
-
-
-@pytest.fixture(params=["plain", "tls"])
-def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[mongottl.RunningServer]:
-    """A server that checks users, over plain sockets and over TLS."""
-    tls: dict[str, Any] = {"tls_self_signed": True, "data_dir": str(tmp_path)} if request.param == "tls" else {}
-    with mongottl.start_server(auth=True, user="root", password="s€cret", **tls) as running:
-        yield running
-
-
 USERS = """
     const shop = db.getSiblingDB("shop");
     shop.createRole({role: "seller", privileges: [{resource: {db: "shop", collection: "carts"}, actions: ["find"]}],
@@ -280,15 +224,3 @@ def test_mongosh_manages_users(mongosh: Shell, guarded: mongottl.RunningServer) 
     without_login = f"{head.partition('//')[0]}//{rest}"
     output = mongosh(guarded.uri, USERS.replace("WITHOUT_LOGIN", json.dumps(without_login)))
     assert json.loads(output) == [[7, 1, False, ["seller"]], [13, 18, 0, 0, 13, 13]]
-
-
-def test_node_driver_with_a_user(node_clients: Path, guarded: mongottl.RunningServer) -> None:
-    ended = subprocess.run(
-        ["node", HERE / "node_driver.js", guarded.uri],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "NODE_PATH": str(node_clients / "node_modules")},
-    )
-    assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr
