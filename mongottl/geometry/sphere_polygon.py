@@ -26,6 +26,9 @@ TOUCHING: Final = s2rst.ChordAngle.from_radians(TOUCHING_RAD)
 # Distance of the points of `_point_beside` from their side, as a fraction of the side's length.
 _BESIDE: Final = 1e-3
 
+# Of a point on the sphere of radius 1.
+_Coordinates = tuple[float, float, float]
+
 
 def s2_point(position: Position) -> s2rst.S2Point:
     return s2rst.LatLng.from_degrees(position[1], position[0]).to_point()
@@ -44,6 +47,7 @@ class SpherePolygon:
         self._sides: s2rst.ShapeIndex | None = None
         self._crossings: s2rst.CrossingEdgeQuery | None = None
         self._outside: list[s2rst.S2Point] | None = None
+        self._directed_sides: set[tuple[_Coordinates, _Coordinates]] | None = None
 
     def loops(self) -> list[s2rst.Loop]:
         return [self.outer, *self.holes]
@@ -71,8 +75,25 @@ class SpherePolygon:
         return all(self.has_within(middle) for middle in self._midpoints(a, b))
 
     def meets_edge(self, a: s2rst.S2Point, b: s2rst.S2Point) -> bool:
-        """Whether the shortest way between two points enters the interior."""
+        """Whether the shortest way between two points enters the interior, or is a side with that to its left."""
+        sides = self._sides_by_direction()
+        start, end = _coordinates(a), _coordinates(b)
+        if (start, end) in sides:
+            return True
+        if (end, start) in sides:
+            return False
         return any(self.polygon.contains_point(middle) for middle in self._midpoints(a, b))
+
+    def _sides_by_direction(self) -> set[tuple[_Coordinates, _Coordinates]]:
+        """The sides as pairs of corners, with the polygon's interior to the left."""
+        sides = self._directed_sides
+        if sides is None:
+            sides = self._directed_sides = set()
+            for ring, loop in enumerate(self.loops()):
+                corners = [_coordinates(vertex) for vertex in loop.vertices()]
+                for i in range(len(corners)):
+                    sides.add((corners[i - 1], corners[i]) if ring == 0 else (corners[i], corners[i - 1]))
+        return sides
 
     def _crossed(self, a: s2rst.S2Point, b: s2rst.S2Point) -> dict[int, list[int]]:
         """The numbers of the sides that an edge crosses, by the number of their ring."""
@@ -195,9 +216,13 @@ def polygon_of(rings: list[Ring], strict_winding: bool) -> SpherePolygon:
     return SpherePolygon(loops[0], loops[1:])
 
 
+def _coordinates(point: s2rst.S2Point) -> _Coordinates:
+    return point.x, point.y, point.z
+
+
 def _corners_in_common(a: s2rst.Loop, b: s2rst.Loop) -> int:
-    corners = {(corner.x, corner.y, corner.z) for corner in a.vertices()}
-    return sum((corner.x, corner.y, corner.z) in corners for corner in b.vertices())
+    corners = {_coordinates(corner) for corner in a.vertices()}
+    return sum(_coordinates(corner) in corners for corner in b.vertices())
 
 
 def _ring_text(ring: Ring) -> str:

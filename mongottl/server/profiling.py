@@ -4,8 +4,8 @@
      responseLength: 512, protocol: "op_msg", millis: 12, ts: <date>, client: "127.0.0.1", appName: "…",
      allUsers: [{user, db}], user: "ann@shop"}
 
-Each statement of an update or delete has a document of its own, as in MongoDB. The documents to insert are left out.
-Unlike MongoDB's, they have an `_id`, since every collection has an index of it.
+Each statement of an update or delete has a document of its own, with the command's comment, as in MongoDB. The
+documents to insert are left out. Unlike MongoDB's, they have an `_id`, since every collection has an index of it.
 
 Source: MongoDB's manual, "Database Profiler Output".
 """
@@ -17,7 +17,7 @@ from mongottl.commands.access import ANYONE, USERS
 from mongottl.commands.admin.profile import profile_collection
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.render import render_document
-from mongottl.document.types import Date, Int64, Value
+from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profiler import EVERYTHING, OFF
@@ -55,7 +55,7 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
             documents = _described(service, spec, op, reply, micros)
     if slow and documents:
         _log_slow(log, spec, op, documents[0], micros)
-    if settings.level == OFF or not documents:
+    if settings.level == OFF or op.began_s < settings.since_s or not documents:
         return
     try:
         _store(service, op, documents)
@@ -79,7 +79,8 @@ def _described(
         "ns": op.used_namespace or f"{op.database}.$cmd",
     }
     body = spec.without_secrets(op.body)
-    commands = _statements(spec, op) or [_command(body)]
+    comment = get_value(body, "comment")
+    commands = [_statement(statement, comment) for statement in _statements(spec, op)] or [_command(body)]
     ending: dict[str, Value] = {
         **_counts(spec, reply, len(commands) == 1),
         **_outcome(reply),
@@ -108,6 +109,17 @@ def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:
             return documents
     given = get_value(op.body, name)
     return [statement for statement in given if isinstance(statement, bytes)] if isinstance(given, list) else []
+
+
+def _statement(statement: bytes, comment: Value) -> bytes:
+    """A statement as MongoDB shows it: a hint by name as `{$hint: name}`, and with the comment of its command."""
+    shown: list[tuple[str, Value]] = [
+        (name, {"$hint": value} if name == "hint" and isinstance(value, str) else value)
+        for name, value in fields(statement)
+    ]
+    if comment is not MISSING:
+        shown.append(("comment", comment))
+    return encode_fields(shown)
 
 
 def _command(body: bytes) -> bytes:

@@ -37,8 +37,16 @@ def test_every_operation_of_a_database_leaves_a_document(profiled: Database[Docu
     collection.aggregate([{"$count": "n"}]).close()
     profiled.client.admin.command("ping")
     found = entries(profiled)
-    kinds = [entry["op"] for entry in found if "profile" not in entry["command"]]
-    assert kinds == ["insert", "query", "getmore", "update", "update", "remove", "command", "command"]
+    assert [entry["op"] for entry in found] == [
+        "insert",
+        "query",
+        "getmore",
+        "update",
+        "update",
+        "remove",
+        "command",
+        "command",
+    ]
     by_kind = {entry["op"]: entry for entry in found}
     assert by_kind["insert"]["ninserted"] == 5
     assert "documents" not in by_kind["insert"]["command"]
@@ -62,6 +70,34 @@ def test_every_operation_of_a_database_leaves_a_document(profiled: Database[Docu
 def test_a_bulk_of_updates_leaves_a_document_for_each(profiled: Database[Documents]) -> None:
     profiled.c.bulk_write([pymongo.UpdateOne({"_id": n}, {"$set": {"n": n}}) for n in range(3)])
     assert [entry["command"]["q"] for entry in entries(profiled, op="update")] == [{"_id": n} for n in range(3)]
+
+
+def test_statements_show_the_comment_of_their_command(profiled: Database[Documents]) -> None:
+    profiled.c.update_one({"_id": 1}, {"$set": {"n": 1}}, comment="why")
+    profiled.c.delete_one({"_id": 1}, comment={"a": 1})
+    profiled.c.delete_one({"_id": 1})
+    profiled.c.find_one({"_id": 1}, comment=5)
+    commands = [entry["command"] for entry in entries(profiled)]
+    assert [command.get("comment") for command in commands] == ["why", {"a": 1}, None, 5]
+
+
+def test_statements_show_hints_by_name_as_documents(profiled: Database[Documents]) -> None:
+    profiled.c.create_index("a")
+    profiled.c.update_one({"a": 1}, {"$set": {"n": 1}}, hint="a_1")
+    profiled.c.delete_one({"a": 1}, hint={"a": 1})
+    list(profiled.c.find({"a": 1}, hint="a_1"))
+    hints = [entry["command"]["hint"] for entry in entries(profiled) if "hint" in entry["command"]]
+    assert hints == [{"$hint": "a_1"}, {"a": 1}, "a_1"]
+
+
+def test_what_switches_the_profiler_on_is_not_profiled(database: Database[Documents]) -> None:
+    for level in (1, 2):
+        database.command({"profile": level, "slowms": 0})
+        database.command({"profile": -1})
+        database.command({"profile": 0, "slowms": 100})
+        [first] = database.system.profile.find(limit=1)
+        assert first["command"]["profile"] == -1
+        database.system.profile.drop()
 
 
 def test_operations_that_fail(profiled: Database[Documents]) -> None:

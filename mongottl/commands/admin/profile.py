@@ -51,7 +51,8 @@ def _profile_needs(op: OperationContext, request: ProfileRequest) -> list[Need]:
 def profile(op: OperationContext, request: ProfileRequest) -> Reply:
     """`{was, slowms, sampleRate, filter, note}`: the settings before the command.
 
-    A level other than 0, 1 and 2 changes no level. BadValue (2) for a rate outside 0 to 1 and for an invalid filter.
+    A level other than 0, 1 and 2 changes no level. The command that switches profiling on is not itself profiled.
+    BadValue (2) for a rate outside 0 to 1 and for an invalid filter.
     """
     rate = None if request.sample_rate is None else to_double(request.sample_rate)
     if rate is not None and not 0 <= rate <= 1:
@@ -73,7 +74,7 @@ def profile(op: OperationContext, request: ProfileRequest) -> Reply:
     if level is not None and level != OFF:
         profile_collection(op)
     if level is not None or filter is not None or unset:
-        profiler.change(op.database, level, filter, tree, unset)
+        profiler.change(op.database, level, filter, tree, unset, op.service.clock.monotonic_s())
     if request.slow_ms is not None:
         profiler.set_slow_ms(max(-_MAX_INT32 - 1, min(request.slow_ms, _MAX_INT32)))
     if rate is not None:

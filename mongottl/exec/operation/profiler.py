@@ -20,10 +20,14 @@ _MICROS_PER_MS: Final = 1000
 
 
 class DatabaseProfile:
-    """What is profiled in one database. filter: the document of `filter`, and its tree; None if none is set."""
+    """What is profiled in one database. filter: the document of `filter`, and its tree; None if none is set.
+
+    since_s: monotonic time at which profiling was last switched on. Operations that began before are not profiled.
+    """
 
     def __init__(self) -> None:
         self.level = OFF
+        self.since_s = 0.0
         self.filter: bytes | None = None
         self.tree: MatchExpression | None = None
 
@@ -51,11 +55,20 @@ class Profiler:
         return self._databases.get(database, _UNSET)
 
     def change(
-        self, database: str, level: int | None, filter: bytes | None, tree: MatchExpression | None, unset: bool
+        self,
+        database: str,
+        level: int | None,
+        filter: bytes | None,
+        tree: MatchExpression | None,
+        unset: bool,
+        now_s: float,
     ) -> None:
-        """Changes the settings of a database. level, filter: None to keep; unset: removes the filter."""
+        """Changes the settings of a database. level, filter: None to keep; unset: removes the filter. now_s: monotonic
+        time."""
         profile = self._databases.setdefault(database, DatabaseProfile())
         if level is not None:
+            if profile.level == OFF:
+                profile.since_s = now_s
             profile.level = level
         if unset or filter is not None:
             profile.filter = filter

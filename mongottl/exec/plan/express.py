@@ -4,7 +4,8 @@ When a query has such a plan, and its name in explain, as in mongod 8:
 
     filter        exactly {_id: value} or {_id: {$eq: value}}; no null, array, regular expression or undefined
     collation     the collection's own
-    EXPRESS       find and aggregate, with no projection or one of whole root fields; no batchSize, no returnKey;
+    EXPRESS       find and aggregate, with no projection or one of whole root fields, which is no stage of its own; no
+                  batchSize, no returnKey;
                   updates and deletes of one document, without upsert, sort and projection
     ID_HACK       the others: dotted and computed projections, batchSize, returnKey; counts; other writes
     NO_ID_PLAN    hint, skip, min and max, showRecordId, another collation: an ordinary plan, through any index

@@ -41,6 +41,7 @@ class Wrapper:
     statistics that are the number of its input records. max_inputs: 0 for all. below_limit: whether it is below a
     LIMIT. returns: whether it returns the records that it writes, as that of findAndModify does. skip: how many of its
     input records a COUNT does not count. express_stage: its name above an EXPRESS scan; empty if it has no other name.
+    within_express: whether an EXPRESS scan does its work, so that it is no stage of its own.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class Wrapper:
         returns: bool = False,
         skip: int = 0,
         express_stage: str = "",
+        within_express: bool = False,
     ) -> None:
         self.stage = stage
         self.express_stage = express_stage
+        self.within_express = within_express
         self.details = details
         self.passes = passes
         self.counters = counters
@@ -73,7 +76,7 @@ def projection_wrapper(simple: bool, covered: bool, description: Value) -> Wrapp
     description: the projection, for `transformBy`.
     """
     stage = "PROJECTION_DEFAULT" if not simple else "PROJECTION_COVERED" if covered else "PROJECTION_SIMPLE"
-    return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True)
+    return Wrapper(stage, {"transformBy": description}, passes=True, below_limit=True, within_express=True)
 
 
 def covered_wrapper(paths: list[str]) -> Wrapper:
@@ -239,6 +242,9 @@ def _wrapped(node: PlanNode, wrappers: tuple[Wrapper, ...]) -> PlanNode:
 
 
 def _wrap_one(node: PlanNode, wrapper: Wrapper) -> PlanNode:
+    express = node.stage.startswith("EXPRESS_")
+    if express and wrapper.within_express:
+        return node
     inner = node.counters
     taken = min(inner.returned, wrapper.max_inputs) if wrapper.max_inputs else inner.returned
     counters = StageCounters()
@@ -250,8 +256,8 @@ def _wrap_one(node: PlanNode, wrapper: Wrapper) -> PlanNode:
         counters.extra[name] = max(0, taken - wrapper.skip)
     if wrapper.stage == "COUNT":
         counters.extra["nSkipped"] = min(taken, wrapper.skip)
-    express = bool(wrapper.express_stage) and node.stage.startswith("EXPRESS_")
-    return PlanNode(wrapper.express_stage if express else wrapper.stage, wrapper.details, [node], counters)
+    stage = wrapper.express_stage if express and wrapper.express_stage else wrapper.stage
+    return PlanNode(stage, wrapper.details, [node], counters)
 
 
 def _executed(node: PlanNode) -> dict[str, Value]:

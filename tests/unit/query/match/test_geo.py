@@ -313,6 +313,30 @@ def test_polygons_that_meet(matching: Matching, a: Any, b: Any, meet: bool) -> N
     assert bool(matching(intersects(rectangle(*b)), [rectangle(*a)])) is meet
 
 
+@pytest.mark.parametrize("clockwise", [False, True])
+@pytest.mark.parametrize(
+    ("line", "meets"),
+    [
+        # Along a side, with the interior to the left, as S2 walks round a polygon; then to the right.
+        ([[-10, -10], [10, -10]], True),
+        ([[10, -10], [-10, -10]], False),
+        ([[10, -10], [-10, -10], [-20, -10]], False),
+        # Along the hole, and through it.
+        ([[-4, 4], [4, 4]], True),
+        ([[4, 4], [-4, 4]], False),
+        ([[-3, 0], [3, 0]], False),
+        ([[-5, 0], [3, 0]], True),
+    ],
+)
+def test_lines_along_a_polygon(matching: Matching, line: Any, meets: bool, clockwise: bool) -> None:
+    outer = rectangle(-10, -10, 10, 10)["coordinates"][0]
+    inner = rectangle(-4, -4, 4, 4)["coordinates"][0]
+    rings = [outer[::-1], inner[::-1]] if clockwise else [outer, inner]
+    polygon = geojson("Polygon", rings)
+    assert bool(matching(intersects(polygon), [geojson("LineString", line)])) is meets
+    assert bool(matching(intersects(geojson("LineString", line)), [polygon])) is meets
+
+
 @pytest.mark.parametrize(
     ("geometry", "inside"),
     [
