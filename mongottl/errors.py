@@ -62,6 +62,7 @@ class ErrorCode(IntEnum):
     EmptyFieldName = 56
     DottedFieldName = 57
     CommandNotFound = 59
+    StaleShardVersion = 63
     WriteConcernFailed = 64
     ImmutableField = 66
     CannotCreateIndex = 67
@@ -82,9 +83,11 @@ class ErrorCode(IntEnum):
     DocumentValidationFailure = 121
     NotAReplicaSet = 123
     CommandFailed = 125
+    FailedToSatisfyReadPreference = 133
     ReadConcernMajorityNotAvailableYet = 134
     CappedPositionLost = 136
     ExceededMemoryLimit = 146
+    StaleEpoch = 150
     IncompatibleCollationVersion = 161
     ViewDepthLimitExceeded = 165
     CommandNotSupportedOnView = 166
@@ -109,6 +112,7 @@ class ErrorCode(IntEnum):
     IncompleteTransactionHistory = 217
     QueryFeatureNotAllowed = 224
     TransactionTooOld = 225
+    RetryChangeStream = 234
     CursorKilled = 237
     SnapshotTooOld = 239
     ConversionFailure = 241
@@ -143,6 +147,7 @@ class ErrorCode(IntEnum):
     InterruptedDueToReplStateChange = 11602
     BackgroundOperationInProgressForNamespace = 12587
     DatabaseDifferCase = 13297
+    StaleConfig = 13388
     NotPrimaryNoSecondaryOk = 13435
     NotPrimaryOrSecondary = 13436
     OutOfDiskSpace = 14031
@@ -185,6 +190,36 @@ TRANSIENT_TRANSACTION_CODES: Final = RETRYABLE_WRITE_CODES | frozenset(
 )
 TRANSIENT_TRANSACTION_LABEL: Final = "TransientTransactionError"
 UNKNOWN_COMMIT_LABEL: Final = "UnknownTransactionCommitResult"
+# Errors of a change stream after which a driver resumes it; labelled ResumableChangeStreamError.
+# Source: the driver specifications' "Change Streams".
+RESUMABLE_CHANGE_STREAM_CODES: Final = frozenset(
+    int(code)
+    for code in (
+        ErrorCode.HostUnreachable,
+        ErrorCode.HostNotFound,
+        ErrorCode.StaleShardVersion,
+        ErrorCode.NetworkTimeout,
+        ErrorCode.ShutdownInProgress,
+        ErrorCode.FailedToSatisfyReadPreference,
+        ErrorCode.StaleEpoch,
+        ErrorCode.PrimarySteppedDown,
+        ErrorCode.RetryChangeStream,
+        ErrorCode.ExceededTimeLimit,
+        ErrorCode.SocketException,
+        ErrorCode.NotWritablePrimary,
+        ErrorCode.InterruptedAtShutdown,
+        ErrorCode.InterruptedDueToReplStateChange,
+        ErrorCode.StaleConfig,
+        ErrorCode.NotPrimaryNoSecondaryOk,
+        ErrorCode.NotPrimaryOrSecondary,
+    )
+)
+RESUMABLE_CHANGE_STREAM_LABEL: Final = "ResumableChangeStreamError"
+# Errors after which resuming again with the same token cannot help.
+NON_RESUMABLE_CHANGE_STREAM_CODES: Final = frozenset(
+    (int(ErrorCode.ChangeStreamFatalError), int(ErrorCode.ChangeStreamHistoryLost))
+)
+NON_RESUMABLE_CHANGE_STREAM_LABEL: Final = "NonResumableChangeStreamError"
 
 # Names of mongod that differ from `Location<n>` although the number is a location code.
 _NAMES: Final[dict[int, str]] = {int(code): code.name for code in ErrorCode}

@@ -433,7 +433,10 @@ class Catalog:
             collection.set_options(options)
         if replaced is not None:
             self._mark_dropped(replaced)
-        self._tell(RENAME, collection, f"{database}.{name}")
+        renamed: dict[str, Value] = {"to": {"db": database, "coll": name}}
+        if replaced is not None:
+            renamed["dropTarget"] = replaced.uuid
+        self._tell(RENAME, collection, encode(renamed))
         self._forget(collection)
         self._note_dropped(collection.namespace)
         collection.rename(database, name)

@@ -4,10 +4,11 @@ from typing import Final
 
 CREATE: Final = 3
 DROP: Final = 4
-# Detail: the new namespace.
+# Detail: {to: {db, coll}, dropTarget: UUID of the collection that had the new name}; the latter only if there was one.
 RENAME: Final = 5
 DROP_DATABASE: Final = 6
-# Detail of these three: the `operationDescription` of the event.
+# Detail: `operationDescription` of the event, as for CREATE.
 CREATE_INDEXES: Final = 7
 DROP_INDEXES: Final = 8
+# Detail: {operationDescription, stateBeforeChange} of the event.
 MODIFY: Final = 9

@@ -9,7 +9,18 @@ Fields are named by their full path, as in `find.limit`. Here are the errors, an
 from collections.abc import Collection
 from typing import Final
 
-from mongottl.document.types import ARRAY, BOOL, NULL, STRING, UNDEFINED, Value, type_code_of, type_name
+from mongottl.document.types import (
+    ARRAY,
+    BOOL,
+    DOCUMENT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    UNDEFINED,
+    Value,
+    type_code_of,
+    type_name,
+)
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 
@@ -78,6 +89,21 @@ class OptionField:
 # Stages whose options mongod checks by one rule, in one pass over the document: 40415 for an unknown option, 40413 for
 # a duplicate, TypeMismatch (14) for another type. Numbers do not count as booleans.
 STAGE_OPTIONS: Final[dict[str, tuple[OptionField, ...]]] = {
+    "$changeStream": (
+        OptionField("allChangesForCluster", BOOL),
+        OptionField("allowToRunOnConfigDB", BOOL),
+        OptionField("allowToRunOnSystemNS", BOOL),
+        OptionField("fullDocument", STRING, null_is_absent=True),
+        OptionField("fullDocumentBeforeChange", STRING, null_is_absent=True),
+        OptionField("matchCollectionUUIDForUpdateLookup", BOOL),
+        OptionField("resumeAfter", DOCUMENT, null_is_absent=True),
+        OptionField("showExpandedEvents", BOOL),
+        OptionField("showMigrationEvents", BOOL),
+        OptionField("showRawUpdateDescription", BOOL),
+        OptionField("showSystemEvents", BOOL),
+        OptionField("startAfter", DOCUMENT, null_is_absent=True),
+        OptionField("startAtOperationTime", TIMESTAMP, null_is_absent=True),
+    ),
     "$currentOp": (
         OptionField("allUsers", BOOL),
         OptionField("idleConnections", BOOL),

@@ -36,6 +36,10 @@ from mongottl.document.validate import (
 )
 from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
 from mongottl.errors import (
+    NON_RESUMABLE_CHANGE_STREAM_CODES,
+    NON_RESUMABLE_CHANGE_STREAM_LABEL,
+    RESUMABLE_CHANGE_STREAM_CODES,
+    RESUMABLE_CHANGE_STREAM_LABEL,
     RETRYABLE_WRITE_CODES,
     RETRYABLE_WRITE_LABEL,
     CommandError,
@@ -649,6 +653,10 @@ def _labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:
         return ()
     if op.in_transaction:
         return transactions.labels_of(COMMANDS.get(name), code)
+    if op.reads_changes and code in RESUMABLE_CHANGE_STREAM_CODES:
+        return (RESUMABLE_CHANGE_STREAM_LABEL,)
+    if op.reads_changes and code in NON_RESUMABLE_CHANGE_STREAM_CODES:
+        return (NON_RESUMABLE_CHANGE_STREAM_LABEL,)
     return (RETRYABLE_WRITE_LABEL,) if op.retryable and code in RETRYABLE_WRITE_CODES else ()
 
 

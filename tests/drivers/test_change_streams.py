@@ -195,6 +195,112 @@ def test_resuming(database: Database[Documents]) -> None:
         assert read(again) == events[10:]
 
 
+@pytest.mark.parametrize("option", ["resume_after", "start_after"])
+def test_tokens_of_other_streams(database: Database[Documents], option: str) -> None:
+    with database.watch(show_expanded_events=True, **QUICK) as stream:
+        database.d.insert_one({"_id": 1})
+        created, foreign = [event["_id"] for event in read(stream)]
+    for coll, token in ((database.e, created), (database.f, foreign)):
+        with coll.watch(**{option: token}, **QUICK) as stream:
+            assert read(stream) == []
+            coll.insert_one({})
+            assert failure(stream.try_next) == 280
+    with database.d.watch(show_expanded_events=True, **{option: created}, **QUICK) as stream:
+        assert kinds(stream) == ["insert"]
+
+
+def test_forms_of_one_token(database: Database[Documents]) -> None:
+    with database.c.watch(**QUICK) as stream:
+        database.c.insert_many([{"_id": 1}, {"_id": 2}])
+        data = read(stream)[0]["_id"]["_data"]
+    forms: list[Documents] = [
+        {"_data": data.lower()},
+        {"_data": data[:-2]},
+        {"_data": data + "FF"},
+        {"_data": data, "_typeBits": b"\0", "other": 1},
+    ]
+    for form in forms:
+        with database.c.watch(resume_after=form, **QUICK) as stream:
+            assert [event["documentKey"] for event in read(stream)] == [{"_id": 2}]
+    assert failure(lambda: database.c.watch(resume_after={"_data": data[:-4]})) == 15
+
+
+def test_tokens_have_the_form_of_mongodb(database: Database[Documents]) -> None:
+    oid = bson.ObjectId("67ab8567a1dfb1ab7e2dbaa7")
+    with database.watch(**QUICK) as stream:
+        database.c.insert_one({"_id": oid})
+        database.c.insert_one({"_id": 1})
+        database.c.drop()
+        tokens = [event["_id"]["_data"][18:] for event in read(stream)]
+    member, key = b"operationType".hex().upper(), b"documentKey".hex().upper()
+    begin, inserted = "2B042C0100296E5A1004", f"463C{member}003C696E7365727400"
+    assert tokens[0].startswith(begin)
+    assert [token[52:] for token in tokens] == [
+        f"{inserted}46{key}0046645F69640064{str(oid).upper()}000004",
+        f"{inserted}46{key}00461E5F6964002B02000004",
+        f"463C{member}003C64726F70000004",
+    ]
+
+
+def test_starting_before_everything(database: Database[Documents]) -> None:
+    database.c.insert_one({"_id": 1})
+    for at in (bson.Timestamp(0, 0), bson.Timestamp(1, 2**32 - 1)):
+        with database.c.watch(start_at_operation_time=at, **QUICK) as stream:
+            assert kinds(stream) == ["insert"]
+
+
+def test_labels_of_errors(database: Database[Documents], client: "pymongo.MongoClient[Documents]") -> None:
+    with database.c.watch([{"$project": {"_id": 0}}], **QUICK) as stream:
+        database.c.insert_one({})
+        with pytest.raises(OperationFailure) as caught:
+            stream.try_next()
+    assert caught.value.has_error_label("NonResumableChangeStreamError")
+    reply = database.command("aggregate", "c", pipeline=[{"$changeStream": {}}], cursor={})
+    fail: Documents = {"mode": {"times": 1}, "data": {"errorCode": 6, "closeConnection": False}}
+    client.admin.command("configureFailPoint", "failGetMoreAfterCursorCheckout", **fail)
+    more = bson.SON([("getMore", reply["cursor"]["id"]), ("collection", "c")])
+    with pytest.raises(OperationFailure) as failed:
+        database.command(more)
+    assert failed.value.has_error_label("ResumableChangeStreamError")
+    assert failure(lambda: database.command(more)) == 43
+
+
+def test_views(database: Database[Documents]) -> None:
+    with database.watch(show_expanded_events=True, **QUICK) as expanded, database.watch(**QUICK) as plain:
+        database.command("create", "v", viewOn="c", pipeline=[{"$match": {"a": 1}}])
+        database.command("collMod", "v", viewOn="c", pipeline=[])
+        database.v.drop()
+        events = [told(event) for event in read(expanded)]
+        assert kinds(plain) == []
+    ns = {"db": database.name, "coll": "v"}
+    described = {"viewOn": "c", "pipeline": [{"$match": {"a": 1}}]}
+    assert events == [
+        {"operationType": "create", "ns": ns, "nsType": "view", "operationDescription": described},
+        {"operationType": "modify", "ns": ns, "operationDescription": {"viewOn": "c", "pipeline": []}},
+        {"operationType": "drop", "ns": ns},
+    ]
+
+
+def test_types_of_created_collections(database: Database[Documents]) -> None:
+    with database.watch(show_expanded_events=True, **QUICK) as stream:
+        database.create_collection("c")
+        database.create_collection("t", timeseries={"timeField": "t"})
+        assert [event["nsType"] for event in read(stream)] == ["collection", "timeseries"]
+
+
+def test_renaming_over_another_collection(database: Database[Documents]) -> None:
+    database.c.insert_one({})
+    database.d.insert_one({})
+    replaced = next(database.list_collections(filter={"name": "d"}))["info"]["uuid"]
+    to = {"db": database.name, "coll": "d"}
+    with database.watch(show_expanded_events=True, **QUICK) as stream, database.d.watch(**QUICK) as of_replaced:
+        database.c.rename("d", dropTarget=True)
+        (event,) = read(stream)
+        assert kinds(of_replaced) == ["rename", "invalidate"]
+    assert event["operationDescription"] == {"to": to, "dropTarget": replaced}
+    assert event["to"] == to
+
+
 def test_pipelines(database: Database[Documents]) -> None:
     pipeline: list[Documents] = [
         {"$match": {"operationType": "insert", "fullDocument.n": {"$gte": 2}}},
@@ -225,15 +331,58 @@ def test_pipelines(database: Database[Documents]) -> None:
         ({"unknown": 1}, 40415),
         ({"resumeAfter": 1}, 14),
         ({"resumeAfter": {"_data": "xyz"}}, 9),
-        ({"resumeAfter": {"_data": "0102"}}, 260),
+        ({"resumeAfter": {"_data": "abc"}}, 9),
+        ({"resumeAfter": {"_data": "82 00"}}, 9),
+        ({"resumeAfter": {"_data": ""}}, 40649),
+        ({"startAfter": {"_data": "00"}}, 50811),
+        ({"startAfter": {"_data": "82"}}, 15),
+        ({"startAfter": {"_data": "8264AAB7C000000001"}}, 260),
+        ({"startAfter": {"_data": "8264AAB7C0000000012B0204"}}, 260),
+        ({"startAfter": {"_data": "00", "_typeBits": "x"}}, 40648),
         ({"resumeAfter": {}}, 40647),
+        ({"fullDocument": "default", "resumeAfter": []}, 14),
+        ({"showExpandedEvents": None}, 14),
         ({"startAtOperationTime": 1}, 14),
         ({"allChangesForCluster": True}, 72),
-        ({"showSystemEvents": True}, 115),
+        ({"showRawUpdateDescription": True}, 115),
     ],
 )
 def test_arguments(database: Database[Documents], arguments: Documents, code: int) -> None:
     assert failure(lambda: database.c.aggregate([{"$changeStream": arguments}])) == code
+
+
+@pytest.mark.parametrize(
+    "option", ["fullDocument", "fullDocumentBeforeChange", "resumeAfter", "startAfter", "startAtOperationTime"]
+)
+def test_options_that_may_be_null(database: Database[Documents], option: str) -> None:
+    with database.c.watch(**QUICK) as stream:
+        token = stream.resume_token
+    other = "startAfter" if option == "resumeAfter" else "resumeAfter"
+    database.c.aggregate([{"$changeStream": {other: token, option: None}}]).close()
+
+
+def test_the_only_read_concern_is_majority(database: Database[Documents]) -> None:
+    for level in ("local", "available", "linearizable", "snapshot"):
+        coll = database.get_collection("c", read_concern=pymongo.read_concern.ReadConcern(level))
+        assert failure(coll.watch) == 72
+    database.get_collection("c", read_concern=pymongo.read_concern.ReadConcern("majority")).watch().close()
+
+
+def test_transactions_cannot_open_streams(
+    database: Database[Documents], client: "pymongo.MongoClient[Documents]"
+) -> None:
+    with client.start_session() as session:
+        session.start_transaction()
+        assert failure(lambda: database.c.aggregate([{"$changeStream": {}}], session=session)) == 263
+        session.abort_transaction()
+
+
+def test_options_that_are_not_in_the_stable_api(database: Database[Documents]) -> None:
+    strict: Documents = {"cursor": {}, "apiVersion": "1", "apiStrict": True}
+    for value in (True, False):
+        pipeline = [{"$changeStream": {"showExpandedEvents": value}}]
+        command = {"aggregate": "c", "pipeline": pipeline, **strict}
+        assert failure(lambda command=command: database.command(command)) == 323  # type: ignore[misc]
 
 
 def test_starting_points_exclude_each_other(database: Database[Documents]) -> None:
@@ -249,7 +398,12 @@ def test_starting_points_exclude_each_other(database: Database[Documents]) -> No
 @pytest.mark.parametrize(
     ("pipeline", "code"),
     [
-        ([{"$changeStream": 1}], 50808),
+        ([{"$changeStream": 1}], 6188500),
+        ([{"$changeStream": []}], 6188500),
+        ([{"$changeStream": {}}, {"$changeStreamSplitLargeEvent": {}}, {"$match": {}}], 40601),
+        ([{"$changeStream": {}}, {"$changeStreamSplitLargeEvent": {"a": 1}}], 7182800),
+        ([{"$match": {}}, {"$changeStreamSplitLargeEvent": {}}], 20),
+        ([{"$facet": {"x": [{"$changeStreamSplitLargeEvent": {}}]}}], 40600),
         ([{"$match": {}}, {"$changeStream": {}}], 40602),
         ([{"$changeStream": {}}, {"$group": {"_id": 1}}], 20),
         ([{"$changeStream": {}}, {"$sort": {"a": 1}}], 20),
@@ -320,6 +474,39 @@ def test_many_events_in_pages(database: Database[Documents]) -> None:
     with database.c.watch(batch_size=7, **QUICK) as stream:
         database.c.insert_many([{"_id": i, "x": "x" * 1000} for i in range(3000)])
         assert [event["documentKey"]["_id"] for event in read(stream)] == list(range(3000))
+
+
+MIB = 1 << 20
+SPLIT: list[Documents] = [{"$changeStreamSplitLargeEvent": {}}]
+
+
+def test_events_larger_than_a_document(database: Database[Documents]) -> None:
+    database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
+    database.c.insert_one({"_id": 1, "value": "q" * 10 * MIB})
+    images: Documents = {"full_document_before_change": "required", **QUICK}
+    with (
+        database.c.watch(**images) as plain,
+        database.c.watch(SPLIT, **images) as split,
+        database.c.watch([{"$project": {"both": ["$fullDocumentBeforeChange", "$updateDescription"]}}, *SPLIT],
+                         **images) as one_field,
+    ):  # fmt: skip
+        database.c.update_one({"_id": 1}, {"$set": {"value": "z" * 10 * MIB}})
+        database.c.insert_one({"_id": 2})
+        assert failure(plain.try_next) == 10334
+        assert failure(one_field.try_next) == 10334
+        first, second, small = read(split)
+    assert [event.pop("splitEvent") for event in (first, second)] == [
+        {"fragment": 1, "of": 2}, {"fragment": 2, "of": 2},
+    ]  # fmt: skip
+    assert "splitEvent" not in small
+    assert {"operationType", "ns", "documentKey", "clusterTime", "wallTime"} < set(first)
+    assert not (set(first) & set(second)) - {"_id"}
+    assert set(first | second) >= {"updateDescription", "fullDocumentBeforeChange"}
+    assert first["_id"]["_data"] < second["_id"]["_data"] < small["_id"]["_data"]
+    for i, token in enumerate((first["_id"], second["_id"])):
+        with database.c.watch(SPLIT, resume_after=token, **images) as again:
+            assert [event["_id"] for event in read(again)] == [second["_id"], small["_id"]][i:]
+        assert failure(lambda token=token: database.c.watch(resume_after=token)) == 280  # type: ignore[misc]
 
 
 def test_history_that_is_lost() -> None:

@@ -93,6 +93,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
     if specs and specs[0].name == "$changeStream" and not request.explain:
+        op.reads_changes = True
         cursor = open_change_stream(op, f"{op.database}.{name}", specs)
         return (yield from first_reply(op, cursor, batch_size))
     if request.explain:

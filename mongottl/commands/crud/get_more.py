@@ -122,8 +122,10 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
         # For awaitData cursors maxTimeMS is how long the getMore waits.
         await_s = max(0.0, op.time_left_s())
         op.deadline_s = 0.0
+    op.reads_changes = tail is not None and tail.reads_changes
     limited = cursor.time_left_s >= 0.0 and (tail is None or not tail.await_data)
     try:
+        op.service.fail_points.fail_get_more()
         if limited:
             op.limit_time(cursor.time_left_s)
         page = yield from cursor.next_page(op, batch_size)

@@ -40,6 +40,7 @@ class OperationContext(OperationState):
     records_examined: by scans, in the present step.
     txn_number: of a retryable write, or None.
     retryable: whether the command is a write with a `txnNumber`, which its driver may retry after some errors.
+    reads_changes: whether it opens or continues a change stream, so that drivers resume it after some errors.
     adds_labels: whether its errors get the labels of their codes; not if a fail point names the labels.
     deadline_s: monotonic time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
     bypass_validation: whether documents that the collection's validator refuses may be written.
@@ -72,6 +73,7 @@ class OperationContext(OperationState):
         self.records_examined = 0
         self.txn_number: int | None = None
         self.retryable = False
+        self.reads_changes = False
         self.adds_labels = True
         self.deadline_s = 0.0
         self.has_max_time = False

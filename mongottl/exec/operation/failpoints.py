@@ -6,6 +6,8 @@
     {configureFailPoint: "maxTimeAlwaysTimeOut", mode: "alwaysOn"}: every operation with maxTimeMS exceeds it at once
     {configureFailPoint: "onPrimaryTransactionalWrite", mode: …, data: {failBeforeCommitExceptionCode: 1,
      closeConnection: false}}: a retryable write fails before or after a statement of it is committed
+    {configureFailPoint: "failGetMoreAfterCursorCheckout", mode: …, data: {errorCode: 6, closeConnection: false}}:
+    getMore fails although its cursor was found, and closes it
 
 Source: the driver specifications' "fail point" page and "Retryable Writes" tests; PyMongo's tests for the second.
 """
@@ -20,6 +22,7 @@ from mongottl.exec.operation.client import ClientInfo
 
 _MAX_TIME_ALWAYS_TIME_OUT: Final = "maxTimeAlwaysTimeOut"
 _TRANSACTIONAL_WRITE: Final = "onPrimaryTransactionalWrite"
+_GET_MORE: Final = "failGetMoreAfterCursorCheckout"
 
 
 class Mode:
@@ -134,23 +137,29 @@ class FailTransactionalWrite:
 
 
 class FailPoints:
-    """The fail points of a server: `failCommand`, `maxTimeAlwaysTimeOut` and `onPrimaryTransactionalWrite`."""
+    """The fail points of a server: `failCommand`, `maxTimeAlwaysTimeOut`, `onPrimaryTransactionalWrite`,
+    `failGetMoreAfterCursorCheckout`."""
 
     def __init__(self) -> None:
         self._transactional_write: FailTransactionalWrite | None = None
         self._fail_command: FailCommand | None = None
+        self._fail_get_more: FailCommand | None = None
         self._time_out: Mode | None = None
         self.entered = 0
 
     def configure(self, name: str, mode: Value, data: bytes) -> None:
         """Sets or clears a fail point. BadValue (2) for an invalid mode, FailedToParse (9) for an unknown name."""
-        if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE):
+        if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE, _GET_MORE):
             raise CommandError(ErrorCode.FailedToParse, f"the fail point '{name}' is not supported")
         active = _parse_mode(mode)
         if name == _MAX_TIME_ALWAYS_TIME_OUT:
             self._time_out = active
         elif name == _TRANSACTIONAL_WRITE:
             self._transactional_write = None if active is None else FailTransactionalWrite(data, active)
+        elif name == _GET_MORE:
+            self._fail_get_more = None if active is None else FailCommand(data, active)
+            if self._fail_get_more is not None:
+                self._fail_get_more.error_message = f"Hit failpoint '{_GET_MORE}'"
         else:
             self._fail_command = None if active is None else FailCommand(data, active)
 
@@ -160,6 +169,13 @@ class FailPoints:
             return None
         self.entered += 1
         return active
+
+    def fail_get_more(self) -> None:
+        """Raises what `failGetMoreAfterCursorCheckout` is configured to."""
+        active = self._fail_get_more
+        if active is not None and active.mode.acts():
+            self.entered += 1
+            active.fail()
 
     def transactional_write(self) -> FailTransactionalWrite | None:
         """How the statement of a retryable write that is about to be committed is to fail, or None."""

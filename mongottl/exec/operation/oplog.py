@@ -88,11 +88,9 @@ class OplogEntry:
 
 def is_logged(collection: Collection) -> bool:
     """Whether the writes of a collection are in the oplog: not the server's own, nor those of `$out` before its end."""
-    return not (
-        collection.database in ("local", "config")
-        or collection.name.startswith("system.")
-        or collection.options.temporary
-    )
+    if collection.database in ("local", "config") or collection.options.temporary:
+        return False
+    return not collection.name.startswith("system.") or collection.name in ("system.views", "system.js")
 
 
 def _time_of(entry: OplogEntry) -> tuple[int, int]:

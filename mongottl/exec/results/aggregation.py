@@ -453,6 +453,21 @@ class AggregationPlan:
         return open_pipeline(self.rest, head, run)
 
 
+def check_stage_allowed(op: OperationContext, spec: StageSpec) -> None:
+    """OperationNotSupportedInTransaction (263), or InvalidOptions (72) for a read concern that the stage refuses."""
+    if op.in_transaction and not spec.traits.in_transaction:
+        raise CommandError(
+            ErrorCode.OperationNotSupportedInTransaction,
+            f"Stage not supported inside of a multi-document transaction: {spec.name}",
+        )
+    levels = spec.traits.read_levels
+    if op.read_level and levels is not None and op.read_level not in levels:
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            f"Aggregation stage {spec.name} does not support read concern level '{op.read_level}'",
+        )
+
+
 def plan_aggregation(
     op: OperationContext,
     collection: Collection | None,
@@ -492,17 +507,7 @@ def plan_aggregation(
             taken += 1
     run = OperationRun(Pull(op, True, False), allow_disk_use, [], metadata, collation)
     for spec in specs:
-        if op.in_transaction and not spec.traits.in_transaction:
-            raise CommandError(
-                ErrorCode.OperationNotSupportedInTransaction,
-                f"Stage not supported inside of a multi-document transaction: {spec.name}",
-            )
-        levels = spec.traits.read_levels
-        if op.read_level and levels is not None and op.read_level not in levels:
-            raise CommandError(
-                ErrorCode.InvalidOptions,
-                f"Aggregation stage {spec.name} does not support read concern level '{op.read_level}'",
-            )
+        check_stage_allowed(op, spec)
         spec.check(run)
     if sort is not None and shape is not NO_SHAPE:
         shape.sort = encode(sort.describe())

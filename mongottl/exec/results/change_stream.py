@@ -8,39 +8,23 @@ event when what it watches is gone. Source: MongoDB's "Change Events".
 
 from typing import Final
 
-from mongottl.catalog import change_kinds as kinds
-from mongottl.catalog.collection import Collection
-from mongottl.document.build import encode, encode_fields
-from mongottl.document.types import Date, Int64, Value
+from mongottl.document.types import Timestamp
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import oplog as log
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.oplog import OPLOG_NUMBER, Oplog, OplogEntry
-from mongottl.exec.plan.express import express_key, express_record
-from mongottl.exec.results.aggregation import OperationRun
-from mongottl.exec.results.cursors import ClientCursor, Page, PageSource, Tail
+from mongottl.exec.operation.oplog import OPLOG_NUMBER, Oplog
+from mongottl.exec.results.aggregation import OperationRun, check_stage_allowed
+from mongottl.exec.results.change_event import EntryEvents, is_watched
+from mongottl.exec.results.cursors import MAX_PAGE_BYTES, ClientCursor, Page, PageSource, Tail
 from mongottl.exec.results.reading import Pull
-from mongottl.exec.results.resume_token import event_token, high_water_mark, parse_token
-from mongottl.query.pipeline.change_stream import ChangeStreamSpec, check_following
+from mongottl.exec.results.resume_token import ResumePoint, high_water_mark, parse_token, token_of
+from mongottl.exec.results.split_event import event_data, split_event
+from mongottl.query.pipeline.change_stream import SPLIT_LARGE_EVENT, ChangeStreamSpec, check_following
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline
-from mongottl.query.update.difference import difference
 
 # Events that one step makes.
 _EVENTS_AT_ONCE: Final = 256
-_KINDS: Final = {
-    log.INSERT: "insert",
-    log.DELETE: "delete",
-    kinds.CREATE: "create",
-    kinds.DROP: "drop",
-    kinds.RENAME: "rename",
-    kinds.DROP_DATABASE: "dropDatabase",
-    kinds.CREATE_INDEXES: "createIndexes",
-    kinds.DROP_INDEXES: "dropIndexes",
-    kinds.MODIFY: "modify",
-}
-_EXPANDED: Final = (kinds.CREATE, kinds.CREATE_INDEXES, kinds.DROP_INDEXES, kinds.MODIFY)
 
 
 class ChangeStream:
@@ -50,16 +34,30 @@ class ChangeStream:
     given its `invalidate` event.
     """
 
-    def __init__(self, op: OperationContext, spec: ChangeStreamSpec) -> None:
+    def __init__(self, op: OperationContext, spec: ChangeStreamSpec, splits: bool) -> None:
         self._spec = spec
+        self._splits = splits
         self.ended = False
-        self._index = 0
-        # Whether the operation at the position has been told, but not the invalidation that follows it.
-        self._invalidates = False
-        oplog = op.service.oplog
-        written = op.service.cluster_clock.operation_time
+        # The position: an operation of an entry, and whether it is that operation's invalidation.
+        self._number: int = 0
+        self._index: int = 0
+        self._at_invalidation = False
+        # The events of the entry at the position, once one of them was looked at.
+        self._events: EntryEvents | None = None
+        # Identifies the event behind which a resumed stream begins; empty once it is found.
+        self._sought = b""
+        # The fragment of that event behind which the stream begins, and how many fragments are therefore left out.
+        self._sought_fragment: int | None = None
+        self._left_out: int = 0
+        self.resume_data = ""
+        self._start(op.service.oplog, op.service.cluster_clock.operation_time)
+
+    def _start(self, oplog: Oplog, written: Timestamp) -> None:
+        """Finds the first position. written: the time of the latest write."""
+        spec = self._spec
         if spec.resume is not None:
-            self._resume(oplog, spec.resume)
+            self._resume(oplog, parse_token(spec.resume))
+            self.resume_data = str(get_value(spec.resume, "_data"))
         elif spec.start_at is not None:
             at = (spec.start_at.time, spec.start_at.inc)
             _check_history(oplog, at, False)
@@ -69,171 +67,119 @@ class ChangeStream:
             self._number = oplog.end
             self.resume_data = high_water_mark(written.time, written.inc + 1)
 
-    def _resume(self, oplog: Oplog, token: bytes) -> None:
-        point = parse_token(token)
+    def _resume(self, oplog: Oplog, point: ResumePoint) -> None:
+        """Finds the operation of a token. What is there is compared with the token when it is read."""
         if point.invalidates and not self._spec.starts_after:
             raise CommandError(
                 ErrorCode.InvalidResumeToken,
                 "Attempting to resume a change stream using 'resumeAfter' is not allowed from an invalidate"
                 " notification.",
             )
+        if point.fragment is not None and not self._splits:
+            raise CommandError(
+                ErrorCode.ChangeStreamFatalError,
+                f"To resume from a split event, the resume pipeline must include a {SPLIT_LARGE_EVENT} stage.",
+            )
         at = (point.at.time, point.at.inc)
         _check_history(oplog, at, point.is_event)
         self._number = oplog.number_at(at)
-        self.resume_data = str(get_value(token, "_data"))
         if not point.is_event:
             return
+        self._sought = point.identity
+        self._sought_fragment = point.fragment
         while self._number < oplog.end:
             entry = oplog.entry(self._number)
-            if (entry.at_s, entry.at_i) != at:
-                break
+            if (entry.at_s, entry.at_i) != at or point.operation < entry.first_index:
+                return
             if point.operation < entry.first_index + entry.count:
                 self._index = point.operation - entry.first_index
-                self._invalidates = not point.invalidates and self._invalidation(entry)
-                if not self._invalidates:
-                    self._step(entry)
-                break
+                return
             self._number += 1
-
-    def _step(self, entry: OplogEntry) -> None:
-        self._index += 1
-        if self._index >= entry.count:
-            self._number += 1
-            self._index = 0
 
     def next_events(self, op: OperationContext) -> list[bytes]:
-        """The next events; empty if there are none yet. ChangeStreamHistoryLost (286)."""
+        """The next events; empty if there are none yet.
+
+        ChangeStreamHistoryLost (286) if they are gone, ChangeStreamFatalError (280) if the event with which to resume
+        is not one of this stream.
+        """
         oplog = op.service.oplog
         if self._number < oplog.first:
             raise _history_lost()
-        events: list[bytes] = []
+        made: list[bytes] = []
         examined = 0
-        while self._number < oplog.end and not self.ended and examined < _EVENTS_AT_ONCE:
-            entry = oplog.entry(self._number)
+        size = 0
+        while self._number < oplog.end and not self.ended and examined < _EVENTS_AT_ONCE and size < MAX_PAGE_BYTES:
             examined += 1
-            if not self._watches(entry):
-                self._number += 1
-                self._index = 0
-                self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
-                continue
-            if self._invalidates:
-                self.ended = True
-                events.append(self._event(op, entry, True))
-                break
-            events.append(self._event(op, entry, False))
-            self._invalidates = self._invalidation(entry)
-            if not self._invalidates:
-                self._step(entry)
-        return events
+            events = self._events
+            if events is None:
+                entry = oplog.entry(self._number)
+                if not is_watched(self._spec, entry):
+                    self._skip_entry()
+                    if not self._sought:
+                        self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
+                    continue
+                events = EntryEvents(self._spec, entry)
+                self._events = events
+            if not self._sought or self._seek(events):
+                if self._at_invalidation:
+                    event = events.invalidate(self._index)
+                    self.ended = True
+                else:
+                    event = events.event(op, self._index)
+                made.append(event)
+                size += len(event)
+            if not self._sought:
+                self.resume_data = events.data
+            self._step(events)
+        return made
+
+    def _seek(self, events: EntryEvents) -> bool:
+        """Compares the event at the position with the one that is sought. Whether a part of it is still to be told."""
+        identity = events.identity(self._index, self._at_invalidation)
+        if identity > self._sought:
+            raise CommandError(
+                ErrorCode.ChangeStreamFatalError,
+                f'cannot resume stream; the resume token was not found. {{_data: "{token_of(self._sought)}"}}',
+            )
+        if identity != self._sought:
+            return False
+        self._sought = b""
+        if self._sought_fragment is None:
+            return False
+        self._left_out = self._sought_fragment + 1
+        return True
+
+    def split(self, event: bytes) -> list[bytes]:
+        """The fragments of an event that are to be told. BSONObjectTooLarge (10334)."""
+        fragments = split_event(event)
+        if self._left_out:
+            fragments = fragments[self._left_out :]
+            self._left_out = 0
+        return fragments
+
+    def _step(self, events: EntryEvents) -> None:
+        """Goes behind the event at the position."""
+        if events.invalidates and not self._at_invalidation:
+            self._at_invalidation = True
+            return
+        self._at_invalidation = False
+        self._index += 1
+        if self._index >= events.count:
+            self._skip_entry()
+
+    def _skip_entry(self) -> None:
+        self._number += 1
+        self._index = 0
+        self._events = None
 
     def has_more(self, op: OperationContext) -> bool:
         return self._number < op.service.oplog.end and not self.ended
 
-    def _watches(self, entry: OplogEntry) -> bool:
-        spec = self._spec
-        if entry.kind in _EXPANDED and not spec.expanded:
-            return False
-        if not spec.database:
-            return entry.database not in ("admin", "config", "local")
-        if entry.kind == kinds.RENAME:
-            database, _, collection = str(entry.detail).partition(".")
-            if database == spec.database and spec.collection in ("", collection):
-                return True
-        if entry.database != spec.database:
-            return False
-        return not spec.collection or spec.collection == entry.collection
-
-    def _invalidation(self, entry: OplogEntry) -> bool:
-        """Whether what the stream watches is gone with this entry."""
-        spec = self._spec
-        if spec.collection:
-            return entry.kind in (kinds.DROP, kinds.RENAME)
-        return bool(spec.database) and entry.kind == kinds.DROP_DATABASE
-
-    def _event(self, op: OperationContext, entry: OplogEntry, invalidate: bool) -> bytes:
-        kind = entry.kind
-        index = self._index
-        spec = self._spec
-        document = entry.after[index] if index < len(entry.after) else b""
-        before = entry.before[index] if index < len(entry.before) else b""
-        key = b""
-        if kind in (log.INSERT, log.UPDATE, log.DELETE):
-            key = encode({"_id": get_value(document or before, "_id")})
-        uuid = None if kind == kinds.DROP_DATABASE else entry.uuid
-        self.resume_data = event_token(
-            entry.at_s, entry.at_i, entry.first_index + index, invalidate, uuid, key or encode({"o": kind})
-        )
-        name = _KINDS.get(kind, "")
-        replaced = entry.replaced
-        if kind == log.UPDATE:
-            name = "replace" if replaced else "update"
-        event: list[tuple[str, Value]] = [
-            ("_id", encode({"_data": self.resume_data})),
-            ("operationType", "invalidate" if invalidate else name),
-            ("clusterTime", entry.at),
-        ]
-        if spec.expanded and not invalidate and uuid is not None:
-            event.append(("collectionUUID", uuid))
-        event.append(("wallTime", Date(entry.wall_ms)))
-        if entry.lsid is not None:
-            event += [("txnNumber", Int64(entry.txn_number)), ("lsid", entry.lsid)]
-        if invalidate:
-            return encode_fields(event)
-        if kind == log.INSERT or replaced:
-            event.append(("fullDocument", document))
-        elif kind == log.UPDATE:
-            self._add_full_document(op, entry, key, document, event)
-        namespace: list[tuple[str, Value]] = [("db", entry.database)]
-        if kind != kinds.DROP_DATABASE:
-            namespace.append(("coll", entry.collection))
-        event.append(("ns", encode_fields(namespace)))
-        if key:
-            event.append(("documentKey", key))
-        if kind == log.UPDATE and not replaced:
-            event.append(("updateDescription", difference(before, document, entry.touched).describe(spec.expanded)))
-        if before and spec.before_change != "off":
-            self._add_before_change(entry, before, event)
-        self._add_detail(entry, event)
-        return encode_fields(event)
-
-    def _add_detail(self, entry: OplogEntry, event: list[tuple[str, Value]]) -> None:
-        """What is told of a change of collections and indexes."""
-        if entry.kind == kinds.RENAME:
-            database, _, collection = str(entry.detail).partition(".")
-            to = encode({"db": database, "coll": collection})
-            event.append(("to", to))
-            if self._spec.expanded:
-                event.append(("operationDescription", encode({"to": to})))
-        elif entry.detail is not None:
-            event.append(("operationDescription", entry.detail))
-        if entry.kind == kinds.CREATE:
-            event.append(("nsType", "collection"))
-
-    def _add_full_document(
-        self,
-        op: OperationContext,
-        entry: OplogEntry,
-        key: bytes,
-        document: bytes,
-        event: list[tuple[str, Value]],
-    ) -> None:
-        wanted = self._spec.full_document
-        if wanted == "updateLookup":
-            event.append(("fullDocument", _current(op, entry, key)))
-        elif wanted != "default":
-            if not entry.images and wanted == "required":
-                raise _no_image("post", "fullDocument")
-            event.append(("fullDocument", document if entry.images else None))
-
-    def _add_before_change(self, entry: OplogEntry, before: bytes, event: list[tuple[str, Value]]) -> None:
-        if not entry.images and self._spec.before_change == "required":
-            raise _no_image("pre", "fullDocumentBeforeChange")
-        event.append(("fullDocumentBeforeChange", before if entry.images else None))
-
 
 def _check_history(oplog: Oplog, at: tuple[int, int], is_event: bool) -> None:
-    """ChangeStreamHistoryLost (286) if entries behind a starting point are gone."""
-    if at < oplog.floor or (at == oplog.floor and not is_event):
+    """ChangeStreamHistoryLost (286) if entries behind a starting point are gone. Nothing is, before the first entry was
+    dropped."""
+    if oplog.floor != (0, 0) and (at < oplog.floor or (at == oplog.floor and not is_event)):
         raise _history_lost()
 
 
@@ -242,24 +188,6 @@ def _history_lost() -> CommandError:
         ErrorCode.ChangeStreamHistoryLost,
         "Resume of change stream was not possible, as the resume point may no longer be in the oplog.",
     )
-
-
-def _no_image(which: str, option: str) -> CommandError:
-    return CommandError(
-        ErrorCode.NoMatchingDocument,
-        f"Change stream was configured to require a {which}-image for all update, delete and replace events"
-        f" ({option}: 'required'), but the {which}-image was not found for an event",
-    )
-
-
-def _current(op: OperationContext, entry: OplogEntry, key: bytes) -> Value:
-    """The document of a key as it is now, or null."""
-    collection = op.catalog.find(entry.database, entry.collection)
-    if not isinstance(collection, Collection) or collection.uuid != entry.uuid:
-        return None
-    found = express_key(collection, key)
-    record = None if found is None else express_record(op, collection, found)
-    return None if record is None else record[1]
 
 
 class _Head(DocumentSource):
@@ -280,7 +208,8 @@ class StreamPages(PageSource):
     """Pages of a change stream. waiting: events that did not fit into the last page."""
 
     def __init__(self, op: OperationContext, spec: ChangeStreamSpec, rest: list[StageSpec]) -> None:
-        self.stream = ChangeStream(op, spec)
+        self._splits = bool(rest) and rest[-1].name == SPLIT_LARGE_EVENT
+        self.stream = ChangeStream(op, spec, self._splits)
         self._pull = Pull(op, True, False)
         self._head = _Head()
         run = OperationRun(self._pull, None, rest, set(), None)
@@ -306,13 +235,14 @@ class StreamPages(PageSource):
                     " pipeline. Modifying the _id field of an event makes it impossible to resume the stream from that"
                     " point. Only transformations that retain the unmodified _id field are allowed.",
                 )
+            if self._splits:
+                self._waiting = [part for event in self._waiting for part in self.stream.split(event)]
         while self._position < len(self._waiting):
             event = self._waiting[self._position]
             if not page.add(event):
                 return True
             self._position += 1
-            token = get_value(event, "_id")
-            self._last_given = str(get_value(token, "_data")) if isinstance(token, bytes) else ""
+            self._last_given = event_data(event)
         return self.stream.has_more(op)
 
     def resume_data(self) -> str:
@@ -324,7 +254,7 @@ class StreamTail(Tail):
     """The state of a change stream's cursor: it waits for the oplog, and is closed behind an `invalidate`."""
 
     def __init__(self, pages: StreamPages) -> None:
-        super().__init__(OPLOG_NUMBER, True)
+        super().__init__(OPLOG_NUMBER, True, True)
         self._pages = pages
 
     @property
@@ -339,6 +269,8 @@ def open_change_stream(op: OperationContext, namespace: str, specs: list[StageSp
     """A cursor of a pipeline that begins with `$changeStream`. IllegalOperation (20) for stages that may not follow."""
     spec = specs[0]
     assert isinstance(spec, ChangeStreamSpec)
+    for each in specs:
+        check_stage_allowed(op, each)
     check_following(specs[1:])
     pages = StreamPages(op, spec, specs[1:])
     cursor = ClientCursor(namespace, pages, op.session_key, op.service.clock.monotonic_s())

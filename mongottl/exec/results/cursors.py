@@ -125,12 +125,13 @@ class ListPages(PageSource):
 class Tail(ABC):
     """The state of a tailable cursor. number: what is notified of new data, a collection's number or OPLOG_NUMBER.
 
-    await_data: whether getMore waits for it.
+    await_data: whether getMore waits for it. reads_changes: whether it is of a change stream.
     """
 
-    def __init__(self, number: int, await_data: bool) -> None:
+    def __init__(self, number: int, await_data: bool, reads_changes: bool = False) -> None:
         self.number = number
         self.await_data = await_data
+        self.reads_changes = reads_changes
 
     @property
     @abstractmethod

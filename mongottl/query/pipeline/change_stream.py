@@ -5,10 +5,9 @@ Source: MongoDB's documentation of `$changeStream` and of change streams.
 
 from typing import Final
 
-from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
-from mongottl.document.build import encode
+from mongottl.document.bson_field import checked_word, read_stage_options
+from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Timestamp, Value
-from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline.run_context import RunContext
@@ -17,19 +16,17 @@ from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 
 _FULL_DOCUMENT: Final = ("default", "updateLookup", "whenAvailable", "required")
 _BEFORE_CHANGE: Final = ("off", "whenAvailable", "required")
-_FLAGS: Final = frozenset(
-    (
-        "allChangesForCluster",
-        "showExpandedEvents",
-        "showMigrationEvents",
-        "showRawUpdateDescription",
-        "showSystemEvents",
-        "matchCollectionUUIDForUpdateLookup",
-        "allowToRunOnConfigDB",
-        "allowToRunOnSystemNS",
-    )
+# Options that are not part of the Stable API, version 1.
+_UNSTABLE: Final = (
+    "showExpandedEvents",
+    "showMigrationEvents",
+    "showRawUpdateDescription",
+    "showSystemEvents",
+    "matchCollectionUUIDForUpdateLookup",
+    "allowToRunOnConfigDB",
+    "allowToRunOnSystemNS",
 )
-_NOT_THERE: Final = ("showRawUpdateDescription", "showSystemEvents")
+SPLIT_LARGE_EVENT: Final = "$changeStreamSplitLargeEvent"
 
 
 class ChangeStreamSpec(StageSpec):
@@ -37,6 +34,7 @@ class ChangeStreamSpec(StageSpec):
 
     database, collection: what is watched; collection is "" for a database, both are "" for the deployment.
     resume: the token of `resumeAfter` or `startAfter`, as a document. start_at: `startAtOperationTime`.
+    expanded, system_events: whether events of `showExpandedEvents` and `showSystemEvents` are told.
     """
 
     def __init__(self, argument: bytes, database: str, collection: str) -> None:
@@ -51,6 +49,7 @@ class ChangeStreamSpec(StageSpec):
         self.starts_after = False
         self.start_at: Timestamp | None = None
         self.expanded = False
+        self.system_events = False
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         """The events come from the server's oplog: it opens the stage itself."""
@@ -67,6 +66,7 @@ class ChangeStreamSpec(StageSpec):
         nested=False,
         collectionless=True,
         read_levels=frozenset(("majority",)),
+        unstable_fields=_UNSTABLE,
         actions=("changeStream", "find"),
         in_transaction=False,
         in_change_stream=True,
@@ -76,20 +76,26 @@ def parse_change_stream(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{fullDocument, fullDocumentBeforeChange, resumeAfter | startAfter | startAtOperationTime, showExpandedEvents,
     allChangesForCluster}`.
 
-    50808 if it is not a document, 40415 for an unknown field, 50865 or 40674 for two starting points, InvalidOptions
+    6188500 if it is not a document, 40415 for an unknown option, CommandNotSupported (115) for one of mongod's own
+    format of updates, 50865 or 40674 for two starting points, InvalidOptions
     (72) for `allChangesForCluster` elsewhere than on `admin`, InvalidNamespace (73) for the server's own databases and
     collections.
     """
     if not isinstance(argument, bytes):
-        raise CommandError(50808, "$changeStream stage expects a document as argument.")
-    given = dict(fields(argument))
-    cluster = _flags(given).get("allChangesForCluster", False)
+        raise CommandError(6188500, "$changeStream must take a nested object but found a value of another type")
+    given = read_stage_options("$changeStream", argument)
+    if given.get("showRawUpdateDescription") is True:
+        raise CommandError(
+            ErrorCode.CommandNotSupported, "$changeStream option showRawUpdateDescription is not supported"
+        )
+    cluster = given.get("allChangesForCluster") is True
     database, _, collection = ctx.namespace.partition(".")
     if collection == "$cmd.aggregate":
         collection = ""
     _check_namespace(database, collection, cluster)
     spec = ChangeStreamSpec(argument, "" if cluster else database, collection)
     spec.expanded = given.get("showExpandedEvents") is True
+    spec.system_events = given.get("showSystemEvents") is True
     for name, value in given.items():
         if name == "fullDocument":
             checked_word(f"$changeStream.{name}", value, _FULL_DOCUMENT)
@@ -98,40 +104,42 @@ def parse_change_stream(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             checked_word(f"$changeStream.{name}", value, _BEFORE_CHANGE)
             spec.before_change = str(value)
         elif name in ("resumeAfter", "startAfter"):
-            if not isinstance(value, bytes):
-                raise wrong_type(f"$changeStream.{name}", value, "object")
+            assert isinstance(value, bytes)
             if spec.resume is not None:
                 raise CommandError(50865, "Do not specify both 'resumeAfter' and 'startAfter' in a $changeStream stage")
             spec.resume = value
             spec.starts_after = name == "startAfter"
         elif name == "startAtOperationTime":
-            if not isinstance(value, Timestamp):
-                raise wrong_type(f"$changeStream.{name}", value, "timestamp")
+            assert isinstance(value, Timestamp)
             spec.start_at = value
     if spec.resume is not None and spec.start_at is not None:
         raise CommandError(40674, "Only one type of resume option is allowed, but multiple were found.")
     return [spec]
 
 
-def _flags(given: dict[str, Value]) -> dict[str, bool]:
-    """The boolean options. 40415 for a field that no option has, CommandNotSupported (115) for what is not there."""
-    found: dict[str, bool] = {}
-    for name, value in given.items():
-        if name in _FLAGS:
-            if not isinstance(value, bool):
-                raise wrong_type(f"$changeStream.{name}", value, "bool")
-            if value and name in _NOT_THERE:
-                raise CommandError(ErrorCode.CommandNotSupported, f"$changeStream option {name} is not supported")
-            found[name] = value
-        elif name not in (
-            "fullDocument",
-            "fullDocumentBeforeChange",
-            "resumeAfter",
-            "startAfter",
-            "startAtOperationTime",
-        ):
-            raise unknown_field(f"$changeStream.{name}")
-    return found
+class SplitLargeEventSpec(StageSpec):
+    """`$changeStreamSplitLargeEvent`: the stream itself splits what the stages before have made."""
+
+    def __init__(self) -> None:
+        self.name = SPLIT_LARGE_EVENT
+        self.last_only = True
+
+    def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
+        return source
+
+    def describe(self) -> Value:
+        return encode({self.name: {}})
+
+
+@stage(
+    SPLIT_LARGE_EVENT,
+    StageTraits(in_facet=False, nested=False, in_transaction=False, in_change_stream=True, only_in_change_stream=True),
+)
+def parse_split_large_event(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{}`. 7182800 for anything else."""
+    if argument != EMPTY_DOCUMENT:
+        raise CommandError(7182800, f"{SPLIT_LARGE_EVENT} spec should be an empty object")
+    return [SplitLargeEventSpec()]
 
 
 def _check_namespace(database: str, collection: str, cluster: bool) -> None:

@@ -122,6 +122,7 @@ class StageTraits:
     in_update: allowed in an update's pipeline, since it outputs one document for one.
     read_levels: the read concern levels that it supports; None for all.
     stable: part of the Stable API, version 1; if `stable_argument` is not empty, only with that as its only field.
+    unstable_fields: fields of its argument that are not part of it.
     selects: selects or orders documents without changing them. ranks: defines an order if it is the first stage.
     hybrid: merges the results of several searches.
     planned: mongod may execute it, or stages that it consists of, in the query planner.
@@ -130,7 +131,8 @@ class StageTraits:
     if that field of its argument is true.
     target: for a stage that writes, finds database, collection and actions there, from the pipeline's database and the
     argument; None for an argument that is not valid.
-    in_transaction: allowed in a multi-document transaction. in_change_stream: allowed behind `$changeStream`.
+    in_transaction: allowed in a multi-document transaction. in_change_stream: allowed behind `$changeStream`,
+    only_in_change_stream: and nowhere else.
     """
 
     def __init__(
@@ -150,6 +152,7 @@ class StageTraits:
         read_levels: frozenset[str] | None = None,
         stable: bool = True,
         stable_argument: str = "",
+        unstable_fields: tuple[str, ...] = (),
         selects: bool = False,
         ranks: bool = False,
         hybrid: bool = False,
@@ -160,6 +163,7 @@ class StageTraits:
         target: TargetOf | None = None,
         in_transaction: bool = True,
         in_change_stream: bool = False,
+        only_in_change_stream: bool = False,
     ) -> None:
         self.streaming: Final = streaming
         self.multiplies: Final = multiplies
@@ -175,6 +179,7 @@ class StageTraits:
         self.read_levels: Final = read_levels
         self.stable: Final = stable
         self.stable_argument: Final = stable_argument
+        self.unstable_fields: Final = unstable_fields
         self.selects: Final = selects
         self.ranks: Final = ranks
         self.hybrid: Final = hybrid
@@ -185,6 +190,7 @@ class StageTraits:
         self.target: Final = target
         self.in_transaction: Final = in_transaction
         self.in_change_stream: Final = in_change_stream
+        self.only_in_change_stream: Final = only_in_change_stream
 
 
 class StageDeclaration:
@@ -223,6 +229,8 @@ def is_stable(name: str, argument: Value) -> bool:
     traits = traits_of(name)
     if traits.stable_argument:
         return isinstance(argument, bytes) and [field for field, _ in fields(argument)] == [traits.stable_argument]
+    if traits.unstable_fields and isinstance(argument, bytes):
+        return all(field not in traits.unstable_fields for field, _ in fields(argument))
     return traits.stable
 
 
@@ -324,7 +332,8 @@ def _search_not_first() -> CommandError:
 
 
 def check_positions(specs: list[StageSpec]) -> None:
-    """40601 for a stage that must be last and is not; 40602 for one that must be first, 17313 for `$text`."""
+    """40601 for a stage that must be last and is not; 40602 for one that must be first, 17313 for `$text`,
+    IllegalOperation (20) for one that needs a change stream."""
     for i in range(len(specs)):
         spec = specs[i]
         if spec.last_only and i < len(specs) - 1:
@@ -333,6 +342,8 @@ def check_positions(specs: list[StageSpec]) -> None:
             raise _search_not_first()
         if spec.first_only and i > 0 and not (spec.first_executed and all(before.no_op for before in specs[:i])):
             raise CommandError(spec.first_only_code, f"{spec.name} is only valid as the first stage in a pipeline")
+        if spec.traits.only_in_change_stream and specs[0].name != "$changeStream":
+            raise CommandError(ErrorCode.IllegalOperation, f"{spec.name} can only be used in a $changeStream pipeline")
 
 
 def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContext) -> DocumentSource:
@@ -344,7 +355,6 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
 
 _SEARCH: Final = StageTraits(in_facet=False, stable=False)
 for _name, _reason, _traits in (
-    ("$changeStreamSplitLargeEvent", "it is not there yet", StageTraits(in_facet=False)),
     ("$listCatalog", "it is not there yet", StageTraits(in_facet=False)),
     ("$listMqlEntities", "it is an internal stage", _NO_TRAITS),
     ("$listSampledQueries", "there is no sharding", StageTraits(in_facet=False)),

@@ -1,0 +1,261 @@
+"""Change events: what a change stream tells of the entries of the oplog.
+
+    {_id: {_data: <resume token>}, operationType, clusterTime, [collectionUUID], wallTime, [txnNumber, lsid],
+     [fullDocument], ns, [nsType], [to], [documentKey], [updateDescription], [fullDocumentBeforeChange],
+     [operationDescription], [stateBeforeChange]}
+
+Views are documents of `system.views`, so that changes of views are writes there, and told as changes of the views.
+
+Source: MongoDB's "Change Events".
+"""
+
+from typing import Final
+
+from mongottl.catalog import change_kinds as kinds
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import SYSTEM_VIEWS
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.types import MISSING, Date, Int64, Value
+from mongottl.document.walk import fields, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation import oplog as log
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.oplog import OplogEntry
+from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.results.resume_token import EventIdentity, token_of
+from mongottl.query.pipeline.change_stream import ChangeStreamSpec
+from mongottl.query.update.difference import difference
+
+_TYPES: Final = {
+    log.INSERT: "insert",
+    log.UPDATE: "update",
+    log.DELETE: "delete",
+    kinds.CREATE: "create",
+    kinds.DROP: "drop",
+    kinds.RENAME: "rename",
+    kinds.DROP_DATABASE: "dropDatabase",
+    kinds.CREATE_INDEXES: "createIndexes",
+    kinds.DROP_INDEXES: "dropIndexes",
+    kinds.MODIFY: "modify",
+}
+# Of writes to `system.views`.
+_VIEW_TYPES: Final = {log.INSERT: "create", log.UPDATE: "modify", log.DELETE: "drop"}
+_INTERNAL: Final = ("admin", "config", "local")
+# Only with `showExpandedEvents`.
+_EXPANDED: Final = (kinds.CREATE, kinds.CREATE_INDEXES, kinds.DROP_INDEXES, kinds.MODIFY)
+
+
+def is_watched(spec: ChangeStreamSpec, entry: OplogEntry) -> bool:
+    """Whether a stream tells of an entry, and in that case of all its operations."""
+    if entry.kind in _EXPANDED and not spec.expanded:
+        return False
+    if not spec.database:
+        return entry.database not in _INTERNAL and _is_shown(spec, entry)
+    if entry.kind == kinds.RENAME and _is_renamed_to(entry, spec.database, spec.collection):
+        return True
+    if entry.database != spec.database:
+        return False
+    return spec.collection == entry.collection if spec.collection else _is_shown(spec, entry)
+
+
+def _is_shown(spec: ChangeStreamSpec, entry: OplogEntry) -> bool:
+    """Whether a stream that is not on one collection tells of the collection of an entry."""
+    if not entry.collection.startswith("system."):
+        return True
+    return spec.system_events or (spec.expanded and _is_of_view(entry))
+
+
+def _is_of_view(entry: OplogEntry) -> bool:
+    return entry.collection == SYSTEM_VIEWS and entry.kind in _VIEW_TYPES
+
+
+def _is_renamed_to(entry: OplogEntry, database: str, collection: str) -> bool:
+    """Whether the new name of a renamed collection is the given one; for collection "", whether it is in a database."""
+    to = get_value(entry.detail, "to") if isinstance(entry.detail, bytes) else None
+    if not isinstance(to, bytes) or get_value(to, "db") != database:
+        return False
+    return collection in ("", get_value(to, "coll"))
+
+
+def _invalidates(spec: ChangeStreamSpec, entry: OplogEntry) -> bool:
+    """Whether what the stream watches is gone with an entry that it tells of."""
+    if spec.collection:
+        return entry.kind in (kinds.DROP, kinds.RENAME)
+    return bool(spec.database) and entry.kind == kinds.DROP_DATABASE
+
+
+class EntryEvents:
+    """Makes the events of one entry for one stream.
+
+    count: its operations. invalidates: whether an `invalidate` event follows. data: the `_data` of the latest token.
+    """
+
+    def __init__(self, spec: ChangeStreamSpec, entry: OplogEntry) -> None:
+        self.invalidates = _invalidates(spec, entry)
+        self.count: int = entry.count
+        self.data = ""
+        self._spec = spec
+        self._entry = entry
+        self._of_view = _is_of_view(entry) and not spec.system_events
+        kind = _TYPES[entry.kind]
+        if self._of_view:
+            kind = _VIEW_TYPES[entry.kind]
+        elif entry.kind == log.UPDATE and entry.replaced:
+            kind = "replace"
+        self._kind = kind
+        self._uuid: Value = None if entry.kind == kinds.DROP_DATABASE or self._of_view else entry.uuid
+        self._is_write = entry.kind in (log.INSERT, log.UPDATE, log.DELETE) and not self._of_view
+        member = "documentKey"
+        if not self._is_write:
+            member = "operationDescription"
+            if entry.detail is None and not (self._of_view and entry.kind != log.DELETE):
+                member = ""
+        self._identity = EventIdentity(entry.at_s, entry.at_i, kind, self._uuid, member)
+
+    def identity(self, index: int, invalidate: bool) -> bytes:
+        """What identifies an event, or the invalidation that follows it. index: of its operation in the entry."""
+        found = self._identity.of(self._entry.first_index + index, invalidate, self._identifier(index))
+        self.data = token_of(found)
+        return found
+
+    def _identifier(self, index: int) -> Value:
+        if self._is_write:
+            return self._key(index)
+        return _view_options(self._view(index)) if self._of_view else self._description()
+
+    def _key(self, index: int) -> bytes:
+        return encode({"_id": get_value(self._after(index) or self._before(index), "_id")})
+
+    def _view(self, index: int) -> bytes:
+        """The document of `system.views`."""
+        return self._after(index) or self._before(index)
+
+    def _after(self, index: int) -> bytes:
+        after = self._entry.after
+        return after[index] if index < len(after) else b""
+
+    def _before(self, index: int) -> bytes:
+        before = self._entry.before
+        return before[index] if index < len(before) else b""
+
+    def _description(self) -> Value:
+        """The `operationDescription` of a change of collections and indexes; None if it has none."""
+        detail = self._entry.detail
+        if self._entry.kind == kinds.MODIFY:
+            assert isinstance(detail, bytes)
+            return get_value(detail, "operationDescription")
+        return detail
+
+    def _head(self, index: int, invalidate: bool) -> list[tuple[str, Value]]:
+        entry = self._entry
+        self.identity(index, invalidate)
+        event: list[tuple[str, Value]] = [
+            ("_id", encode({"_data": self.data})),
+            ("operationType", "invalidate" if invalidate else self._kind),
+            ("clusterTime", entry.at),
+        ]
+        if self._spec.expanded and not invalidate and self._uuid is not None:
+            event.append(("collectionUUID", self._uuid))
+        event.append(("wallTime", Date(entry.wall_ms)))
+        if entry.lsid is not None:
+            event += [("txnNumber", Int64(entry.txn_number)), ("lsid", entry.lsid)]
+        return event
+
+    def invalidate(self, index: int) -> bytes:
+        """The event that ends the stream."""
+        return encode_fields(self._head(index, True))
+
+    def event(self, op: OperationContext, index: int) -> bytes:
+        """The event of an operation. NoMatchingDocument (47) if an image is required and not there."""
+        entry = self._entry
+        event = self._head(index, False)
+        if self._of_view:
+            self._tell_of_view(self._view(index), event)
+        elif self._is_write:
+            self._tell_of_write(op, index, event)
+        else:
+            namespace: list[tuple[str, Value]] = [("db", entry.database)]
+            if entry.kind != kinds.DROP_DATABASE:
+                namespace.append(("coll", entry.collection))
+            event.append(("ns", encode_fields(namespace)))
+            self._tell_of_change(event)
+        return encode_fields(event)
+
+    def _tell_of_change(self, event: list[tuple[str, Value]]) -> None:
+        entry = self._entry
+        description = self._description()
+        if entry.kind == kinds.CREATE:
+            series = isinstance(description, bytes) and get_value(description, "timeseries") is not MISSING
+            event.append(("nsType", "timeseries" if series else "collection"))
+        if entry.kind == kinds.RENAME:
+            assert isinstance(description, bytes)
+            event.append(("to", get_value(description, "to")))
+        if description is not None and self._spec.expanded:
+            event.append(("operationDescription", description))
+        if entry.kind == kinds.MODIFY:
+            assert isinstance(entry.detail, bytes)
+            event.append(("stateBeforeChange", get_value(entry.detail, "stateBeforeChange")))
+
+    def _tell_of_view(self, view: bytes, event: list[tuple[str, Value]]) -> None:
+        database, _, name = str(get_value(view, "_id")).partition(".")
+        event.append(("ns", encode({"db": database, "coll": name})))
+        kind = self._entry.kind
+        if kind == log.INSERT:
+            event.append(("nsType", "view"))
+        if kind != log.DELETE:
+            event.append(("operationDescription", _view_options(view)))
+
+    def _tell_of_write(self, op: OperationContext, index: int, event: list[tuple[str, Value]]) -> None:
+        spec = self._spec
+        entry = self._entry
+        document = self._after(index)
+        before = self._before(index)
+        key = self._key(index)
+        updated = entry.kind == log.UPDATE and not entry.replaced
+        if updated:
+            self._add_full_document(op, key, document, event)
+        elif entry.kind != log.DELETE:
+            event.append(("fullDocument", document))
+        event.append(("ns", encode({"db": entry.database, "coll": entry.collection})))
+        event.append(("documentKey", key))
+        if updated:
+            event.append(("updateDescription", difference(before, document, entry.touched).describe(spec.expanded)))
+        if before and spec.before_change != "off":
+            if not entry.images and spec.before_change == "required":
+                raise _no_image("pre", "fullDocumentBeforeChange")
+            event.append(("fullDocumentBeforeChange", before if entry.images else None))
+
+    def _add_full_document(
+        self, op: OperationContext, key: bytes, document: bytes, event: list[tuple[str, Value]]
+    ) -> None:
+        entry = self._entry
+        wanted = self._spec.full_document
+        if wanted == "updateLookup":
+            event.append(("fullDocument", _current(op, entry, key)))
+        elif wanted != "default":
+            if not entry.images and wanted == "required":
+                raise _no_image("post", "fullDocument")
+            event.append(("fullDocument", document if entry.images else None))
+
+
+def _view_options(view: bytes) -> bytes:
+    """What is told of a view: its document without `_id`."""
+    return encode_fields([(name, value) for name, value in fields(view) if name != "_id"])
+
+
+def _no_image(which: str, option: str) -> CommandError:
+    return CommandError(
+        ErrorCode.NoMatchingDocument,
+        f"Change stream was configured to require a {which}-image for all update, delete and replace events"
+        f" ({option}: 'required'), but the {which}-image was not found for an event",
+    )
+
+
+def _current(op: OperationContext, entry: OplogEntry, key: bytes) -> Value:
+    """The document of a key as it is now, or null."""
+    collection = op.catalog.find(entry.database, entry.collection)
+    if not isinstance(collection, Collection) or collection.uuid != entry.uuid:
+        return None
+    found = express_key(collection, key)
+    record = None if found is None else express_record(op, collection, found)
+    return None if record is None else record[1]

@@ -1,0 +1,56 @@
+"""`$changeStreamSplitLargeEvent`: cuts change events that are larger than a document may be into fragments.
+
+    {_id: {_data: <token of fragment 0>}, splitEvent: {fragment: 1, of: 2}, <small fields>}
+    {_id: {_data: <token of fragment 1>}, splitEvent: {fragment: 2, of: 2}, <large fields>}
+
+Fields are not cut, and the smallest come first, so that the first fragment has as many as possible.
+
+Source: MongoDB's documentation of `$changeStreamSplitLargeEvent`.
+"""
+
+from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.types import Value
+from mongottl.document.walk import ElementCursor, get_value
+from mongottl.exec.results.cursors import MAX_RESULT_BYTES, too_large
+from mongottl.exec.results.resume_token import identity_of, token_of
+
+
+def split_event(event: bytes) -> list[bytes]:
+    """The fragments of an event, or only itself if it is not too large. BSONObjectTooLarge (10334) for a field that
+    fits into no fragment."""
+    if len(event) <= MAX_RESULT_BYTES:
+        return [event]
+    identity = identity_of(event_data(event))
+    elements: list[bytes] = []
+    cursor = ElementCursor(event, 0)
+    while cursor.next():
+        if cursor.name() != "_id":
+            elements.append(cursor.raw_element())
+    elements.sort(key=len)
+    fragments: list[list[bytes]] = [[]]
+    overhead = len(_fragment(identity, len(elements), len(elements), []))
+    size = overhead
+    for element in elements:
+        if overhead + len(element) > MAX_RESULT_BYTES:
+            raise too_large(event)
+        if size + len(element) > MAX_RESULT_BYTES:
+            fragments.append([])
+            size = overhead
+        fragments[-1].append(element)
+        size += len(element)
+    return [_fragment(identity, i, len(fragments), fragments[i]) for i in range(len(fragments))]
+
+
+def _fragment(identity: bytes, number: int, of: int, elements: list[bytes]) -> bytes:
+    builder = DocumentBuilder()
+    builder.append("_id", encode({"_data": token_of(identity, number)}))
+    builder.append("splitEvent", encode({"fragment": number + 1, "of": of}))
+    for element in elements:
+        builder.append_raw_element(element)
+    return builder.finish()
+
+
+def event_data(event: bytes) -> str:
+    """The `_data` of an event's resume token; "" if a stage has removed it."""
+    token: Value = get_value(event, "_id")
+    return str(get_value(token, "_data")) if isinstance(token, bytes) else ""
