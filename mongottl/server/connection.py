@@ -373,6 +373,8 @@ class Connection:
                     state = _SILENT
                     while state == _SILENT:  # under TLS the socket may have a part of a record
                         await trio.lowlevel.wait_readable(self._socket)
+                        if stopping.is_set():
+                            return  # what made it readable was `stop_reading`
                         state = self._peek_client_state()
                     if state == _GONE:
                         raise ClientLeftError

@@ -21,6 +21,12 @@ import pymongo
 import pytest
 from pymongo.cursor import CursorType
 from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyMongoError
+from pymongo.monitoring import (
+    ServerHeartbeatFailedEvent,
+    ServerHeartbeatListener,
+    ServerHeartbeatStartedEvent,
+    ServerHeartbeatSucceededEvent,
+)
 from pymongo.write_concern import WriteConcern
 
 import mongottl
@@ -262,15 +268,34 @@ def test_quiet_log_is_empty(spawn: Callable[..., Process]) -> None:
 # Signals
 
 
+class AwaitedHeartbeats(ServerHeartbeatListener):
+    """begun: set when the client asks the server to answer its `hello` when something changes."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def started(self, event: ServerHeartbeatStartedEvent) -> None:
+        if event.awaited:
+            self.begun.set()
+
+    def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
+        """Nothing to note."""
+
+    def failed(self, event: ServerHeartbeatFailedEvent) -> None:
+        """Nothing to note."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stops_at_once_when_idle(spawn: Callable[..., Process], number: signal.Signals) -> None:
     process = spawn()
     idle = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(20)]
+    heartbeats = AwaitedHeartbeats()
     with Client(
-        process.uri, heartbeatFrequencyMS=500, serverMonitoringMode="stream", serverSelectionTimeoutMS=1000
+        process.uri, event_listeners=[heartbeats], serverMonitoringMode="stream", serverSelectionTimeoutMS=1000
     ) as client:
         client.admin.command("ping")
+        assert heartbeats.begun.wait(5)
         assert process.stop(number) < 1.0
     for connection in idle:
         assert connection.recv(1) == b""
