@@ -222,6 +222,7 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     addShard
     addShardToZone
     analyze
+    analyzeShardKey
     appendOplogNote
     applyOps
     autoCompact
@@ -241,11 +242,13 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     connPoolSync
     coordinateCommitTransaction
     createSearchIndexes
+    dbCheck
     dropConnections
     dropSearchIndex
     enableSharding
     filemd5
     flushRouterConfig
+    getDiagnosticData
     getnonce
     getShardMap
     getShardVersion
@@ -279,6 +282,7 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     rotateCertificates
     setAllowMigrations
     setFeatureCompatibilityVersion
+    setProfilingFilterGlobally
     setShardVersion
     setUserWriteBlockMode
     shardCollection

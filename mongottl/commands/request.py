@@ -131,6 +131,7 @@ class GenericArguments:
         self.api_strict = False
         self.api_deprecation_errors = False
         self.raw_data = False
+        self.asks_help = False
         # The position in the body of the document `$clusterTime`, or 0.
         self.cluster_time_at: int = 0
         # Undeclared fields, for commands that accept any.
@@ -166,7 +167,7 @@ _GENERIC: Final[dict[bytes, int]] = {
     b"maxTimeMSOpOnly": 0,
     b"clientOperationKey": 0,
     b"tracking_info": 0,
-    b"help": 0,
+    b"help": 16,
 }
 
 
@@ -291,6 +292,8 @@ class RequestParser:
         elif which == 15:
             self._expect(cursor, type_code == DOCUMENT, "object")
             generic.cluster_time_at = int(cursor.value)
+        elif which == 16:
+            generic.asks_help = type_code == BOOL and body[cursor.value] != 0
 
     def _max_time_ms(self, body: bytes, cursor: ElementCursor) -> int:
         number = self._exact(cursor)

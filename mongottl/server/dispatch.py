@@ -145,7 +145,15 @@ class Dispatcher:
             generic = GenericArguments()
             if isinstance(message, OpQuery):
                 generic.database = message.namespace.partition(".")[0]
-            values = spec.parser.parse(body, sequences, generic)
+            try:
+                values = spec.parser.parse(body, sequences, generic)
+            except CommandError:
+                # Who asks for help need not know what the command requires.
+                if get_value(body, "help") is not True:
+                    raise
+                generic.asks_help = True
+            if generic.asks_help:
+                return self._with_times(encode({"help": f"help for: {spec.name} {spec.help}", "ok": _OK}))
             if not sequences_valid:
                 for _, documents in sequences:
                     validate_documents(documents)

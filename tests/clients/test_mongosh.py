@@ -86,6 +86,24 @@ EXPRESSIONS = {
     "db.getMongo().getDBNames()": ["admin", "config", "local", "test"],
     "db.adminCommand({listCommands: 1}).commands.ping.help": "Replies at once; tests whether the server responds.",
     "db.adminCommand('ping').ok": 1,
+    "db.commandHelp('ping')": "help for: ping Replies at once; tests whether the server responds.",
+    "rs.status().members.map(member => member.stateStr)": ["PRIMARY"],
+    "rs.conf()._id": "globaldb",
+    "db.printCollectionStats().value.coll.ns": "test.coll",
+    "db.currentOp().inprog.length > 0": True,
+    "db.setProfilingLevel(1, {slowms: 10000}).was": 0,
+    "db.getProfilingStatus().slowms": 10000,
+    "db.setProfilingLevel(0).was": 1,
+    "db.setLogLevel(0, 'query').ok": 1,
+    "db.getLogComponents().query.verbosity": 0,
+    "db.coll.validate().valid": True,
+    "db.coll.getPlanCache().list()": [],
+    "db.coll.hideIndex('a_1').hidden_new": True,
+    "db.coll.unhideIndex('a_1').hidden_new": False,
+    "db.coll.latencyStats()[0].ns": "test.coll",
+    "db.getRole('read').isBuiltin": True,
+    "Number(db.fsyncLock().lockCount)": 1,
+    "Number(db.fsyncUnlock().lockCount)": 0,
     "(s => { s.getDatabase('test').coll.findOne(); s.endSession(); return 1; })(db.getMongo().startSession())": 1,
     "db.coll.renameCollection('other').ok": 1,
     "db.other.drop()": True,
@@ -107,7 +125,11 @@ def test_mongosh_commands(mongosh: Shell, own: mongottl.RunningServer) -> None:
     [
         ("show('dbs')", "admin"),
         ("show('collections')", "coll"),
+        ("show('users')", "[]"),
+        ("show('roles')", "[\n  {\n    role: 'dbAdmin'"),
+        ("show('profile')", "db.system.profile is empty."),
         ("show('logs')", "[ 'global', 'startupWarnings' ]"),
+        ("show('log', 'global')", ""),
         ("show('startupWarnings')", ""),
     ],
 )
@@ -118,6 +140,22 @@ def test_mongosh_shows(mongosh: Shell, own: mongottl.RunningServer, script: str,
     assert output.startswith(begins)
     assert "rror" not in output
     assert failed_commands(own) <= PROBES
+
+
+def test_mongosh_refuses_what_needs_shards(mongosh: Shell, own: mongottl.RunningServer) -> None:
+    script = """
+        for (const call of [() => sh.status(), () => sh.enableSharding("test"), () => db.coll.getShardDistribution()]) {
+            try { call(); print("done"); } catch (error) { print(error.message); }
+        }
+    """
+    output = mongosh(own.uri, script)
+    assert "You are not connected to a mongos" in output
+    assert output.split("\n")[-3:] == [
+        "[SHAPI-10003] This db does not have sharding enabled. Be sure you are connecting to a mongos from the shell "
+        "and not to a mongod.",
+        "Command enableSharding not supported",
+        "[SHAPI-10001] Collection coll is not sharded",
+    ]
 
 
 def test_transactions_of_mongosh(mongosh: Shell, own: mongottl.RunningServer) -> None:

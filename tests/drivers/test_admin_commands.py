@@ -45,6 +45,17 @@ def test_commands_of_other_kinds_of_servers_do_not_exist(admin: Database[Documen
     assert admin.command("logRotate")["ok"] == 1
 
 
+@pytest.mark.parametrize("value", [1, "coll"])
+def test_help_is_given_instead_of_the_command(database: Database[Documents], value: int | str) -> None:
+    """`db.commandHelp(name)` of the shell sends 1, whatever the command requires."""
+    reply = database.command({"create": value, "help": True})
+    assert reply["help"].startswith("help for: create ")
+    assert database.list_collection_names() == []
+    database.command({"create": "coll", "help": False})
+    assert database.list_collection_names() == ["coll"]
+    assert refusal(database, {"create": 1}) == 73
+
+
 @pytest.fixture
 def unlocked(admin: Database[Documents]) -> Iterator[None]:
     yield
