@@ -49,6 +49,7 @@ class CommandSpec:
     in_transaction: may be a statement of a transaction. ends_transaction: commits or aborts one. repeats_commit: is
     answered again for a transaction that has been committed.
     exclusive: changes collections or indexes, and waits until no transaction uses the collection.
+    uses_cursors: is about open cursors; its database is the one in which the command ran that opened them.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class CommandSpec:
         ends_transaction: bool,
         repeats_commit: bool,
         exclusive: bool,
+        uses_cursors: bool,
     ) -> None:
         self.name = name
         self.function = function
@@ -113,6 +115,7 @@ class CommandSpec:
         self.ends_transaction = ends_transaction
         self.repeats_commit = repeats_commit
         self.exclusive = exclusive
+        self.uses_cursors = uses_cursors
 
     def is_write(self, body: bytes) -> bool:
         """Whether the command with this body writes."""
@@ -163,6 +166,7 @@ def command(
     ends_transaction: bool = False,
     repeats_commit: bool = False,
     exclusive: bool = False,
+    uses_cursors: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
 
@@ -197,6 +201,7 @@ def command(
             ends_transaction=ends_transaction,
             repeats_commit=repeats_commit,
             exclusive=exclusive,
+            uses_cursors=uses_cursors,
         )
         for known in (name, *aliases):
             if known in COMMANDS or known in UNSUPPORTED_COMMANDS:

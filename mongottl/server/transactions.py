@@ -79,7 +79,8 @@ def check_arguments(spec: CommandSpec, generic: GenericArguments) -> None:
             ErrorCode.OperationNotSupportedInTransaction,
             f"Cannot run '{spec.name}' in a multi-document transaction.{advice}",
         )
-    if generic.database in ("config", "local") or (generic.database == "admin" and not spec.admin_only):
+    in_admin = spec.admin_only or spec.uses_cursors  # bulkWrite, and getMore of its results
+    if generic.database in ("config", "local") or (generic.database == "admin" and not in_admin):
         raise CommandError(
             ErrorCode.OperationNotSupportedInTransaction,
             f"Cannot run command against the '{generic.database}' database in a transaction.",

@@ -217,6 +217,20 @@ def test_getmore_belongs_to_its_transaction(database: Database[Documents], bare:
     list(plain)
 
 
+def test_getmore_of_a_bulk_write_s_results(database: Database[Documents], session: ClientSession) -> None:
+    """bulkWrite runs on admin, as no other statement of a transaction may, and so does getMore of its results."""
+    inserts = [{"insert": 0, "document": {"_id": i}} for i in range(10)]
+    bulk: Documents = {"bulkWrite": 1, "ops": inserts, "nsInfo": [{"ns": f"{database.name}.c"}]}
+    admin = database.client.admin
+    with session.start_transaction():
+        cursor = admin.command({**bulk, "cursor": {"batchSize": 4}}, session=session)["cursor"]
+        more = admin.command({"getMore": cursor["id"], "collection": "$cmd.bulkWrite"}, session=session)["cursor"]
+        assert [result["idx"] for result in [*cursor["firstBatch"], *more["nextBatch"]]] == list(range(10))
+    assert database.c.count_documents({}) == 10
+    session.start_transaction()
+    assert failure(lambda: admin.c.find_one({}, session=session))[0] == 263
+
+
 # --- conflicts and waits ---
 
 

@@ -65,6 +65,7 @@ def _get_more_needs(op: OperationContext, request: GetMoreRequest) -> list[Need]
     stable=True,
     latency="reads",
     in_transaction=True,
+    uses_cursors=True,
 )
 def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
     """The next batch. CursorNotFound (43) for an unknown or closed cursor, QueryPlanKilled (175) if its collection is
@@ -174,6 +175,7 @@ def _kill_cursors_needs(op: OperationContext, request: KillCursorsRequest) -> li
     help="Closes cursors.",
     stable=True,
     in_transaction=True,
+    uses_cursors=True,
 )
 def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
     """Closes cursors by id, in any namespace; lists those closed and those unknown. null elements are skipped."""
