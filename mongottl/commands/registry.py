@@ -32,6 +32,7 @@ ALL_BUT_SNAPSHOT: Final = ALL_LEVELS - {"snapshot"}
 class CommandSpec:
     """One command, with its properties that do not depend on its arguments.
 
+    names: its name and its aliases.
     access: what a client must be allowed to run it (`commands.access`).
     admin_only: runs only on the `admin` database. test_only: exists only with --enable-test-commands.
     writes: changes data or metadata. writes_if: for a command that may write, tells by its body whether it does.
@@ -58,6 +59,7 @@ class CommandSpec:
         function: CommandFunction,
         request: type[Any],
         *,
+        aliases: tuple[str, ...],
         access: Access,
         help: str,
         strict: bool,
@@ -84,6 +86,7 @@ class CommandSpec:
         uses_cursors: bool,
     ) -> None:
         self.name = name
+        self.names = (name, *aliases)
         self.function = function
         self.request = request
         self.parser: RequestParser = parser_for(name, request, strict, raw_data)
@@ -178,6 +181,7 @@ def command(
             name,
             function,
             request,
+            aliases=aliases,
             access=access,
             help=help,
             strict=strict,
@@ -203,7 +207,7 @@ def command(
             exclusive=exclusive,
             uses_cursors=uses_cursors,
         )
-        for known in (name, *aliases):
+        for known in spec.names:
             if known in COMMANDS or known in UNSUPPORTED_COMMANDS:
                 raise ValueError(f"command {known} is registered twice")
             COMMANDS[known] = spec

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.access import check_access
+from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.concerns import (
     WriteConcern,
     check_api_strict,
@@ -285,7 +286,9 @@ class Dispatcher:
         if op.used_namespace == TRANSACTIONS:
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._after_publishing(spec, op, carry_out)
-        fail_point = service.fail_points.triggered(spec.name, op.client)
+        fail_point: FailCommand | None = None
+        if service.fail_points.fails_commands():
+            fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, body))
         if fail_point is not None:
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._failing(fail_point, spec, op, body, carry_out)
@@ -551,6 +554,8 @@ class Dispatcher:
             return self._failed(spec.name, error, op)
 
     def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
+        if op.retryable:
+            _check_connection(op)
         if op.transaction is not None:
             transactions.leave(self.service, op, reply)
         if op.used_namespace:
@@ -585,6 +590,8 @@ class Dispatcher:
         """The reply to a command that failed. op: None for one that was refused before it began."""
         if isinstance(error, ProtocolError):
             raise error
+        if op is not None:
+            _check_connection(op)
         metrics = self.service.metrics
         known = name if name in COMMANDS else UNKNOWN_COMMAND
         metrics.failed_commands[known] = metrics.failed_commands.get(known, 0) + 1
@@ -614,6 +621,13 @@ class Dispatcher:
             if profiler.attentive or op.elapsed_micros() >= profiler.slow_micros:
                 note_operation(self.service, self.log, spec, op, reply)
         return self._with_times(reply)
+
+
+def _check_connection(op: OperationContext) -> None:
+    """ProtocolError at the end of a retryable write whose client gets no answer."""
+    write = op.recovery_unit.retryable_write
+    if write is not None and write.closes_connection:
+        raise ProtocolError("onPrimaryTransactionalWrite: closeConnection")
 
 
 def _shown(spec: CommandSpec, body: bytes) -> str:

@@ -130,3 +130,10 @@ def test_a_fail_point_has_the_message_that_it_was_given(admin: Database[Document
     admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
     with pytest.raises(OperationFailure, match="on purpose"):
         admin.command("ping")
+
+
+def test_a_command_of_another_version_of_the_stable_api(admin: Database[Documents]) -> None:
+    assert admin.command("testVersion2")["ok"] == 1.0
+    with pytest.raises(OperationFailure, match="command testVersion2 is not in API Version 1") as caught:
+        admin.command("testVersion2", apiVersion="1", apiStrict=True)
+    assert caught.value.code == 323

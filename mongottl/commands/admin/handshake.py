@@ -6,7 +6,7 @@ Source: the driver specifications' "MongoDB Handshake" and "Server Discovery and
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import ANYONE
-from mongottl.commands.registry import Reply, command
+from mongottl.commands.registry import CommandSpec, Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
 from mongottl.commands.security.login import log_in_by_certificate, prepare, start
 from mongottl.document.bson_field import missing_field, unknown_field
@@ -230,17 +230,28 @@ def _take_metadata(op: OperationContext, metadata: bytes) -> None:
             ErrorCode.ClientMetadataDocumentTooLarge,
             f"The client metadata document must be less then or equal to {_MAX_METADATA_BYTES} bytes",
         )
-    application = get_value(metadata, "application")
-    if isinstance(application, bytes):
-        name = get_value(application, "name")
-        if isinstance(name, str):
-            if len(name.encode("utf-8")) > _MAX_APP_NAME_BYTES:
-                raise CommandError(
-                    ErrorCode.ClientMetadataAppNameTooLarge,
-                    f"The 'application.name' field must be less then or equal to {_MAX_APP_NAME_BYTES} bytes",
-                )
-            op.client.app_name = name
+    name = _application_name(metadata)
+    if len(name.encode("utf-8")) > _MAX_APP_NAME_BYTES:
+        raise CommandError(
+            ErrorCode.ClientMetadataAppNameTooLarge,
+            f"The 'application.name' field must be less then or equal to {_MAX_APP_NAME_BYTES} bytes",
+        )
+    op.client.app_name = name
     op.client.metadata = metadata
+
+
+def _application_name(metadata: bytes) -> str:
+    application = get_value(metadata, "application")
+    name = get_value(application, "name") if isinstance(application, bytes) else None
+    return name if isinstance(name, str) else ""
+
+
+def app_name(op: OperationContext, spec: CommandSpec, body: bytes) -> str:
+    """The application name of a command's client: of the connection's first hello even before that has run."""
+    if spec.handshake and op.client.metadata is None:
+        metadata = get_value(body, "client")
+        return _application_name(metadata) if isinstance(metadata, bytes) else ""
+    return op.client.app_name
 
 
 class PingRequest(NamedTuple):
@@ -255,6 +266,21 @@ class PingRequest(NamedTuple):
     stable=True,
 )
 def ping(op: OperationContext, request: PingRequest) -> Reply:
+    return {}
+
+
+class TestVersion2Request(NamedTuple):
+    command: Annotated[Value, Field("testVersion2", ONE)]
+
+
+@command(
+    "testVersion2",
+    TestVersion2Request,
+    access=ANYONE,
+    help="Does nothing; it is part of version 2 of the Stable API alone, for drivers' tests.",
+    test_only=True,
+)
+def test_version_2(op: OperationContext, request: TestVersion2Request) -> Reply:
     return {}
 
 

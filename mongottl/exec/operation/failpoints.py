@@ -5,9 +5,13 @@
             errmsg: "…", errorLabels: ["RetryableWriteError"], writeConcernError: {…}, appName: "…"}}
     {configureFailPoint: "maxTimeAlwaysTimeOut", mode: "alwaysOn"}: every operation with maxTimeMS exceeds it at once
     {configureFailPoint: "onPrimaryTransactionalWrite", mode: …, data: {failBeforeCommitExceptionCode: 1,
-     closeConnection: false}}: a retryable write fails before or after a statement of it is committed
+     closeConnection: false}}: a statement of a retryable write fails before its commit, or the command is carried out
+     but its client gets no answer
     {configureFailPoint: "failGetMoreAfterCursorCheckout", mode: …, data: {errorCode: 6, closeConnection: false}}:
     getMore fails although its cursor was found, and closes it
+
+Fields of `failCommand` that MongoDB does not know are ignored, as there; those that it knows and this server does not
+are refused.
 
 Source: the driver specifications' "fail point" page and "Retryable Writes" tests; PyMongo's tests for the second.
 """
@@ -18,11 +22,12 @@ from mongottl.document.numbers import clamp_to_int, clamp_to_long, is_true
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
-from mongottl.exec.operation.client import ClientInfo
 
 _MAX_TIME_ALWAYS_TIME_OUT: Final = "maxTimeAlwaysTimeOut"
 _TRANSACTIONAL_WRITE: Final = "onPrimaryTransactionalWrite"
 _GET_MORE: Final = "failGetMoreAfterCursorCheckout"
+# Of failCommand.
+_UNSUPPORTED_FIELDS: Final = ("namespace", "threadName", "failLocalClients", "errorExtraInfo")
 
 
 class Mode:
@@ -49,6 +54,7 @@ class FailCommand:
     def __init__(self, data: bytes, mode: Mode) -> None:
         self.mode = mode
         self.commands: set[str] = set()
+        self.all_commands = False
         self.error_code: int | None = None
         self.error_message = "Failing command via 'failCommand' failpoint"
         self.close_connection = False
@@ -78,15 +84,16 @@ class FailCommand:
             self.write_concern_error = value
         elif name == "appName" and isinstance(value, str):
             self.app_name = value
-        elif name in ("failInternalCommands", "failAllCommands"):
-            pass  # there are no internal commands here
-        else:
+        elif name == "failAllCommands":
+            self.all_commands = is_true(value)
+        elif name in _UNSUPPORTED_FIELDS:
             raise CommandError(ErrorCode.BadValue, f"failCommand data field '{name}' is not supported")
 
-    def applies_to(self, command: str, client: ClientInfo) -> bool:
-        if command not in self.commands or (self.app_name is not None and self.app_name != client.app_name):
+    def applies_to(self, names: tuple[str, ...], app_name: str) -> bool:
+        """Whether a command fails. names: the command's name and aliases; app_name: of its client."""
+        if not self.all_commands and self.commands.isdisjoint(names):
             return False
-        return self.mode.acts()
+        return (self.app_name is None or self.app_name == app_name) and self.mode.acts()
 
     def fail(self) -> None:
         """Raises the configured error, or ProtocolError to close the connection; nothing if neither is configured."""
@@ -107,7 +114,8 @@ class FailCommand:
 
 
 class FailTransactionalWrite:
-    """An active `onPrimaryTransactionalWrite`. close_connection: whether the client gets no answer.
+    """An active `onPrimaryTransactionalWrite`. close_connection: whether the client gets no answer to the command, of
+    which the other statements are carried out nevertheless.
 
     error_code: of the error before the commit; None to let the write be committed.
     """
@@ -124,16 +132,10 @@ class FailTransactionalWrite:
             else:
                 raise CommandError(ErrorCode.BadValue, f"{_TRANSACTIONAL_WRITE} data field '{name}' is not supported")
 
-    def before_commit(self) -> None:
-        """Raises the configured error, if there is one: ProtocolError if the connection is to be closed instead."""
+    def fail(self) -> None:
+        """Raises the configured error, if there is one."""
         if self.error_code is not None:
-            self.after_commit()
             raise CommandError(self.error_code, f"Failing write for {_TRANSACTIONAL_WRITE} failpoint")
-
-    def after_commit(self) -> None:
-        """Raises ProtocolError if the connection is to be closed."""
-        if self.close_connection:
-            raise ProtocolError(f"{_TRANSACTIONAL_WRITE}: closeConnection")
 
 
 class FailPoints:
@@ -163,9 +165,14 @@ class FailPoints:
         else:
             self._fail_command = None if active is None else FailCommand(data, active)
 
-    def triggered(self, command: str, client: ClientInfo) -> FailCommand | None:
+    def fails_commands(self) -> bool:
+        """Whether `failCommand` is set, for whichever commands."""
+        return self._fail_command is not None
+
+    def triggered(self, names: tuple[str, ...], app_name: str) -> FailCommand | None:
+        """How a command is to fail, or None. names, app_name: see `FailCommand.applies_to`."""
         active = self._fail_command
-        if active is None or command == "configureFailPoint" or not active.applies_to(command, client):
+        if active is None or "configureFailPoint" in names or not active.applies_to(names, app_name):
             return None
         self.entered += 1
         return active

@@ -261,6 +261,7 @@ class RetryableWrite:
 
     is_retry: whether statements of this write were executed by an earlier attempt. retried: the ids of those that this
     command has met. pending: what the open unit of work adds to the session's history when it is committed.
+    closes_connection: whether a fail point has it that the client gets no answer.
     """
 
     def __init__(self, history: WriteHistory, rows: StatementRows | None, counts: RetryCounts) -> None:
@@ -269,6 +270,7 @@ class RetryableWrite:
         self.is_retry = len(history.executed) > 0
         self.retried: list[Value] = []
         self.pending: list[Executed] = []
+        self.closes_connection = False
         self._rows = rows
         self._base: int = 0
         self._ids: list[int] | None = None

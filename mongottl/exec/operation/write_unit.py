@@ -21,7 +21,6 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
-from mongottl.exec.operation.failpoints import FailTransactionalWrite
 from mongottl.exec.operation.oplog import DELETE, INSERT, OPLOG_NUMBER, UPDATE, OplogEntry, is_logged
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
@@ -136,11 +135,11 @@ class WriteUnit:
         if cluster_clock.limit_due:
             cluster_clock.put_limit(self._work)
         write = self.retryable_write
-        failing: FailTransactionalWrite | None = None
         if write is not None and self.purged == 0:
             failing = service.fail_points.transactional_write()
             if failing is not None:
-                failing.before_commit()
+                write.closes_connection = failing.close_connection
+                failing.fail()
             self._note_statements(write)
             self._work.commit()
             service.sessions.committed(write, self._now_ms, cluster_clock.operation_time)
@@ -151,8 +150,6 @@ class WriteUnit:
             service.oplog.append(entry, cluster_clock.operation_time, self._now_ms)
             service.cursors.notify_inserted(OPLOG_NUMBER)
         self.after_commit()
-        if failing is not None:
-            failing.after_commit()
 
     def oplog_entry(self) -> OplogEntry | None:
         """What the unit has changed, for the oplog; None for nothing that is logged."""

@@ -460,6 +460,50 @@ def test_a_fail_point_in_retryable_writes(setup: Setup, code: int | None, closes
     assert setup.run(insert) == {"n": 1, "ok": 1.0} | ({"retriedStmtIds": [0]} if stored else {})
 
 
+def test_a_connection_that_is_closed_after_the_whole_command(setup: Setup) -> None:
+    """The client gets no answer, but all statements are executed, as by a server that cannot send its reply."""
+    insert = {"insert": "c", "documents": [{"_id": 1}, {"_id": 2}, {"_id": 3}], **RETRYABLE}
+    setup.service.fail_points.configure("onPrimaryTransactionalWrite", "alwaysOn", bson.encode({}))
+    with pytest.raises(ProtocolError):
+        setup.run(insert)
+    assert setup.run(insert)["n"] == 3
+    deletes = [{"q": {"_id": i}, "limit": 1} for i in (1, 2)]
+    delete = {"delete": "c", "deletes": deletes, **RETRYABLE, "txnNumber": bson.Int64(1000)}
+    with pytest.raises(ProtocolError):
+        setup.run(delete)
+    assert setup.run(delete)["n"] == 2
+    assert setup.run({"count": "c"})["n"] == 1
+
+
+def test_the_fields_of_failcommand(setup: Setup) -> None:
+    """Names that MongoDB does not know are ignored, as it does; those that only it knows are refused."""
+    for name in ("namespace", "threadName", "failLocalClients", "errorExtraInfo"):
+        with pytest.raises(CommandError):
+            setup.service.fail_points.configure("failCommand", "alwaysOn", bson.encode({name: "x"}))
+    data = {"failCommands": ["ismaster", "find"], "errorCode": 10107, "typo": False}
+    setup.service.fail_points.configure("failCommand", "alwaysOn", bson.encode(data))
+    assert [setup.run({name: 1})["ok"] for name in ("isMaster", "ismaster", "hello")] == [0.0, 0.0, 1.0]
+    data = {"failAllCommands": True, "errorCode": 10107}
+    setup.service.fail_points.configure("failCommand", "alwaysOn", bson.encode(data))
+    assert [setup.run({name: 1})["ok"] for name in ("ping", "hello")] == [0.0, 0.0]
+    assert setup.run({"configureFailPoint": "failCommand", "mode": "off", "$db": "admin"}).get("code") != 10107
+
+
+def test_a_first_hello_fails_by_its_application_s_name(setup: Setup) -> None:
+    data = {"failCommands": ["hello"], "errorCode": 10107, "appName": "app"}
+    setup.service.fail_points.configure("failCommand", "alwaysOn", bson.encode(data))
+    metadata = {"application": {"name": "app"}}
+    assert setup.run({"hello": 1, "client": {"application": {"name": "other"}}})["ok"] == 1.0
+    setup.client.metadata = None
+    setup.client.app_name = ""
+    assert setup.run({"hello": 1, "client": metadata})["ok"] == 0.0
+    assert setup.run({"hello": 1})["ok"] == 1.0  # the first one has not run
+    setup.service.fail_points.configure("failCommand", "off", bson.encode({}))
+    assert setup.run({"hello": 1, "client": metadata})["ok"] == 1.0
+    setup.service.fail_points.configure("failCommand", "alwaysOn", bson.encode(data))
+    assert setup.run({"hello": 1})["ok"] == 0.0
+
+
 def test_an_unknown_field_of_a_fail_point(setup: Setup) -> None:
     with pytest.raises(CommandError):
         setup.service.fail_points.configure("onPrimaryTransactionalWrite", "alwaysOn", bson.encode({"x": 1}))
