@@ -554,6 +554,14 @@ def test_collections_and_indexes_made_in_a_transaction(database: Database[Docume
     assert failure(lambda: database.made.insert_one({"k": 3}))[0] == 11000
 
 
+def test_creating_what_exists_in_a_transaction(database: Database[Documents], session: ClientSession) -> None:
+    """Outside of a transaction it is no error if the options are the same."""
+    database.create_collection("made")
+    database.command("create", "made")
+    session.start_transaction()
+    assert failure(lambda: database.command("create", "made", session=session)) == (48, False)
+
+
 def test_two_transactions_that_make_one_collection(
     database: Database[Documents], session: ClientSession, other: ClientSession
 ) -> None:

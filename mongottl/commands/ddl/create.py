@@ -109,7 +109,10 @@ def _create_needs(op: OperationContext, request: CreateRequest) -> list[Need]:
     in_transaction=True,
 )
 def create(op: OperationContext, request: CreateRequest) -> Reply:
-    """Creates a collection or view. No error if it exists with the same options; NamespaceExists (48) with others."""
+    """Creates a collection or view. No error if it exists with the same options; NamespaceExists (48) with others.
+
+    In a transaction, NamespaceExists whatever the options of the existing collection are.
+    """
     name = request.collection
     options = parse_options(op, request)
     existing = op.catalog.find(op.database, name)
@@ -120,6 +123,8 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
     if isinstance(existing, View):
         raise view_exists(existing)
     if existing is not None:
+        if op.in_transaction:
+            raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
         if compare_values(existing.options.raw, options.raw) == 0:
             return {}
         raise CommandError(
