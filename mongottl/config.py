@@ -49,6 +49,7 @@ class ServerConfig:
     tls_self_signed: bool = False
     log_format: str = "text"
     quiet: bool = False
+    scripting: bool = True
 
     def chosen_engine(self) -> str:
         """The name of the storage engine that keeps the data."""
@@ -190,6 +191,11 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting("log_format", "text", "Form of the log on standard error: readable lines, or mongod's JSON.", LOG_FORMATS),
     Setting("quiet", "switch", "Log only warnings and errors."),
+    Setting(
+        "scripting",
+        "switch",
+        "Whether JavaScript is run ($where, $function, $accumulator, mapReduce); needs the extra `javascript`.",
+    ),
 )
 
 

@@ -12,6 +12,7 @@ class Dialect:
     reply_types: command to the `_t` that its replies begin with.
     date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
     retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
+    runs_scripts: whether there is JavaScript on the server.
     cluster_times: whether replies have `$clusterTime` and `operationTime`.
     index_conflict: the text for an index whose options differ from those of an existing one with the same name or key;
         `{name}` in it stands for the name of that one. Empty for MongoDB's text.
@@ -30,6 +31,7 @@ class Dialect:
         uri_options: str = "",
         index_conflict: str = "",
         cluster_times: bool = True,
+        runs_scripts: bool = True,
     ) -> None:
         self.name = name
         self.refused_commands = refused_commands
@@ -41,6 +43,7 @@ class Dialect:
         self.uri_options = uri_options
         self.index_conflict = index_conflict
         self.cluster_times = cluster_times
+        self.runs_scripts = runs_scripts
 
     def check_command(self, name: str) -> None:
         """CommandNotSupported (115) for a command that this kind of server does not have."""
@@ -74,5 +77,6 @@ def dialect_named(name: str) -> Dialect:
             cosmos.URI_OPTIONS,
             cosmos.INDEX_CONFLICT,
             cluster_times=False,
+            runs_scripts=False,
         )
     return Dialect("mongodb")

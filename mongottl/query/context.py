@@ -1,10 +1,20 @@
 """The context of parsing. One per operation."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
 from mongottl.document.collation import Collation
 from mongottl.document.types import Timestamp, Value
-from mongottl.errors import CommandError
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.metadata import MetadataUse
 from mongottl.query.timestamps import TimestampClock
+
+if TYPE_CHECKING:
+    from mongottl.javascript.scripts import Scripts
+
+
+def _no_scripts(name: str) -> NoReturn:
+    raise CommandError(ErrorCode.BadValue, f"{name} is not allowed in this context")
 
 
 class ParseContext:
@@ -19,7 +29,10 @@ class ParseContext:
     collation: of string comparisons, None for the order of bytes. Nodes store it when they are parsed.
     cluster_time: for `$$CLUSTER_TIME`; None where only the time is known: the first timestamp of its second.
     timestamps: generates the timestamps of `$currentDate` and of replacements.
-    takes_near: whether the filter that is parsed may have a `$near`, which also sorts the documents.
+    takes_near: whether the filter that is parsed is a command's own: only these may have a `$where`, and a `$near`,
+    which also sorts the documents.
+    open_scripts: called with the name of an operator that runs scripts: the operation's scripts, or the error that
+    refuses the operator.
     folding_fails: whether an operator that fails on constant operands is an error of parsing; otherwise it fails at
     each evaluation, as in update pipelines, which MongoDB does not optimise.
     folding_error: the error of an operator on its constants, raised when the whole expression has been parsed.
@@ -46,6 +59,12 @@ class ParseContext:
         self.takes_near = False
         self.folding_fails = True
         self.folding_error: CommandError | None = None
+        self.open_scripts: Callable[[str], Scripts] = _no_scripts
+
+    def with_scripts_of(self, outer: "ParseContext") -> "ParseContext":
+        """This context, which may run scripts if the outer one may."""
+        self.open_scripts = outer.open_scripts
+        return self
 
     @property
     def database(self) -> str:

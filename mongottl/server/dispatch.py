@@ -375,7 +375,11 @@ class Dispatcher:
                 # Long evaluations of one document check for interrupts, too, while a step of this operation runs.
                 set_check(op.check_interrupt)
                 try:
-                    step = next(steps) if error is None else steps.throw(error)
+                    scripts = op.script_steps
+                    if scripts is not None:
+                        step = scripts.advance(steps, error)
+                    else:
+                        step = next(steps) if error is None else steps.throw(error)
                 except StopIteration as stop:
                     ended = True
                     return stop.value  # type: ignore[no-any-return]
@@ -388,6 +392,8 @@ class Dispatcher:
                 except Exception as thrown:  # the step failed; the command answers with the error
                     error = thrown
         finally:
+            if op.script_steps is not None:
+                op.script_steps.end()
             steps.close()
             self.service.operations.end(running)
             if transaction is not None:

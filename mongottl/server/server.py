@@ -187,6 +187,7 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self.shell.poller.close()
+        self.service.end_scripts()
         self.engine.close()
 
     def _close_listeners(self) -> None:

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "mongottl"
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors", "clock", "config"),
     ("document", "build_info"),
-    ("geometry",),
+    ("geometry", "javascript"),
     ("wire", "query", "ttl", "dialect", "storage.interface"),
     ("catalog", "storage"),
     ("security",),

@@ -40,7 +40,7 @@ def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
         "gitVersion": GIT_VERSION,
         "modules": [],
         "allocator": "system",
-        "javascriptEngine": "none",
+        "javascriptEngine": "none" if op.service.why_no_scripts() else "quickjs",
         "sysInfo": "deprecated",
         "versionArray": [major, minor, 0, 0],
         "openssl": {"running": "disabled", "compiled": "disabled"},

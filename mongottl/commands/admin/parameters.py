@@ -13,7 +13,7 @@ from mongottl.config import PARAMETERS, SETTINGS, Parameter
 from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.numbers import is_true, whole
-from mongottl.document.types import Decimal128, Int64, Value, is_number
+from mongottl.document.types import INT_MAX, Decimal128, Int64, Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
@@ -208,6 +208,20 @@ def _set_transaction_lifetime(op: OperationContext, value: Value) -> Value:
     return was
 
 
+def _set_script_limit(op: OperationContext, value: Value) -> Value:
+    """Milliseconds, at least 1, that one call of a function in JavaScript may take."""
+    was = op.service.script_limit_ms
+    number = None if isinstance(value, bool) or not is_number(value) else whole(value)
+    if number is None or not 1 <= number <= INT_MAX:
+        raise CommandError(
+            ErrorCode.BadValue,
+            "Invalid value for parameter internalQueryJavaScriptFnTimeoutMillis:"
+            " it must be a whole number of at least 1",
+        )
+    op.service.script_limit_ms = number
+    return was
+
+
 def _setting(field: str) -> ServerParameter:
     return ServerParameter(lambda op: getattr(op.service.config, field), at_startup=True)
 
@@ -225,6 +239,9 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "authenticationMechanisms": _fixed([]),
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
     "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),
+    "internalQueryJavaScriptFnTimeoutMillis": ServerParameter(
+        lambda op: op.service.script_limit_ms, at_startup=True, write=_set_script_limit
+    ),
     "localLogicalSessionTimeoutMinutes": _fixed(30),
     "logComponentVerbosity": ServerParameter(_component_verbosity, write=_set_component_verbosity),
     "logLevel": ServerParameter(lambda op: op.service.log_settings.verbosity, write=_set_log_level),

@@ -121,7 +121,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     projection, driver = _parse_change(request, context)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
     key = express_key(collection, request.query) if collection is not None and plain else None
-    if collection is not None and key is not None and executed is None:
+    if collection is not None and key is not None and executed is None and op.script_steps is None:
         record = express_record(op, collection, key)
         reply = _modify_by_id(op, collection, request, record, driver, projection)
         if reply is not None:

@@ -108,6 +108,8 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
     assert isinstance(cursor, ClientCursor)
     if cursor.kept_snapshot is not None:
         snapshot_reads.use(op, cursor.kept_snapshot)
+    if cursor.script_steps is not None:
+        op.continue_scripts(cursor.script_steps)
     return _next_page(op, cursor, request.batch_size)
 
 

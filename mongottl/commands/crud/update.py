@@ -176,7 +176,7 @@ def _update_by_id(
     result = UpdateResult()
     try:
         driver = parse_update_statement(op, collection.name, statement, context_of(op, collection.name, let))
-        if driver.needs_positional:
+        if driver.needs_positional or op.script_steps is not None:
             return None
         apply_update(op, collection, None, record, driver, result)
     except CommandError as error:

@@ -64,8 +64,10 @@ def query_view(
     if stages and isinstance(stages[0], bytes) and traits_of(first_field_name(stages[0])).hybrid:
         # Its inputs read the view, each for itself.
         context = ParseContext(op.now_ms, let, view.namespace, collation=rules, cluster_time=op.cluster_time)
+        context.open_scripts = op.open_scripts
         return ViewQuery(view, resolved, None, optimise(parse_pipeline(stages, context), context))
     context = ParseContext(op.now_ms, let, resolved.namespace, collation=rules, cluster_time=op.cluster_time)
+    context.open_scripts = op.open_scripts
     specs = parse_pipeline(resolved.pipeline + stages, context)
     collection = collection_below(op.catalog, resolved)
     return ViewQuery(view, resolved, collection, optimise(specs, context))

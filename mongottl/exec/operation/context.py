@@ -1,11 +1,12 @@
 """The context of one command."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mongottl.document.types import Timestamp, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.snapshots import KeptSnapshot
 from mongottl.exec.operation.state import OperationState
@@ -14,6 +15,9 @@ from mongottl.exec.operation.usage import LatencyGroup
 from mongottl.security.accounts import Grants
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need, Resource
+
+if TYPE_CHECKING:
+    from mongottl.javascript.scripts import Scripts
 
 MICROS_PER_S: Final = 1_000_000
 # Requests from this length on are parsed and planned in turns with other operations (`turns`). Shorter ones take less
@@ -52,6 +56,7 @@ class OperationContext(OperationState):
     cluster_time: the cluster time at its beginning, for `$$CLUSTER_TIME`.
     has_max_time, has_write_concern: whether the command has a `maxTimeMS` or `writeConcern` field.
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
+    script_steps: set if something that it evaluates is in JavaScript.
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
     """
 
@@ -82,6 +87,7 @@ class OperationContext(OperationState):
         # The level of the read concern, empty if none was given.
         self.read_level = ""
         self.bypass_validation = False
+        self.script_steps: ScriptSteps | None = None
         self.needs: list[Need] = _NO_NEEDS
         self.comment: Value = None
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).
@@ -118,6 +124,27 @@ class OperationContext(OperationState):
         """The user of the client, or None."""
         login = self.client.login
         return None if login is None else login.user
+
+    def open_scripts(self, name: str) -> "Scripts":
+        """The operation's scripts. BadValue (2) or CommandNotSupported (115) if the server runs none.
+
+        name: of the operator or command that needs them.
+        """
+        steps = self.script_steps
+        if steps is None:
+            steps = ScriptSteps(self.service.script_opener(name, self.check_interrupt, self.now_ms))
+            self.script_steps = steps
+        return steps.scripts
+
+    def continue_scripts(self, steps: ScriptSteps) -> None:
+        """Goes on with the scripts of another operation, which opened the cursor that this one uses."""
+        steps.scripts.check = self.check_interrupt
+        self.script_steps = steps
+
+    def must_enter_scripts(self) -> bool:
+        """Whether the operation must end its present step before it evaluates scripts."""
+        steps = self.script_steps
+        return steps is not None and not steps.is_entered
 
     def set_request_bytes(self, size: int) -> None:
         """Sets `request_bytes`. A long request may take long for each record, so its first step examines one."""

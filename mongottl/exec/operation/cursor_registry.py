@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.snapshots import KeptSnapshot
@@ -23,6 +24,7 @@ class OpenCursor(ABC):
     owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
     transaction: the transaction whose statement opened it, or None. kept_snapshot: what it reads with read
     concern `snapshot`.
+    script_steps: the scripts that it evaluates, or None.
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
 
@@ -42,6 +44,7 @@ class OpenCursor(ABC):
         self.needs: list[Need] = []
         self.transaction: Transaction | None = None
         self.kept_snapshot: KeptSnapshot | None = None
+        self.script_steps: ScriptSteps | None = None
 
     @property
     @abstractmethod

@@ -1,7 +1,7 @@
 """The state of a server that its commands and its background tasks share."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
@@ -32,7 +32,13 @@ from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
 
+if TYPE_CHECKING:
+    from mongottl.javascript.processes import ScriptProcesses
+    from mongottl.javascript.scripts import Scripts
+
 MS_PER_S: Final = 1000
+# How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
+_SCRIPT_LIMIT_MS: Final = 60_000
 
 
 class ConcernDefaults:
@@ -114,8 +120,45 @@ class ServiceContext:
         self.request_stop: Callable[[], None] = _nothing
         # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
         self.wake_reaper: Callable[[], None] = _nothing
+        self._script_processes: ScriptProcesses | None = None
+        self.script_limit_ms: int = _SCRIPT_LIMIT_MS
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
+
+    def script_opener(
+        self, name: str, check: Callable[[], None], now_ms: int
+    ) -> "Callable[[Callable[[float], bool]], Scripts]":
+        """What opens the scripts of an operation, given its function that lets other operations run.
+
+        name: of the operator or command that needs them. check: raises the error that ends the operation.
+        BadValue (2) or CommandNotSupported (115) if the server runs no scripts.
+        """
+        from mongottl.javascript.library import refusal
+        from mongottl.javascript.processes import ScriptProcesses
+        from mongottl.javascript.scripts import Scripts
+
+        reason = self.why_no_scripts()
+        if reason:
+            raise refusal(name, reason)
+        processes = self._script_processes
+        if processes is None:
+            processes = ScriptProcesses()
+            self._script_processes = processes
+        version = f"{self.config.announced_version()}.0"
+        return lambda pause: Scripts(processes, check, pause, now_ms, version, self.script_limit_ms)
+
+    def why_no_scripts(self) -> str:
+        """Why the server runs no JavaScript, or "" if it does."""
+        from mongottl.javascript.library import missing_reason
+
+        if not self.dialect.runs_scripts:
+            return "Cosmos DB runs no JavaScript"
+        return missing_reason() if self.config.scripting else "JavaScript is turned off (--no-scripting)"
+
+    def end_scripts(self) -> None:
+        """Ends the processes that run scripts."""
+        if self._script_processes is not None:
+            self._script_processes.close()
 
     def _log_change(self, kind: int, collection: Collection, detail: Value) -> None:
         """Adds a change of a collection or its indexes to the oplog. kind, detail: as in `OplogEntry`."""

@@ -100,7 +100,10 @@ def in_turns(
     Raises what the computation raises, and the errors of `OperationContext.check_interrupt`.
     """
     if not long and op.request_bytes < LONG_REQUEST_BYTES:
-        return compute()
+        result = compute()
+        if op.must_enter_scripts():
+            yield None
+        return result
     computation = _Computation(compute, op.service.clock.monotonic_s)
     try:
         while not computation.take_turn():

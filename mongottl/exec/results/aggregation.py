@@ -166,6 +166,7 @@ class OperationRun(RunContext):
         at = self._op.cluster_time if ctx is None else ctx.cluster_time
         namespace = f"{database}.{collection}"
         context = ParseContext(self._op.now_ms, let, namespace, collation=self._collation, cluster_time=at)
+        context.open_scripts = self._pull.op.open_scripts
         tree = parse_match(EMPTY_DOCUMENT if match is None else match, context)
         op = self._pull.op
         found = op.catalog.find(database, collection)
@@ -181,7 +182,7 @@ class OperationRun(RunContext):
         resolved = resolve_view(op.catalog, view)
         context = ParseContext(
             op.now_ms, outer.let, resolved.namespace, collation=self._collation, cluster_time=outer.cluster_time
-        )
+        ).with_scripts_of(outer)
         narrowing: list[Value] = [] if match is None else [encode({"$match": match})]
         specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
         underlying = collection_below(op.catalog, resolved)

@@ -325,6 +325,7 @@ def _update(
         timestamps=op.service.timestamps,
         cluster_time=op.cluster_time,
     )
+    context.open_scripts = op.open_scripts
     if isinstance(update, bytes):
         # The document is stored unchanged: field names that begin with `$` are no modifiers.
         driver = parse_update([_replace_with(update)], context)

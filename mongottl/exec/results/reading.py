@@ -368,6 +368,7 @@ def first_reply(
     batch_size: -1 for the default of 101 documents; 0 opens the cursor without reading. keep: False for `singleBatch`.
     """
     page = Page(0)
+    cursor.script_steps = op.script_steps
     if batch_size != 0:
         try:
             page = yield from cursor.next_page(op, DEFAULT_FIRST_BATCH if batch_size < 0 else batch_size)

@@ -98,6 +98,7 @@ def check_view(op: OperationContext, view: View) -> None:
                 f"The aggregation stage {first_field_name(value)} of the view definition is not allowed",
             )
     context = ParseContext(op.now_ms, None, f"{view.database}.{view.view_on}", collation=view_collation(view))
+    context.open_scripts = op.open_scripts
     parse_pipeline(view.pipeline, context)
     _ViewGraph(op.catalog, view).check()
 

@@ -362,7 +362,3 @@ def raise_folding_error(ctx: ParseContext) -> None:
     if error is not None:
         ctx.folding_error = None
         raise error
-
-
-for _name in ("$function", "$accumulator"):
-    EXPRESSIONS.add_unsupported(_name, "there is no JavaScript engine")

@@ -14,7 +14,8 @@
     text        $text
     geo, near   $geoWithin $geoIntersects; $near $nearSphere, which only an index answers
     text_order  collations on which the ranges of a filter depend
-    special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse; the unsupported names
+    special     $expr $comment $sampleRate $alwaysTrue $alwaysFalse
+    where       $where
     schema, schema_parser  $jsonSchema
     allowed     refusal of operators that need an index or a script
     equality    equalities of a filter, which an upsert copies into the new document
@@ -35,6 +36,7 @@ from mongottl.query.match import (
     schema_parser,
     special,
     text,
+    where,
 )
 from mongottl.query.match.allowed import check_operators
 from mongottl.query.match.equality import equality_fields
@@ -66,4 +68,5 @@ __all__ = [
     "simple_id_filter",
     "special",
     "text",
+    "where",
 ]

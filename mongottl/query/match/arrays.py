@@ -23,6 +23,7 @@ from mongottl.query.match.tree import (
     PathExpression,
     describe_operand,
 )
+from mongottl.query.match.where import WhereExpression
 
 
 class SizeExpression(PathExpression):
@@ -155,15 +156,22 @@ def parse_elem_match(path: FieldPath, operand: Value, ctx: ParseContext) -> Matc
     child = parse_document(operand, ctx)
     if child.index_kinds():
         raise bad_value("$text is not allowed in this context")
-    if _holds_expr(child):
-        raise bad_value("$expr can only be applied to the top-level document")
+    name = _root_only(child)
+    if name:
+        raise bad_value(f"{name} can only be applied to the top-level document")
     return ElemMatchObjectExpression(path, child)
 
 
-def _holds_expr(expression: MatchExpression) -> bool:
+def _root_only(expression: MatchExpression) -> str:
+    """The name of an operator in a filter that only the top-level document may be tested by, or ""."""
     if isinstance(expression, ListExpression):
-        return any(_holds_expr(child) for child in expression.children)
-    return isinstance(expression, ExprExpression)
+        for child in expression.children:
+            name = _root_only(child)
+            if name:
+                return name
+    if isinstance(expression, WhereExpression):
+        return "$where"
+    return "$expr" if isinstance(expression, ExprExpression) else ""
 
 
 @match_operator("$all")

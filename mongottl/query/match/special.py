@@ -1,4 +1,4 @@
-"""Operators at the top level: `$expr $comment $sampleRate $alwaysTrue $alwaysFalse`, and names of unsupported ones."""
+"""Operators at the top level: `$expr $comment $sampleRate $alwaysTrue $alwaysFalse`."""
 
 import random
 
@@ -10,7 +10,7 @@ from mongottl.document.walk import fields, read_embedded
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
-from mongottl.query.match.registry import bad_value, root_operator, root_operators
+from mongottl.query.match.registry import bad_value, root_operator
 from mongottl.query.match.tree import (
     AlwaysFalse,
     AlwaysTrue,
@@ -83,6 +83,7 @@ def _uncollated(operand: Value, ctx: ParseContext) -> list[MatchExpression]:
         path, array = argument
         if isinstance(path, str) and path.startswith("$") and not path.startswith("$$") and isinstance(array, list):
             simple = ParseContext(ctx.now_ms, ctx.let, ctx.namespace, cluster_time=ctx.cluster_time)
+            simple.open_scripts = ctx.open_scripts
             if isinstance(parse_expression(array, simple), Constant):
                 found.append(ExprExpression(parse_expression(operand, simple)))
     return found
@@ -129,6 +130,3 @@ def parse_sample_rate(operand: Value, ctx: ParseContext) -> MatchExpression:
     if rate == 0.0:
         return AlwaysFalse()
     return SampleRateExpression(rate, ctx.now_ms)
-
-
-root_operators.add_unsupported("$where", "there is no JavaScript engine")

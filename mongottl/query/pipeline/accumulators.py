@@ -209,6 +209,3 @@ def parse_count(field: str, name: str, argument: Value, ctx: ParseContext) -> Ac
     if not isinstance(argument, bytes) or len(argument) != 5:
         raise CommandError(ErrorCode.TypeMismatch, "$count takes no arguments, i.e. $count:{}")
     return SimpleAccumulator(field, name, Constant(argument), _count_state, None)
-
-
-ACCUMULATORS.add_unsupported("$accumulator", "there is no JavaScript engine")

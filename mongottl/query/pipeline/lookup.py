@@ -420,6 +420,7 @@ class LookupSource(TransformSource):
         outer = spec.ctx
         namespace = f"{spec.database}.{spec.collection}"
         ctx = ParseContext(outer.now_ms, let, namespace, collation=outer.collation, cluster_time=outer.cluster_time)
+        ctx.open_scripts = outer.open_scripts
         if spec.extra_filter is not None:
             stages = [*stages, encode({"$match": spec.extra_filter})]
         return open_on_collection(parse_pipeline(stages, ctx), ctx, self._run, match)
@@ -475,7 +476,7 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             names[name] = UNBOUND
         inner = ParseContext(
             ctx.now_ms, names, f"{database}.{collection}", collation=ctx.collation, cluster_time=ctx.cluster_time
-        )
+        ).with_scripts_of(ctx)
         parse_sub_pipeline(pipeline, "$lookup", 51047, inner)
         stages = pipeline if isinstance(pipeline, list) else None
     local = _path(parameters.get("localField", MISSING))

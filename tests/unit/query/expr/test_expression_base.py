@@ -120,9 +120,26 @@ def test_parse_errors(failure: Failure, expression: object, code: int) -> None:
     assert failure(expression, {}).code == code
 
 
-def test_javascript_is_refused_by_name(failure: Failure) -> None:
+@pytest.mark.parametrize(
+    ("argument", "code"),
+    [
+        (1, 31260),
+        ({"args": [], "lang": "js"}, 31261),
+        ({"body": 1, "args": [], "lang": "js"}, 31262),
+        ({"body": "", "lang": "js"}, 31263),
+        ({"body": "", "args": [], "lang": "js", "else": 1}, 31264),
+        ({"body": "", "args": []}, 31418),
+        ({"body": "", "args": [], "lang": "py"}, 31419),
+        ({"body": "$x", "args": [], "lang": "js"}, 31432),
+    ],
+)
+def test_errors_of_javascript_functions(failure: Failure, argument: object, code: int) -> None:
+    assert failure({"$function": argument}, {}).code == code
+
+
+def test_javascript_is_refused_by_name_where_scripts_are_not_allowed(failure: Failure) -> None:
     error = failure({"$function": {"body": "", "args": [], "lang": "js"}}, {})
-    assert error.code == ErrorCode.CommandNotSupported
+    assert error.code == ErrorCode.BadValue
     assert "$function" in error.message
 
 

@@ -54,7 +54,7 @@ def test_logical(matching: Matching, filter: dict[str, Any], values: list[Any], 
             "unknown top level operator: $foo. If you have a field name that starts with a '$' symbol, "
             "consider using $getField or $setField.",
         ),
-        ({"$where": "true"}, 2, "$where is not supported: there is no JavaScript engine"),
+        ({"$where": "true"}, 2, "$where is not allowed in this context"),
         ({"$sampleRate": 1.5}, 2, "numeric argument to $sampleRate must be in [0, 1]"),
         ({"$sampleRate": "x"}, 2, "argument to $sampleRate must be a numeric type"),
     ],

@@ -254,7 +254,16 @@ def test_percentiles(values: list[Any], shares: list[float], expected: list[Any]
         ({"$percentile": {**PERCENTILE, "p": [1.5]}}, 7750303),
         ({"$percentile": {**PERCENTILE, "p": []}}, 7750301),
         ({"$percentile": PERCENTILE}, 40414),
-        ({"$accumulator": {}}, ErrorCode.CommandNotSupported),
+        ({"$accumulator": 1}, 4544703),
+        ({"$accumulator": {}}, 4544707),
+        ({"$accumulator": {"else": ""}}, 4544706),
+        ({"$accumulator": {"init": 1}}, 4544702),
+        ({"$accumulator": {"lang": 1}}, 4544704),
+        ({"$accumulator": {"lang": "py"}}, 4544705),
+        ({"$accumulator": {"init": ""}}, 4544708),
+        ({"$accumulator": {"init": "", "accumulate": ""}}, 4544709),
+        ({"$accumulator": {"init": "", "accumulate": "", "merge": ""}}, 4544710),
+        ({"$accumulator": {"init": "", "accumulate": "", "merge": "", "lang": "js"}}, ErrorCode.BadValue),
     ],
 )
 def test_refusals(accumulator: object, code: int) -> None:

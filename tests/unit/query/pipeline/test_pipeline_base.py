@@ -209,12 +209,6 @@ def test_errors(stages: list[object], code: int) -> None:
     assert failure(*stages) == code
 
 
-def test_what_is_known_but_not_supported_is_refused_by_name() -> None:
-    with pytest.raises(CommandError, match=r"\$accumulator") as caught:
-        run([], {"$group": {"_id": 1, "x": {"$accumulator": {}}}})
-    assert caught.value.code == ErrorCode.CommandNotSupported
-
-
 class CountingSource(DocumentSource):
     """Remembers how often it was asked."""
 

@@ -1,0 +1,28 @@
+"""Checks whether the packages for server-side JavaScript are installed.
+
+They are quickjs-ng, the engine, and greenlet, which lets other operations run while one waits for a script in the
+middle of an evaluation.
+"""
+
+import os
+from importlib.util import find_spec
+
+from mongottl.errors import CommandError, ErrorCode
+
+
+def missing_reason() -> str:
+    """Why JavaScript cannot be run here, or "" if it can."""
+    if os.name != "posix":
+        return "JavaScript is not supported on this operating system"
+    if find_spec("quickjs") is None or find_spec("greenlet") is None:
+        return "JavaScript needs the Python packages 'quickjs-ng' and 'greenlet': pip install 'mongottl[javascript]'"
+    return ""
+
+
+def refusal(name: str, reason: str) -> CommandError:
+    """CommandNotSupported (115); for `$where` BadValue (2), as mongod without an engine.
+
+    name: of the operator or command. reason: why it cannot be run.
+    """
+    code = ErrorCode.BadValue if name == "$where" else ErrorCode.CommandNotSupported
+    return CommandError(code, f"{name} is not supported: {reason}")

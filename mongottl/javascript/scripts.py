@@ -1,0 +1,172 @@
+"""The scripts of one operation, as the query engine uses them.
+
+Each operation has a context of its own: scripts of different operations share nothing, and what a script leaves in
+global variables is there for the next call of the same operation.
+"""
+
+import select
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.javascript.values import from_json, parse_reply, to_json
+
+if TYPE_CHECKING:
+    from mongottl.javascript.processes import ScriptProcess, ScriptProcesses
+
+# Memory of the scripts of one operation.
+MEMORY_BYTES: Final = 64 * 1024 * 1024
+# The process ends a call by itself a little later, in case the server is no longer there to do it.
+OWN_LIMIT_AFTER_S: Final = 1.0
+
+# A reply that comes within this time costs no change to another operation.
+_AT_ONCE_MS: Final = 2
+# A call that takes longer is looked at after 1 ms, 2 ms and so on, and finally this often.
+_LOOK_EVERY_MS: Final = 10
+
+# Lets other operations run for so many seconds; False, at once, if that is not possible.
+Pause: TypeAlias = Callable[[float], bool]
+
+
+class Scripts:
+    """Runs the scripts of one operation.
+
+    check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown).
+    call_limit_ms: how long one call may take.
+    """
+
+    def __init__(
+        self,
+        processes: "ScriptProcesses",
+        check: Callable[[], None],
+        pause: Pause,
+        now_ms: int,
+        version: str,
+        call_limit_ms: int,
+    ) -> None:
+        self.check = check
+        self.call_limit_ms = call_limit_ms
+        self._processes: Final = processes
+        self._pause = pause
+        self._now_ms = now_ms
+        self._version = version
+        self._process: ScriptProcess | None = None
+
+    def matches(self, code: str, document: bytes) -> bool:
+        """Whether the function, expression or function body of a `$where` is true for a document."""
+        return self._request("where", to_json(code), to_json(document)) is True
+
+    def call(self, code: str, arguments: list[Value]) -> Value:
+        """The value of a function."""
+        return from_json(self._request("call", to_json(code), to_json(arguments)))
+
+    def accumulate(self, code: str, state: Value, calls: list[list[Value]]) -> Value:
+        """The state after `function(state, …arguments)` was called for each list of arguments."""
+        return from_json(self._request("accumulate", to_json(code), to_json(state), to_json(calls)))
+
+    def emitted(self, code: str, documents: list[bytes]) -> list[list[list[Value]]]:
+        """For each document the [key, value] pairs that a map function emits."""
+        given: list[Value] = list(documents)
+        found = from_json(self._request("map", to_json(code), to_json(given)))
+        assert isinstance(found, list)
+        return found
+
+    def set_scope(self, variables: bytes) -> None:
+        """Sets global variables."""
+        self._request("scope", to_json(variables))
+
+    def release(self) -> None:
+        """Ends the context. May be called more than once; a later call begins a new one."""
+        process = self._process
+        self._process = None
+        if process is not None:
+            self._processes.release(process)
+
+    def __del__(self) -> None:
+        self.release()
+
+    def _request(self, kind: str, *arguments: str) -> object:
+        """The value of a reply. JSInterpreterFailure (139), or the numeric `code` of the error that a script throws."""
+        process = self._process
+        if process is None:
+            process = self._begin()
+        text = self._exchange(process, b"C", f'["{kind}",{",".join(arguments)}]')
+        try:
+            reply = parse_reply(text)
+        except ValueError as error:
+            raise self._broken(process, str(error)) from None
+        if "error" in reply:
+            raise _script_error(reply)
+        return reply.get("value")
+
+    def _begin(self) -> "ScriptProcess":
+        if not self._acquire(0):
+            self._wait(self._acquire)
+        process = self._process
+        assert process is not None
+        self._exchange(process, b"N", f"{MEMORY_BYTES} {self.call_limit_ms / 1000 + OWN_LIMIT_AFTER_S}")
+        self._exchange(process, b"C", f'["begin",{self._now_ms},{to_json(self._version)}]')
+        return process
+
+    def _acquire(self, timeout_ms: int) -> bool:
+        """Whether there is a process for this operation, after so much time at most."""
+        if timeout_ms:
+            select.poll().poll(timeout_ms)
+        self._process = self._processes.acquire()
+        return self._process is not None
+
+    def _exchange(self, process: "ScriptProcess", kind: bytes, body: str) -> str:
+        """Sends a request and waits for its reply. Kills the process if the operation must end."""
+        try:
+            process.send(kind, body)
+            if not process.receive(_AT_ONCE_MS):
+                self._wait(process.receive)
+            answer, text = process.reply()
+        except CommandError:
+            self._kill(process)
+            raise
+        except (OSError, EOFError, ValueError) as error:
+            raise self._broken(process, str(error) or "the process has ended") from None
+        except BaseException:  # the operation is given up in the middle of a call
+            self._kill(process)
+            raise
+        if answer == b"X":
+            raise self._broken(process, text)
+        return text
+
+    def _wait(self, is_over: Callable[[int], bool]) -> None:
+        """Waits until `is_over`, while other operations run if that is possible.
+
+        is_over: gets how many milliseconds it may wait itself.
+        """
+        waited_ms = 0
+        look_ms = 1
+        while not is_over(0 if self._pause(look_ms / 1000) else look_ms):
+            self.check()
+            waited_ms += look_ms
+            look_ms = min(look_ms * 2, _LOOK_EVERY_MS)
+            if waited_ms >= self.call_limit_ms:
+                raise CommandError(
+                    ErrorCode.JSInterpreterFailure,
+                    f"JavaScript execution exceeded the time limit of {self.call_limit_ms} ms",
+                )
+
+    def _broken(self, process: "ScriptProcess", reason: str) -> CommandError:
+        """The error for a context that cannot be used any more."""
+        self._kill(process)
+        return CommandError(ErrorCode.JSInterpreterFailure, f"JavaScript execution failed: {reason}")
+
+    def _kill(self, process: "ScriptProcess") -> None:
+        self._process = None
+        self._processes.kill(process)
+
+
+def _script_error(reply: dict[str, object]) -> CommandError:
+    code = reply.get("code")
+    stack = str(reply.get("stack") or "")
+    message = str(reply["error"])
+    if stack:
+        message += f" :\n{stack}"
+    number = int(code) if isinstance(code, float) else 0
+    return CommandError(number or ErrorCode.JSInterpreterFailure, message)
