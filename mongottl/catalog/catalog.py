@@ -479,7 +479,8 @@ class Catalog:
             index.ready = True
         collection.set_indexes(indexes)
         self._changed(collection)
-        self._tell(CREATE_INDEXES, collection, _described(built))
+        if replaced is None:  # else it is told as a change of the index
+            self._tell(CREATE_INDEXES, collection, _described(built))
 
     def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
         """Drops indexes, including those that are being built."""
@@ -492,8 +493,9 @@ class Catalog:
             work.commit()
         collection.set_indexes(kept)
         self._changed(collection)
-        if any(index.ready for index in removed):
-            self._tell(DROP_INDEXES, collection, _described(removed))
+        for index in removed:
+            if index.ready:
+                self._tell(DROP_INDEXES, collection, _described([index]))
 
     def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
         """Removes unfinished indexes from memory; their data, which the engine failed to drop, is dropped at the next

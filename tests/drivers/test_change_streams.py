@@ -1,5 +1,6 @@
 """Change streams by PyMongo: events, resuming, invalidation, errors, transactions, time to live, waiting."""
 
+import datetime
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -137,6 +138,42 @@ def test_images(database: Database[Documents]) -> None:
             assert failure(stream.try_next) == 47
 
 
+def test_images_that_have_expired(
+    database: Database[Documents], client: "pymongo.MongoClient[Documents]", server: mongottl.RunningServer
+) -> None:
+    database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
+    database.c.insert_one({"_id": 1})
+    both: Documents = {"full_document": "whenAvailable", "full_document_before_change": "whenAvailable"}
+    kept: Documents = {"preAndPostImages": {"expireAfterSeconds": 100}}
+    client.admin.command("setClusterParameter", {"changeStreamOptions": kept})
+    try:
+        with database.c.watch(**QUICK) as stream:
+            token = stream.resume_token
+        database.c.update_one({"_id": 1}, {"$set": {"n": 1}})
+        server.clock.advance(99)
+        database.c.update_one({"_id": 1}, {"$set": {"n": 2}})
+        for advance, images in ((0, [True, True]), (1, [False, True]), (99, [False, False])):
+            server.clock.advance(advance)
+            with database.c.watch(resume_after=token, **both, **QUICK) as stream:
+                events = read(stream)
+            assert [event["fullDocument"] is not None for event in events] == images
+            assert [event["fullDocumentBeforeChange"] is not None for event in events] == images
+        for option in both:
+            required: Documents = {"resume_after": token, option: "required"}
+            assert failure(lambda required=required: database.c.watch(**required)) == 47  # type: ignore[misc]
+    finally:
+        forever = {"preAndPostImages": {"expireAfterSeconds": "off"}}
+        client.admin.command("setClusterParameter", {"changeStreamOptions": forever})
+
+
+def test_time_series_collections_are_not_watched(database: Database[Documents]) -> None:
+    database.create_collection("t", timeseries={"timeField": "t"})
+    assert failure(database.t.watch) == 166
+    with database.watch(**QUICK) as stream:
+        database.t.insert_one({"t": datetime.datetime.now(datetime.UTC)})
+        assert read(stream) == []
+
+
 def test_what_is_watched(database: Database[Documents], client: "pymongo.MongoClient[Documents]") -> None:
     other = client[database.name + "_2"]
     with database.c.watch(**QUICK) as one, database.watch(**QUICK) as some, client.watch(**QUICK) as all_of_them:
@@ -174,6 +211,11 @@ def test_expanded_events(database: Database[Documents]) -> None:
         "create", "insert", "createIndexes", "dropIndexes", "rename",
     ]  # fmt: skip
     assert len({event["collectionUUID"] for event in events}) == 1
+    with database.d.watch(show_expanded_events=True, **QUICK) as stream:
+        database.d.create_indexes([pymongo.IndexModel("b"), pymongo.IndexModel("c")])
+        database.d.drop_indexes()
+        lists = [event["operationDescription"]["indexes"] for event in read(stream)]
+    assert [[index["name"] for index in indexes] for indexes in lists] == [["b_1", "c_1"], ["b_1"], ["c_1"]]
     assert events[2]["operationDescription"]["indexes"][0]["name"] == "a_1"
 
 
@@ -286,6 +328,40 @@ def test_types_of_created_collections(database: Database[Documents]) -> None:
         database.create_collection("c")
         database.create_collection("t", timeseries={"timeField": "t"})
         assert [event["nsType"] for event in read(stream)] == ["collection", "timeseries"]
+
+
+def test_changed_indexes(database: Database[Documents]) -> None:
+    database.c.create_index("a")
+    changes: list[tuple[Documents, Documents]] = [
+        ({"name": "a_1", "hidden": True}, {"hidden": False}),
+        ({"keyPattern": {"a": 1}, "expireAfterSeconds": 10}, {}),
+        ({"name": "a_1", "expireAfterSeconds": 20}, {"expireAfterSeconds": 10}),
+        ({"name": "a_1", "prepareUnique": True}, {"prepareUnique": False}),
+        ({"name": "a_1", "unique": True}, {}),
+    ]
+    with database.c.watch(show_expanded_events=True, **QUICK) as stream:
+        for change, _ in changes:
+            database.command("collMod", "c", index=change)
+        events = read(stream)
+    for event, (change, before) in zip(events, changes, strict=True):
+        assert event["operationType"] == "modify"
+        told_change = {"name": "a_1", **{k: v for k, v in change.items() if k not in ("name", "keyPattern")}}
+        assert event["operationDescription"] == {"index": told_change}
+        options = {"uuid": event["collectionUUID"]}
+        assert event["stateBeforeChange"] == {"collectionOptions": options, "indexOptions": before}
+
+
+def test_changed_options(database: Database[Documents]) -> None:
+    database.create_collection("c", validator={"x": 1})
+    with database.c.watch(show_expanded_events=True, **QUICK) as stream, database.c.watch(**QUICK) as plain:
+        database.command("collMod", "c")
+        database.command("collMod", "c", validator={"x": 2}, validationLevel="moderate")
+        first, second = read(stream)
+        assert kinds(plain) == []
+    before = {"collectionOptions": {"uuid": first["collectionUUID"], "validator": {"x": 1}}}
+    assert (first["operationDescription"], first["stateBeforeChange"]) == ({}, before)
+    assert second["operationDescription"] == {"validator": {"x": 2}, "validationLevel": "moderate"}
+    assert second["stateBeforeChange"]["collectionOptions"]["validator"] == {"x": 1}
 
 
 def test_renaming_over_another_collection(database: Database[Documents]) -> None:

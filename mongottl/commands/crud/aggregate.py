@@ -94,6 +94,10 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
     if specs and specs[0].name == "$changeStream" and not request.explain:
         op.reads_changes = True
+        if collection is not None and collection.time_series is not None:
+            raise CommandError(
+                ErrorCode.CommandNotSupportedOnView, f"Namespace {collection.namespace} is a timeseries collection"
+            )
         cursor = open_change_stream(op, f"{op.database}.{name}", specs)
         return (yield from first_reply(op, cursor, batch_size))
     if request.explain:

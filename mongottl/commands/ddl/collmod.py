@@ -5,6 +5,7 @@ Source: MongoDB's collMod reference.
 
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.catalog.change_kinds import MODIFY
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import check_collection_name, check_database_name
@@ -39,12 +40,13 @@ from mongottl.commands.request import (
 )
 from mongottl.commands.request_fields import CollectionUuid
 from mongottl.document.bson_field import checked_word, wrong_type
-from mongottl.document.build import encode
+from mongottl.document.build import encode, encode_fields
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
-from mongottl.document.walk import is_empty
+from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.oplog import OplogEntry, is_logged
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.views import define_view
 from mongottl.exec.write.expiry import rearm_collection
@@ -128,22 +130,64 @@ def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Rep
     if request.dry_run and (change is None or not change.only_unique or options):
         raise CommandError(ErrorCode.InvalidOptions, "The option 'dryRun' is only for converting to a unique index")
     check_no_index_build(collection)
-    return _change(op, collection, change, options, request.dry_run)
+    return _change(op, collection, change, options, request)
 
 
 def _change(
-    op: OperationContext, collection: Collection, change: IndexChange | None, options: dict[str, Value], dry_run: bool
+    op: OperationContext,
+    collection: Collection,
+    change: IndexChange | None,
+    options: dict[str, Value],
+    request: CollModRequest,
 ) -> Steps[Reply]:
-    reply: Reply = {}
+    reply: dict[str, Value] = {}
+    before = collection.options.raw
     if change is not None:
-        reply = yield from change_index(op, collection, change, dry_run)
+        reply = yield from change_index(op, collection, change, request.dry_run)
     if options:
         if collection.time_series is not None and "expireAfterSeconds" in options:
             yield from _change_expiry_index(op, collection, options["expireAfterSeconds"])
         op.catalog.set_options(collection, collection.options.with_options(options))
         if "expireAfterSeconds" in options:
             yield from rearm_collection(op.service, collection.number)
+    if not request.dry_run:
+        _log_change(op, collection, before, change, request, reply)
     return reply
+
+
+def _log_change(
+    op: OperationContext,
+    collection: Collection,
+    before: bytes,
+    change: IndexChange | None,
+    request: CollModRequest,
+    reply: dict[str, Value],
+) -> None:
+    """Adds the change to the oplog, as a `modify` event tells it. before: the options that the collection had."""
+    if not is_logged(collection):
+        return
+    told: list[tuple[str, Value]] = [
+        ("validator", request.validator),
+        ("validationLevel", request.validation_level),
+        ("validationAction", request.validation_action),
+        ("expireAfterSeconds", None if request.expire_after_seconds is MISSING else request.expire_after_seconds),
+        ("timeseries", request.time_series),
+        ("changeStreamPreAndPostImages", request.pre_and_post_images),
+        ("cappedSize", request.capped_size),
+        ("cappedMax", request.capped_max),
+    ]
+    told = [(name, value) for name, value in told if value is not None]
+    state: list[tuple[str, Value]] = [
+        ("collectionOptions", encode_fields([("uuid", collection.uuid), *fields(before)]))
+    ]
+    if change is not None:
+        told.insert(0, ("index", encode_fields([("name", change.found_name), *change.options])))
+        old = [(name[: -len("_old")], value) for name, value in reply.items() if name.endswith("_old")]
+        state.append(("indexOptions", encode_fields(old)))
+    detail = encode({"operationDescription": encode_fields(told), "stateBeforeChange": encode_fields(state)})
+    op.service.log_change(
+        OplogEntry(MODIFY, collection.database, collection.name, collection.uuid, [], [], detail=detail)
+    )
 
 
 def _checked_options(op: OperationContext, request: CollModRequest) -> dict[str, Value]:

@@ -13,7 +13,6 @@ from typing import Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import TS_FIELD, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
-from mongottl.commands.registry import Reply
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
 from mongottl.document.keystring import HIGHEST_KEY
 from mongottl.document.numbers import clamp_to_int, is_true
@@ -36,7 +35,10 @@ _CLUSTERED_CANNOT_HIDE: Final = 6011800
 
 
 class IndexChange:
-    """The fields of collMod's `index`; MISSING or None if not given."""
+    """The fields of collMod's `index`; MISSING or None if not given.
+
+    options: those that say what changes, as given. found_name: of the index, once it is found.
+    """
 
     def __init__(self, change: bytes) -> None:
         self.name: str | None = None
@@ -45,9 +47,13 @@ class IndexChange:
         self.hidden: bool | None = None
         self.unique: bool | None = None
         self.prepare_unique: bool | None = None
+        self.options: list[tuple[str, Value]] = []
+        self.found_name = ""
         for option, value in fields(change):
             if value is None and option in ("name", "keyPattern", "hidden", "unique", "prepareUnique"):
                 continue
+            if option not in ("name", "keyPattern"):
+                self.options.append((option, value))
             if option == "name":
                 if not isinstance(value, str):
                     raise wrong_type(f"collMod.index.{option}", value, "string")
@@ -82,10 +88,13 @@ class IndexChange:
         )
 
 
-def change_index(op: OperationContext, collection: Collection, change: IndexChange, dry_run: bool) -> Steps[Reply]:
+def change_index(
+    op: OperationContext, collection: Collection, change: IndexChange, dry_run: bool
+) -> Steps[dict[str, Value]]:
     """The reply has the old and new values of what changed. dry_run: only check whether the index can become unique."""
     reply: dict[str, Value] = {}
     index = _find_index(collection, change)
+    change.found_name = index.name
     old = index.descriptor
     becomes_unique = _checked_unique(index, change)
     new = _changed_descriptor(collection, index, change, reply)

@@ -6,7 +6,8 @@ They are kept in memory until the server ends; MongoDB stores them in `config.cl
 from typing import Final
 
 from mongottl.document.build import encode
-from mongottl.document.types import Int64, Timestamp, Value
+from mongottl.document.types import MISSING, Int64, Timestamp, Value
+from mongottl.document.walk import get_value
 
 # Largest size of what one compaction of encrypted fields reads.
 _COMPACTION_BYTES: Final = 256 << 20
@@ -34,12 +35,14 @@ class ClusterParameters:
 
     set_at: when a parameter was set last; it has no entry while it has its default.
     default_max_time_ms: the limit for reads without `maxTimeMS`, in milliseconds; 0 for none.
+    images_kept_s: how long images for change streams are kept, in seconds; None while their events are.
     """
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, Value]] = {name: dict(values) for name, values in DEFAULTS.items()}
         self.set_at: dict[str, Timestamp] = {}
         self.default_max_time_ms = 0
+        self.images_kept_s: int | None = None
 
     def value(self, name: str) -> dict[str, Value]:
         return self._values[name]
@@ -51,3 +54,6 @@ class ClusterParameters:
         limit = self._values["defaultMaxTimeMS"]["readOperations"]
         assert isinstance(limit, int)
         self.default_max_time_ms = int(limit)
+        images = self._values["changeStreamOptions"]["preAndPostImages"]
+        kept_s = get_value(images, "expireAfterSeconds") if isinstance(images, bytes) else MISSING
+        self.images_kept_s = int(kept_s) if isinstance(kept_s, int) else None

@@ -154,7 +154,7 @@ class WriteUnit:
     def oplog_entry(self) -> OplogEntry | None:
         """What the unit has changed, for the oplog; None for nothing that is logged."""
         collection = self.collection
-        if not self._changed or not is_logged(collection):
+        if not self._changed or not is_logged(collection) or collection.time_series is not None:
             return None
         images = collection.options.records_images
         database, name, uuid = collection.database, collection.name, collection.uuid

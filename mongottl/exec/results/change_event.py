@@ -221,9 +221,16 @@ class EntryEvents:
         if updated:
             event.append(("updateDescription", difference(before, document, entry.touched).describe(spec.expanded)))
         if before and spec.before_change != "off":
-            if not entry.images and spec.before_change == "required":
+            kept = self._has_images(op)
+            if not kept and spec.before_change == "required":
                 raise _no_image("pre", "fullDocumentBeforeChange")
-            event.append(("fullDocumentBeforeChange", before if entry.images else None))
+            event.append(("fullDocumentBeforeChange", before if kept else None))
+
+    def _has_images(self, op: OperationContext) -> bool:
+        """Whether the collection kept images, and they are not older than `preAndPostImages.expireAfterSeconds`."""
+        entry = self._entry
+        kept_s = op.service.cluster_parameters.images_kept_s
+        return entry.images and (kept_s is None or op.now_ms < entry.wall_ms + kept_s * 1000)
 
     def _add_full_document(
         self, op: OperationContext, key: bytes, document: bytes, event: list[tuple[str, Value]]
@@ -233,9 +240,10 @@ class EntryEvents:
         if wanted == "updateLookup":
             event.append(("fullDocument", _current(op, entry, key)))
         elif wanted != "default":
-            if not entry.images and wanted == "required":
+            kept = self._has_images(op)
+            if not kept and wanted == "required":
                 raise _no_image("post", "fullDocument")
-            event.append(("fullDocument", document if entry.images else None))
+            event.append(("fullDocument", document if kept else None))
 
 
 def _view_options(view: bytes) -> bytes:
