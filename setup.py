@@ -23,6 +23,7 @@ COMPILED = (
     "mongottl/document",
     "mongottl/exec",
     "mongottl/geometry",
+    "mongottl/oplog",
     "mongottl/query",
     "mongottl/storage/interface.py",
     "mongottl/storage/memory",

@@ -38,6 +38,8 @@ class ServerConfig:
     ttl_monitor_enabled: bool = True
     max_connections: int = 10_000
     cursor_timeout_s: int = 600
+    oplog_size_mb: int = 64
+    oplog_min_retention_hours: int = 0
     auth: bool = False
     user: str | None = None
     password_file: str | None = None
@@ -163,6 +165,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("ttl_monitor_enabled", "switch", "Whether expired documents are deleted.", (), "ttlMonitorEnabled"),
     Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns", maximum=1_000_000),
     Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed.", maximum=2_000_000),
+    Setting("oplog_size_mb", "number", "Bound on the oplog of change streams, in MiB.", maximum=1_000_000),
+    Setting(
+        "oplog_min_retention_hours",
+        "number",
+        "Hours for which entries of the oplog are kept beyond that bound.",
+        maximum=1_000_000,
+    ),
     Setting("auth", "switch", "Check users: a client has to log in, and may do what its user's roles allow."),
     Setting("user", "text", "Name of a user with the role `root`, made at the start unless it exists."),
     Setting("password_file", "text", "File whose first line is the password of that user."),

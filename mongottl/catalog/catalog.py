@@ -44,6 +44,8 @@ _DROPPED_NAMES: Final = 10_000
 
 # The record store of `exec.operation.retryable_writes`, which belongs to no collection.
 RETRYABLE_WRITES_IDENT: Final = "retryableWrites"
+# How the idents of the stored oplog begin (`oplog.rows`).
+OPLOG_IDENT: Final = "oplog-"
 
 
 def _name_of(view: View) -> str:
@@ -76,14 +78,14 @@ def _stored_type_bits(index: dict[str, Value]) -> int:
 
 
 # Kind of the change (`change_kinds`), collection, detail.
-ChangeListener: TypeAlias = Callable[[int, Collection, Value], None]
+ChangeListener: TypeAlias = Callable[[WriteUnitOfWork, int, Collection, Value], None]
 
 
 class Catalog:
     """Databases and collections by name. Names are checked by the callers (`catalog.namespace`).
 
     version: grows with each change of the collections, their names and their indexes.
-    change_listener: is called after each change of a collection or its indexes.
+    change_listener: is called for each change of a collection or its indexes, in its unit of work.
     """
 
     def __init__(self, engine: StorageEngine, clock: Clock | None = None) -> None:
@@ -109,9 +111,9 @@ class Catalog:
         self._dropped = other._dropped
         self.change_listener = None
 
-    def _tell(self, kind: int, collection: Collection, detail: Value = None) -> None:
+    def _tell(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value = None) -> None:
         if self.change_listener is not None:
-            self.change_listener(kind, collection, detail)
+            self.change_listener(work, kind, collection, detail)
 
     def was_dropped_since(self, namespace: str, version: int) -> bool:
         """Whether a collection of this name was dropped or renamed after a version; certain for the latest ones."""
@@ -147,7 +149,7 @@ class Catalog:
         abandoned: list[str] = []
         for ident in self.engine.idents():
             self._count_ident(ident)
-            if ident not in known:
+            if ident not in known and not ident.startswith(OPLOG_IDENT):
                 abandoned.append(ident)
         if abandoned or temporary:
             with self.engine.unit_of_work() as work:
@@ -296,6 +298,10 @@ class Catalog:
         found = [view_of(database, record[1]) for record in self.all_records(database, SYSTEM_VIEWS)]
         return sorted(found, key=_name_of)
 
+    def attach(self, collection: Collection) -> None:
+        """Adds a collection whose records are elsewhere than in the engine; it is not stored, and has no indexes."""
+        self._remember(collection)
+
     def by_number(self, number: int) -> Collection | None:
         return self._by_number.get(number)
 
@@ -339,10 +345,10 @@ class Catalog:
         with self.engine.unit_of_work() as work:
             collection = self._made(database, name, options)
             self._put(collection, collection.entry_document())
+            self._tell(work, CREATE, collection, _created(collection))
             work.commit()
         self._remember(collection)
         self._changed(collection)
-        self._tell(CREATE, collection, _created(collection))
         return collection
 
     def create_pending(self, database: str, name: str, options: CollectionOptions) -> Collection:
@@ -354,17 +360,17 @@ class Catalog:
         collection.pending = True
         return collection
 
-    def publish(self, collection: Collection) -> None:
+    def publish(self, collection: Collection, work: WriteUnitOfWork) -> None:
         """Stores a pending collection in the catalog, inside a unit of work; its name must be free. Once that has
         committed, `published` must be called."""
         self._put(collection, collection.entry_document())
+        self._tell(work, CREATE, collection, _created(collection))
 
     def published(self, collection: Collection) -> None:
         """Puts a collection that was stored by `publish` in its database."""
         collection.pending = False
         self._remember(collection)
         self._changed(collection)
-        self._tell(CREATE, collection, _created(collection))
 
     def drop_pending(self, collection: Collection) -> None:
         """Drops a collection that a transaction has created in vain."""
@@ -412,9 +418,9 @@ class Catalog:
         """Drops a collection with its records and its indexes, including those that are being built."""
         with self.engine.unit_of_work() as work:
             self._delete_stored(collection)
+            self._tell(work, DROP, collection)
             work.commit()
         self._mark_dropped(collection)
-        self._tell(DROP, collection)
 
     def rename_collection(self, collection: Collection, database: str, name: str, replaced: Collection | None) -> None:
         """Gives a collection another name, dropping the one that had it (`dropTarget`) in the same unit of work.
@@ -428,15 +434,15 @@ class Catalog:
             if replaced is not None:
                 self._delete_stored(replaced)
             self._put(collection, collection.entry_document(namespace=f"{database}.{name}", options=options))
+            renamed: dict[str, Value] = {"to": {"db": database, "coll": name}}
+            if replaced is not None:
+                renamed["dropTarget"] = replaced.uuid
+            self._tell(work, RENAME, collection, encode(renamed))
             work.commit()
         if options is not collection.options:
             collection.set_options(options)
         if replaced is not None:
             self._mark_dropped(replaced)
-        renamed: dict[str, Value] = {"to": {"db": database, "coll": name}}
-        if replaced is not None:
-            renamed["dropTarget"] = replaced.uuid
-        self._tell(RENAME, collection, encode(renamed))
         self._forget(collection)
         self._note_dropped(collection.namespace)
         collection.rename(database, name)
@@ -474,13 +480,13 @@ class Catalog:
             self._put(collection, collection.entry_document(indexes=stored))
             if replaced is not None:
                 self.engine.drop_ident(replaced.ident)
+            else:  # a replacement is told as a change of the index
+                self._tell(work, CREATE_INDEXES, collection, _described(built))
             work.commit()
         for index in built:
             index.ready = True
         collection.set_indexes(indexes)
         self._changed(collection)
-        if replaced is None:  # else it is told as a change of the index
-            self._tell(CREATE_INDEXES, collection, _described(built))
 
     def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
         """Drops indexes, including those that are being built."""
@@ -490,12 +496,12 @@ class Catalog:
             for index in removed:
                 if index.data is not None:
                     self.engine.drop_ident(index.ident)
+            for index in removed:
+                if index.ready:
+                    self._tell(work, DROP_INDEXES, collection, _described([index]))
             work.commit()
         collection.set_indexes(kept)
         self._changed(collection)
-        for index in removed:
-            if index.ready:
-                self._tell(DROP_INDEXES, collection, _described([index]))
 
     def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
         """Removes unfinished indexes from memory; their data, which the engine failed to drop, is dropped at the next
@@ -552,6 +558,12 @@ class Catalog:
             return  # `finish_indexes` or `publish` stores it
         work.on_rollback(partial(index.restore, before, type_bits))
         self._put(collection, collection.entry_document())
+
+    def in_unit(self, action: Callable[[WriteUnitOfWork], None]) -> None:
+        """Carries out an action in a unit of work of its own."""
+        with self.engine.unit_of_work() as work:
+            action(work)
+            work.commit()
 
     def server_entry(self, name: str) -> bytes | None:
         """What the server itself has stored under a name, which is no number; None if nothing."""

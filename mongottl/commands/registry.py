@@ -49,6 +49,7 @@ class CommandSpec:
     secret_fields: its fields that `$currentOp` must not show.
     in_transaction: may be a statement of a transaction. ends_transaction: commits or aborts one. repeats_commit: is
     answered again for a transaction that has been committed.
+    judges_oplog: decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
     exclusive: changes collections or indexes, and waits until no transaction uses the collection.
     uses_cursors: is about open cursors; its database is the one in which the command ran that opened them.
     """
@@ -83,6 +84,7 @@ class CommandSpec:
         ends_transaction: bool,
         repeats_commit: bool,
         exclusive: bool,
+        judges_oplog: bool,
         uses_cursors: bool,
     ) -> None:
         self.name = name
@@ -118,6 +120,7 @@ class CommandSpec:
         self.ends_transaction = ends_transaction
         self.repeats_commit = repeats_commit
         self.exclusive = exclusive
+        self.judges_oplog = judges_oplog
         self.uses_cursors = uses_cursors
 
     def is_write(self, body: bytes) -> bool:
@@ -169,6 +172,7 @@ def command(
     ends_transaction: bool = False,
     repeats_commit: bool = False,
     exclusive: bool = False,
+    judges_oplog: bool = False,
     uses_cursors: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
@@ -205,6 +209,7 @@ def command(
             ends_transaction=ends_transaction,
             repeats_commit=repeats_commit,
             exclusive=exclusive,
+            judges_oplog=judges_oplog,
             uses_cursors=uses_cursors,
         )
         for known in spec.names:

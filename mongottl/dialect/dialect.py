@@ -14,6 +14,7 @@ class Dialect:
     retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
     runs_scripts: whether there is JavaScript on the server.
     cluster_times: whether replies have `$clusterTime` and `operationTime`.
+    shows_oplog: whether there is a `local.oplog.rs`.
     index_conflict: the text for an index whose options differ from those of an existing one with the same name or key;
         `{name}` in it stands for the name of that one. Empty for MongoDB's text.
     uri_options: the options that a connection string needs for this kind of server.
@@ -32,6 +33,7 @@ class Dialect:
         index_conflict: str = "",
         cluster_times: bool = True,
         runs_scripts: bool = True,
+        shows_oplog: bool = True,
     ) -> None:
         self.name = name
         self.refused_commands = refused_commands
@@ -44,6 +46,7 @@ class Dialect:
         self.index_conflict = index_conflict
         self.cluster_times = cluster_times
         self.runs_scripts = runs_scripts
+        self.shows_oplog = shows_oplog
 
     def check_command(self, name: str) -> None:
         """CommandNotSupported (115) for a command that this kind of server does not have."""
@@ -78,5 +81,6 @@ def dialect_named(name: str) -> Dialect:
             cosmos.INDEX_CONFLICT,
             cluster_times=False,
             runs_scripts=False,
+            shows_oplog=False,
         )
     return Dialect("mongodb")

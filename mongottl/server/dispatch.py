@@ -59,6 +59,8 @@ from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
 from mongottl.exec.write.transaction_records import NAMESPACE as TRANSACTIONS
 from mongottl.exec.write.transaction_records import publish_transactions
+from mongottl.oplog.records import NAMESPACE as OPLOG
+from mongottl.oplog.records import refused_write
 from mongottl.server import transactions
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
@@ -283,6 +285,8 @@ class Dispatcher:
         if (service.exclusive or service.fsync_locks) and self._is_locked(op) and spec.is_write(body):
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._await_copy(spec, op, body, carry_out)
+        if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
+            raise refused_write()
         if op.used_namespace == TRANSACTIONS:
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._after_publishing(spec, op, carry_out)

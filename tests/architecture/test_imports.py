@@ -22,6 +22,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("wire", "query", "ttl", "dialect", "storage.interface"),
     ("catalog", "storage"),
     ("security",),
+    ("oplog",),
     ("exec.operation",),
     # Which keys of an index a filter needs, and the plans by `_id`: of `plan`, the stages know only these modules.
     ("exec.plan.bounds", "exec.plan.bounds_text", "exec.plan.expr_bounds", "exec.plan.predicates", "exec.plan.express"),

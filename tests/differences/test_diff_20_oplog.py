@@ -1,37 +1,12 @@
-"""The oplog of change streams is in memory, and bounded by 64 MiB.
+"""The documents that a statement writes at once share an entry of the oplog
 
-MongoDB keeps it in a capped collection, `local.oplog.rs` (manual, "Replica Set Oplog"), from which streams resume after
-a restart.
+and a cluster time. MongoDB gives each document that an insert stores an entry and a time of its own (manual, "Replica
+Set Oplog").
 """
 
 from typing import Any
 
-import pymongo
-import pytest
 from pymongo.database import Database
-from pymongo.errors import OperationFailure
-
-import mongottl
-
-
-def test_streams_do_not_resume_over_a_restart(tmp_path: Any) -> None:
-    folder = str(tmp_path / "data")
-    with (
-        mongottl.start_server(data_dir=folder) as server,
-        pymongo.MongoClient[dict[str, Any]](server.uri) as client,
-        client.test.c.watch() as stream,
-    ):
-        client.test.c.insert_one({"_id": 1})
-        token = next(stream)["_id"]
-    with mongottl.start_server(data_dir=folder) as server, pymongo.MongoClient[dict[str, Any]](server.uri) as client:
-        with pytest.raises(OperationFailure) as caught:
-            client.test.c.watch(resume_after=token)
-        assert caught.value.code == 286
-
-
-def test_there_is_no_oplog_collection(database: Database[dict[str, Any]]) -> None:
-    database.c.insert_one({})
-    assert database.client.local.list_collection_names() == []
 
 
 def test_the_documents_of_a_batch_share_a_cluster_time(database: Database[dict[str, Any]]) -> None:
@@ -40,3 +15,20 @@ def test_the_documents_of_a_batch_share_a_cluster_time(database: Database[dict[s
         first, second = next(stream), next(stream)
     assert first["clusterTime"] == second["clusterTime"]
     assert first["_id"]["_data"] < second["_id"]["_data"]
+
+
+def test_the_documents_of_a_batch_share_an_entry(database: Database[dict[str, Any]]) -> None:
+    database.c.insert_many([{}, {}])
+    latest = next(database.client.local["oplog.rs"].find().sort("$natural", -1).limit(1))
+    assert [operation["op"] for operation in latest["o"]["applyOps"]] == ["i", "i"]
+
+
+def test_the_statements_of_a_transaction_have_entries_of_their_own(database: Database[dict[str, Any]]) -> None:
+    database.create_collection("c")
+    with database.client.start_session() as session, session.start_transaction():
+        database.c.insert_one({}, session=session)
+        database.c.insert_one({}, session=session)
+    first, last = database.client.local["oplog.rs"].find(
+        {"lsid": {"$exists": True}, "o.applyOps.ns": f"{database.name}.c"}
+    )
+    assert first["o"]["partialTxn"] and last["prevOpTime"]["ts"] == first["ts"]

@@ -47,8 +47,11 @@ class Bare:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)
         self._wire = ClientWireConnection()
         self._name = name
+        self._session: Documents | None = None
 
     def command(self, command: Documents) -> Documents:
+        if "lsid" in command:
+            self._session = command["lsid"]
         self._socket.sendall(
             encode_request(1, bson.encode(command if "$db" in command else {**command, "$db": self._name}), [], 0)
         )
@@ -64,6 +67,9 @@ class Bare:
         return self.command({**command, "$db": "admin"})
 
     def close(self) -> None:
+        """Closes the connection; what its last session has left open would make others wait."""
+        if self._session is not None:
+            self.admin({"killSessions": [self._session]})
         self._socket.close()
 
 

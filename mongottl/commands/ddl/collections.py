@@ -34,6 +34,7 @@ from mongottl.exec.operation.profiler import OFF, PROFILE_COLLECTION
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.sizes import describe_size, parse_scale
 from mongottl.exec.results.views import drop_view
+from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 from mongottl.security.privileges import Need, collection_resource, database_resource
@@ -50,6 +51,7 @@ class DropRequest(NamedTuple):
     access=on_collection("dropCollection"),
     help="Drops a collection with its indexes.",
     writes=True,
+    judges_oplog=True,
     stable=True,
     exclusive=True,
 )
@@ -65,6 +67,8 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     check_uuid(op, "drop", request.collection_uuid, op.database, request.collection, collection)
     if collection is None:
         return {}
+    if collection.namespace == OPLOG:
+        raise CommandError(ErrorCode.IllegalOperation, "can't drop live oplog while replicating")
     if request.collection == PROFILE_COLLECTION and op.service.profiler.of(op.database).level != OFF:
         raise CommandError(
             ErrorCode.IllegalOperation, "turn off profiling before dropping the system.profile collection"

@@ -46,14 +46,13 @@ from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.oplog import OplogEntry, is_logged
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.views import define_view
 from mongottl.exec.write.expiry import rearm_collection
 from mongottl.exec.write.index_build import build_indexes
+from mongottl.oplog.entry import OplogEntry, is_logged
+from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.security.privileges import Need
-
-OPLOG: Final = "local.oplog.rs"
 
 
 class CollModRequest(NamedTuple):
@@ -99,6 +98,7 @@ def _coll_mod_needs(op: OperationContext, request: CollModRequest) -> list[Need]
     access=needing(_coll_mod_needs),
     help="Changes the options of a collection, a view or an index.",
     writes=True,
+    judges_oplog=True,
     stable=True,
     exclusive=True,
 )

@@ -104,6 +104,7 @@ def _create_needs(op: OperationContext, request: CreateRequest) -> list[Need]:
     access=needing(_create_needs),
     help="Creates a collection.",
     writes=True,
+    judges_oplog=True,
     stable=True,
     unstable_fields=("capped", "indexOptionDefaults", "max", "size", "storageEngine"),
     in_transaction=True,

@@ -15,9 +15,9 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.oplog import OplogEntry
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.sizes import collection_size, parse_scale
+from mongottl.oplog.entry import OplogEntry
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 from mongottl.security.privileges import CLUSTER, Need

@@ -1,14 +1,17 @@
 """The state of a server that its commands and its background tasks share."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.catalog import Catalog, new_uuid
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
-from mongottl.document.types import Value
+from mongottl.document.build import encode
+from mongottl.document.types import Int64, Timestamp, Value
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
@@ -16,7 +19,6 @@ from mongottl.exec.operation.cursor_registry import CursorRegistry
 from mongottl.exec.operation.failpoints import FailPoints
 from mongottl.exec.operation.metrics import Metrics
 from mongottl.exec.operation.object_ids import ObjectIdGenerator
-from mongottl.exec.operation.oplog import OPLOG_NUMBER, Oplog, OplogEntry, is_logged
 from mongottl.exec.operation.profiler import Profiler
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
@@ -25,9 +27,13 @@ from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.operation.snapshots import KEPT_S, SnapshotRegistry
 from mongottl.exec.operation.temporary_files import TemporaryFiles
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S, TransactionRegistry
+from mongottl.oplog.entry import OplogEntry, is_logged
+from mongottl.oplog.log import OPLOG_NUMBER, Oplog
+from mongottl.oplog.records import DATABASE, NAME, OplogRecords
+from mongottl.oplog.rows import OplogRows
 from mongottl.query.timestamps import TimestampClock
 from mongottl.security.accounts import Accounts
-from mongottl.storage.interface import StorageEngine
+from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
 MS_PER_S: Final = 1000
 # How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
 _SCRIPT_LIMIT_MS: Final = 60_000
+_MS_PER_HOUR: Final = 3_600_000
 
 
 class ConcernDefaults:
@@ -85,9 +92,7 @@ class ServiceContext:
         if config.data_dir is not None:
             rows = StatementRows(self.catalog.retryable_writes())
             self.sessions.store_in(rows, self.started_monotonic_s)
-        # With a data directory, what was written before the start is not in the oplog.
-        started_at = self.cluster_clock.last
-        self.oplog = Oplog((0, 0) if config.data_dir is None else (started_at.time, started_at.inc))
+        self.oplog = self._open_oplog()
         self.catalog.change_listener = self._log_change
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
@@ -160,17 +165,48 @@ class ServiceContext:
         if self._script_processes is not None:
             self._script_processes.close()
 
-    def _log_change(self, kind: int, collection: Collection, detail: Value) -> None:
+    def _open_oplog(self) -> Oplog:
+        """The oplog, stored if there is a data directory, and `local.oplog.rs` for its readers."""
+        config = self.config
+        max_bytes = max(config.oplog_size_mb, 1) << 20
+        retention_ms = config.oplog_min_retention_hours * _MS_PER_HOUR
+        rows: OplogRows | None = None
+        if config.data_dir is not None:
+            # What an earlier version of the server wrote there is not in the oplog.
+            floor = self.cluster_clock.last if self.catalog.all_collections() else Timestamp(0, 0)
+            rows = OplogRows(self.catalog, floor, max_bytes, retention_ms)
+        oplog = Oplog(max_bytes, retention_ms, rows)
+        if not self.dialect.shows_oplog:
+            return oplog
+        options = CollectionOptions(encode({"capped": True, "size": Int64(max_bytes), "autoIndexId": False}))
+        uuid = new_uuid() if rows is None else rows.uuid
+        self.catalog.attach(Collection(DATABASE, NAME, OPLOG_NUMBER, uuid, options, OplogRecords(oplog)))
+        return oplog
+
+    def _log_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
         """Adds a change of a collection or its indexes to the oplog. kind, detail: as in `OplogEntry`."""
         if is_logged(collection):
-            self.log_change(
-                OplogEntry(kind, collection.database, collection.name, collection.uuid, [], [], detail=detail)
+            self._log(
+                work, OplogEntry(kind, collection.database, collection.name, collection.uuid, [], [], detail=detail)
             )
 
     def log_change(self, entry: OplogEntry) -> None:
-        """Adds an entry to the oplog, with a cluster time of its own, and wakes the change streams."""
+        """Adds to the oplog, in a unit of work of its own, what was changed by several: a database was dropped after
+        its collections, or options were changed together with an index."""
+        self.catalog.in_unit(partial(self._log, entry=entry))
+
+    def _log(self, work: WriteUnitOfWork, entry: OplogEntry) -> None:
+        """Adds an entry to the oplog in a unit of work, with a cluster time of its own; its commit wakes the change
+        streams."""
         now_ms = self.clock.now_ms()
-        self.oplog.append(entry, self.cluster_clock.tick(now_ms), now_ms)
+        self.oplog.put(entry, self.cluster_clock.tick(now_ms), now_ms, work)
+        if self.cluster_clock.limit_due:
+            self.cluster_clock.put_limit(work)
+        work.on_commit(partial(self.append_entry, entry))
+
+    def append_entry(self, entry: OplogEntry) -> None:
+        """Makes an entry that was put in a unit of work visible, after the commit, and wakes those who wait for it."""
+        self.oplog.append(entry)
         self.cursors.notify_inserted(OPLOG_NUMBER)
 
     def close_idle(self) -> None:

@@ -11,8 +11,8 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.types import Timestamp
-from mongottl.exec.operation.oplog import OplogEntry
 from mongottl.exec.operation.sessions import SessionRegistry
+from mongottl.oplog.entry import OplogEntry
 from mongottl.storage.snapshot.write_set import WriteSet
 
 IN_PROGRESS: Final = 0

@@ -21,9 +21,9 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
-from mongottl.exec.operation.oplog import DELETE, INSERT, OPLOG_NUMBER, UPDATE, OplogEntry, is_logged
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
+from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, is_logged
 from mongottl.query.update import UpdateDriver
 from mongottl.storage.interface import (
     EngineUnavailable,
@@ -131,9 +131,12 @@ class WriteUnit:
         """Commits, then arms the wheel, notifies waiting cursors and counts. WriteConflict: all is rolled back."""
         service = self.service
         cluster_clock = service.cluster_clock
-        cluster_clock.tick(self._now_ms)
+        at = cluster_clock.tick(self._now_ms)
         if cluster_clock.limit_due:
             cluster_clock.put_limit(self._work)
+        entry = self.oplog_entry()
+        if entry is not None:
+            service.oplog.put(entry, at, self._now_ms, self._work)
         write = self.retryable_write
         if write is not None and self.purged == 0:
             failing = service.fail_points.transactional_write()
@@ -142,13 +145,11 @@ class WriteUnit:
                 failing.fail()
             self._note_statements(write)
             self._work.commit()
-            service.sessions.committed(write, self._now_ms, cluster_clock.operation_time)
+            service.sessions.committed(write, self._now_ms, at)
         else:
             self._work.commit()
-        entry = self.oplog_entry()
         if entry is not None:
-            service.oplog.append(entry, cluster_clock.operation_time, self._now_ms)
-            service.cursors.notify_inserted(OPLOG_NUMBER)
+            service.append_entry(entry)
         self.after_commit()
 
     def oplog_entry(self) -> OplogEntry | None:

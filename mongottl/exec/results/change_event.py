@@ -18,13 +18,12 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation import oplog as log
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.oplog import OplogEntry
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.results.resume_token import EventIdentity, token_of
+from mongottl.oplog import entry as log
+from mongottl.oplog.entry import OplogEntry
 from mongottl.query.pipeline.change_stream import ChangeStreamSpec
-from mongottl.query.update.difference import difference
 
 _TYPES: Final = {
     log.INSERT: "insert",
@@ -219,7 +218,7 @@ class EntryEvents:
         event.append(("ns", encode({"db": entry.database, "coll": entry.collection})))
         event.append(("documentKey", key))
         if updated:
-            event.append(("updateDescription", difference(before, document, entry.touched).describe(spec.expanded)))
+            event.append(("updateDescription", entry.describe(index, spec.expanded)))
         if before and spec.before_change != "off":
             kept = self._has_images(op)
             if not kept and spec.before_change == "required":

@@ -12,13 +12,13 @@ from mongottl.document.types import Timestamp
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.oplog import OPLOG_NUMBER, Oplog
 from mongottl.exec.results.aggregation import OperationRun, check_stage_allowed
 from mongottl.exec.results.change_event import EntryEvents, is_watched
 from mongottl.exec.results.cursors import MAX_PAGE_BYTES, ClientCursor, Page, PageSource, Tail
 from mongottl.exec.results.reading import Pull
 from mongottl.exec.results.resume_token import ResumePoint, high_water_mark, parse_token, token_of
 from mongottl.exec.results.split_event import event_data, split_event
+from mongottl.oplog.log import OPLOG_NUMBER, Oplog
 from mongottl.query.pipeline.change_stream import SPLIT_LARGE_EVENT, ChangeStreamSpec, check_following
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline

@@ -1,10 +1,11 @@
 """The commit of a transaction: its write set is given to the engine in one unit of work, whole or not at all."""
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.types import Timestamp
 from mongottl.exec.operation.arming import arm_records
-from mongottl.exec.operation.oplog import OPLOG_NUMBER
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.session_ids import shown_id
 from mongottl.exec.operation.transaction_unit import release
 from mongottl.exec.operation.transactions import COMMITTED, Transaction
 from mongottl.exec.write.writes import duplicate_key_error
@@ -45,10 +46,10 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     now_ms = service.clock.now_ms()
     with service.engine.unit_of_work() as work:
         for collection in transaction.pending.values():
-            catalog.publish(collection)
+            catalog.publish(collection, work)
         for collection in transaction.collections.values():
             commit.carry_out(collection, work)
-        at = service.cluster_clock.tick(now_ms)
+        at = _log(service, transaction, now_ms, work)
         if note is not None:
             note.note_commit(now_ms, at)
         if service.cluster_clock.limit_due:
@@ -59,7 +60,8 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     service.history.append(commit.images)
     for collection in transaction.pending.values():
         catalog.published(collection)
-    _log(service, transaction)
+    for entry in transaction.entries:
+        service.append_entry(entry)
     for collection, rows in commit.stored:
         collection.writes += 1
         arm_records(service, collection, rows)
@@ -67,22 +69,25 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     release(service, transaction)
 
 
-def _log(service: ServiceContext, transaction: Transaction) -> None:
-    """Adds what the transaction has written to the oplog, with one cluster time."""
-    session = service.sessions.find(transaction.session_key)
-    now_ms = service.clock.now_ms()
-    at = service.cluster_clock.operation_time
-    if transaction.pending:
-        at = service.cluster_clock.tick(now_ms)  # behind the creation of its collections
+def _log(service: ServiceContext, transaction: Transaction, now_ms: int, work: WriteUnitOfWork) -> Timestamp:
+    """Puts what the transaction has written in the oplog; its cluster time, which all of it has. In
+    `local.oplog.rs` each entry has a time of its own, up to that one."""
+    lsid = shown_id(transaction.session_key)
+    entries = transaction.entries
+    at = service.cluster_clock.tick(now_ms)
+    for _ in entries[1:]:
+        at = service.cluster_clock.tick(now_ms)
     index = 0
-    for entry in transaction.entries:
+    following = len(entries)
+    for entry in entries:
+        following -= 1
         entry.first_index = index
-        entry.lsid = None if session is None else session.lsid
+        entry.following = following
+        entry.lsid = lsid
         entry.txn_number = transaction.number
         index += entry.count
-        service.oplog.append(entry, at, now_ms)
-    if index:
-        service.cursors.notify_inserted(OPLOG_NUMBER)
+        service.oplog.put(entry, at, now_ms, work)
+    return at
 
 
 class _Commit:

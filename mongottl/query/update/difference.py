@@ -128,8 +128,8 @@ def _dotted(path: list[Value]) -> str:
 
 def _disambiguate(found: Difference, path: list[Value]) -> None:
     """Notes a path that could be misread: a field whose name is a number, or has a dot."""
-    for part in path[1:] if len(path) > 1 else path:
-        if isinstance(part, str) and (part.isdigit() or "." in part):
+    for position, part in enumerate(path):
+        if isinstance(part, str) and ("." in part or (part.isdigit() and (position > 0 or len(path) == 1))):
             parts: list[Value] = [part if isinstance(part, str) else integer(int(str(part))) for part in path]
             found.disambiguated.append((_dotted(path), parts))
             return

@@ -114,7 +114,9 @@ def test_output_stages_write_documents_of_limited_size_in_a_step(running: Runnin
     running.insert(*(large(number, size) for number in range(20)))
     stored = [0]
     for _ in running.steps({"aggregate": "c", "pipeline": [stage], "cursor": {}}):
-        stored.append(sum(found.store.count() for found in running.service.catalog.all_collections()) - 20)
+        stored.append(
+            sum(found.store.count() for found in running.service.catalog.all_collections() if found.number) - 20
+        )
     assert max(after - before for before, after in itertools.pairwise(stored)) == 4
     assert running.collection("copy").store.count() == 20
 

@@ -1,0 +1,182 @@
+"""Entries of the oplog as the documents of `local.oplog.rs`, for tools that read or tail it.
+
+    {op: "i", ns: "d.c", ui: <uuid>, o: <document>, o2: {_id}, ts, t: 1, v: 2, wall}              one operation
+    {op: "c", ns: "admin.$cmd", o: {applyOps: [{op, ns, ui, o, …}, …]}, ts, t: 1, v: 2, wall}     several
+
+op is "i", "u", "d", or "c" for a command. An update's `o` is the new document, or `{$v: 2, diff}`. The entries of a
+transaction are linked by `prevOpTime`, all but the last with `partialTxn`, as mongod does with large transactions.
+
+Source: the manual's "Replica Set Oplog", the change events' documentation, and what MongoDB's drivers and tools read.
+"""
+
+from typing import Final
+
+from mongottl.catalog import change_kinds as kinds
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.types import MISSING, Date, Int64, Timestamp, Value, integer
+from mongottl.document.walk import fields, get_value
+from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry
+
+_TERM: Final = Int64(1)
+_VERSION: Final = Int64(2)
+_Fields = list[tuple[str, Value]]
+
+
+def oplog_document(entry: OplogEntry) -> bytes:
+    """The document of an entry."""
+    at = _time_of(entry, 0)
+    end: _Fields = [("ts", at), ("t", _TERM), ("v", _VERSION), ("wall", Date(entry.wall_ms))]
+    if entry.lsid is None and entry.count == 1:
+        return encode_fields(_operation(entry, 0) + end)
+    operations: list[Value] = [encode_fields(_operation(entry, i)) for i in range(entry.count)]
+    applied: _Fields = [("applyOps", operations)]
+    document: _Fields = []
+    if entry.lsid is not None:
+        document += [("lsid", entry.lsid), ("txnNumber", Int64(entry.txn_number))]
+        if entry.following:
+            applied.append(("partialTxn", True))
+        previous: _Fields = [("ts", Timestamp(0, 0)), ("t", Int64(-1))]
+        if entry.first_index:
+            previous = [("ts", _time_of(entry, 1)), ("t", _TERM)]
+        end.append(("prevOpTime", encode_fields(previous)))
+    document += [("op", "c"), ("ns", "admin.$cmd"), ("o", encode_fields(applied))]
+    return encode_fields(document + end)
+
+
+def _time_of(entry: OplogEntry, before: int) -> Timestamp:
+    """The time of the entry's own document, or of one of its transaction before it: the commit's is that of the
+    last."""
+    return Timestamp(entry.at_s, entry.at_i - entry.following - before)
+
+
+def _operation(entry: OplogEntry, index: int) -> _Fields:
+    namespace = f"{entry.database}.{entry.collection}"
+    kind = entry.kind
+    if kind > DELETE:
+        operation: _Fields = [("op", "c"), ("ns", f"{entry.database}.$cmd")]
+        if entry.uuid is not None:
+            operation.append(("ui", entry.uuid))
+        return [*operation, ("o", _command(entry, namespace))]
+    key = encode_fields([("_id", entry.id_of(index))])
+    if kind == INSERT:
+        return [("op", "i"), ("ns", namespace), ("ui", entry.uuid), ("o", entry.after[index]), ("o2", key)]
+    if kind == UPDATE:
+        changed: Value
+        if entry.replaced:
+            changed = entry.after[index]
+        else:
+            changed = encode_fields([("$v", integer(2)), ("diff", update_diff(entry.describe(index, True)))])
+        return [("op", "u"), ("ns", namespace), ("ui", entry.uuid), ("o", changed), ("o2", key)]
+    return [("op", "d"), ("ns", namespace), ("ui", entry.uuid), ("o", key)]
+
+
+def _command(entry: OplogEntry, namespace: str) -> bytes:
+    kind = entry.kind
+    detail = fields(entry.detail) if isinstance(entry.detail, bytes) else []
+    if kind == kinds.CREATE:
+        return encode_fields([("create", entry.collection), *detail])
+    if kind == kinds.DROP:
+        return encode({"drop": entry.collection})
+    if kind == kinds.RENAME:
+        return _renaming(entry, namespace)
+    if kind == kinds.DROP_DATABASE:
+        return encode({"dropDatabase": integer(1)})
+    if kind == kinds.MODIFY:
+        assert isinstance(entry.detail, bytes)
+        described = get_value(entry.detail, "operationDescription")
+        detail = fields(described) if isinstance(described, bytes) else []
+    name = {kinds.CREATE_INDEXES: "createIndexes", kinds.DROP_INDEXES: "dropIndexes", kinds.MODIFY: "collMod"}[kind]
+    return encode_fields([(name, entry.collection), *detail])
+
+
+def _renaming(entry: OplogEntry, namespace: str) -> bytes:
+    assert isinstance(entry.detail, bytes)
+    to = get_value(entry.detail, "to")
+    assert isinstance(to, bytes)
+    renaming: _Fields = [
+        ("renameCollection", namespace),
+        ("to", f"{get_value(to, 'db')}.{get_value(to, 'coll')}"),
+        ("stayTemp", False),
+    ]
+    dropped = get_value(entry.detail, "dropTarget")
+    if dropped is not MISSING:
+        renaming.append(("dropTarget", dropped))
+    return encode_fields(renaming)
+
+
+class _Node:
+    """The changes below one document or array of a diff."""
+
+    def __init__(self) -> None:
+        self.is_array = False
+        self.length: Value = None
+        self.updated: _Fields = []
+        self.removed: _Fields = []
+        self.below: dict[str, _Node] = {}
+
+    def child(self, part: Value) -> "_Node":
+        """The changes below a field, or an element by its index."""
+        if isinstance(part, int):
+            self.is_array = True
+        return self.below.setdefault(str(part), _Node())
+
+    def described(self) -> bytes:
+        """As mongod's `diff`: `{d, u, s<field>: …}` of a document, `{a: true, l, u<index>, s<index>: …}` of an
+        array."""
+        described: _Fields = []
+        if self.is_array:
+            described.append(("a", True))
+            if self.length is not None:
+                described.append(("l", self.length))
+            described += [(f"u{name}", value) for name, value in self.updated]
+        else:
+            if self.removed:
+                described.append(("d", encode_fields(self.removed)))
+            if self.updated:
+                described.append(("u", encode_fields(self.updated)))
+        described += [(f"s{name}", node.described()) for name, node in self.below.items()]
+        return encode_fields(described)
+
+
+def update_diff(description: bytes) -> bytes:
+    """The `diff` of an update: its `updateDescription`, with `disambiguatedPaths`, as a tree."""
+    described = dict(fields(description))
+    paths = dict(_fields_of(described["disambiguatedPaths"]))
+    root = _Node()
+    for path, value in _fields_of(described["updatedFields"]):
+        parent, last = _parent(root, path, paths)
+        if isinstance(last, int):
+            parent.is_array = True
+        parent.updated.append((str(last), value))
+    removed = described["removedFields"]
+    assert isinstance(removed, list)
+    for path in removed:
+        parent, last = _parent(root, str(path), paths)
+        parent.removed.append((str(last), False))
+    truncated = described["truncatedArrays"]
+    assert isinstance(truncated, list)
+    for item in truncated:
+        assert isinstance(item, bytes)
+        parent, last = _parent(root, str(get_value(item, "field")), paths)
+        node = parent.child(last)
+        node.is_array = True
+        node.length = get_value(item, "newSize")
+    return root.described()
+
+
+def _parent(root: _Node, path: str, known: dict[str, Value]) -> tuple[_Node, Value]:
+    """What holds the last component of a path, and that component: an index as a number."""
+    parts = known.get(path)
+    if not isinstance(parts, list):
+        names = path.split(".")
+        parts = [names[0], *[integer(int(name)) if name.isdigit() else name for name in names[1:]]]
+    node = root
+    for part in parts[:-1]:
+        node = node.child(part)
+    # A component says what holds it: a document for a string, an array for a number.
+    return node, parts[-1]
+
+
+def _fields_of(value: Value) -> _Fields:
+    assert isinstance(value, bytes)
+    return fields(value)

@@ -1,0 +1,203 @@
+"""An entry of the oplog: the operations of one unit of work on one collection, and its stored form."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.view import SYSTEM_VIEWS
+from mongottl.document.build import encode_fields
+from mongottl.document.types import BinData, Int64, Timestamp, Value
+from mongottl.document.walk import fields, get_value
+from mongottl.query.update.difference import difference
+
+INSERT: Final = 0
+UPDATE: Final = 1
+DELETE: Final = 2
+# Above these are the kinds of `catalog.change_kinds`; `detail` says more of them.
+
+# Memory of an entry, and of each of its documents, in addition to the documents.
+_ENTRY_BYTES: Final = 400
+_DOCUMENT_BYTES: Final = 100
+
+
+class OplogEntry:
+    """The operations of one unit of work on one collection.
+
+    at_s, at_i: cluster time. first_index: index of the first operation in its transaction. wall_ms: wall time.
+    before, after: the documents of each operation; empty where a kind has none. replaced: whether an update replaced
+    the documents, else touched: the paths that its modifiers name, or None for a pipeline. images: whether the
+    collection keeps images. detail: of a change of collections or indexes. lsid, txn_number: of its transaction.
+    following: how many entries of the same transaction come behind it.
+    descriptions: for an entry that was stored, the `updateDescription` of each update. Such an entry has no documents
+    but what `stored_form` keeps: where the collection keeps no images, `before` has only `_id`.
+    """
+
+    def __init__(
+        self,
+        kind: int,
+        database: str,
+        collection: str,
+        uuid: Value,
+        before: list[bytes],
+        after: list[bytes],
+        images: bool = False,
+        detail: Value = None,
+    ) -> None:
+        self.kind = kind
+        self.database = database
+        self.collection = collection
+        self.uuid = uuid
+        # Tuples, because Python's collector of cycles need not visit those of bytes and strings.
+        self.before: tuple[bytes, ...] = tuple(before)
+        self.after: tuple[bytes, ...] = tuple(after)
+        self.replaced = False
+        self.touched: tuple[str, ...] | None = None
+        self.descriptions: tuple[bytes, ...] = ()
+        self.images = images
+        self.detail = detail
+        self.at_s: int = 0
+        self.at_i: int = 0
+        self.wall_ms: int = 0
+        self.first_index: int = 0
+        self.following: int = 0
+        self.lsid: bytes | None = None
+        self.txn_number: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many operations it has."""
+        return max(len(self.before), len(self.after), 1)
+
+    @property
+    def at(self) -> Timestamp:
+        return Timestamp(self.at_s, self.at_i)
+
+    def set_time(self, at: Timestamp, wall_ms: int) -> None:
+        self.at_s = at.time
+        self.at_i = at.inc
+        self.wall_ms = wall_ms
+
+    def id_of(self, index: int) -> Value:
+        """The `_id` of the document of an operation."""
+        documents = self.after if index < len(self.after) else self.before
+        return get_value(documents[index], "_id")
+
+    def describe(self, index: int, expanded: bool) -> bytes:
+        """The `updateDescription` of an update that replaces nothing. expanded: with `disambiguatedPaths`."""
+        if not self.descriptions:
+            return difference(self.before[index], self.after[index], self.touched).describe(expanded)
+        described = self.descriptions[index]
+        return described if expanded else encode_fields(fields(described)[:-1])
+
+    def size_bytes(self) -> int:
+        size = _ENTRY_BYTES
+        for document in self.before:
+            size += len(document) + _DOCUMENT_BYTES
+        for document in self.after:
+            size += len(document) + _DOCUMENT_BYTES
+        return size
+
+
+def is_logged(collection: Collection) -> bool:
+    """Whether the writes of a collection are in the oplog: not the server's own, nor those of `$out` before its end."""
+    if collection.database in ("local", "config") or collection.options.temporary:
+        return False
+    return not collection.name.startswith("system.") or collection.name in (SYSTEM_VIEWS, "system.js")
+
+
+def stored_form(entry: OplogEntry) -> bytes:
+    """What is stored of an entry: a document whose fields are those of `OplogEntry`, abbreviated.
+
+    An update is stored as its description, since that is small where the document is large; the documents themselves
+    only where the collection keeps images.
+    """
+    kind = entry.kind
+    form: list[tuple[str, Value]] = [
+        ("k", kind),
+        ("t", Timestamp(entry.at_s, entry.at_i)),
+        ("w", Int64(entry.wall_ms)),
+        ("n", entry.database),
+        ("c", entry.collection),
+        ("u", entry.uuid),
+    ]
+    before: Iterable[bytes] = entry.before
+    after: Iterable[bytes] = entry.after
+    # What is told of views is their documents.
+    whole = entry.images or entry.collection == SYSTEM_VIEWS
+    if not whole and (kind == UPDATE or kind == DELETE):
+        before = [encode_fields([("_id", get_value(document, "_id"))]) for document in entry.before]
+    if kind == UPDATE and not entry.replaced:
+        if not whole:
+            after = ()
+        form.append(("d", _joined([entry.describe(i, True) for i in range(entry.count)])))
+    if entry.before:
+        form.append(("b", _joined(before)))
+    if after:
+        form.append(("a", _joined(after)))
+    if entry.replaced:
+        form.append(("r", True))
+    if entry.images:
+        form.append(("i", True))
+    if entry.detail is not None:
+        form.append(("x", entry.detail))
+    if entry.lsid is not None:
+        form += [
+            ("l", entry.lsid),
+            ("m", Int64(entry.txn_number)),
+            ("o", Int64(entry.first_index)),
+            ("f", Int64(entry.following)),
+        ]
+    return encode_fields(form)
+
+
+def loaded_form(stored: bytes) -> OplogEntry:
+    """The entry of a stored form."""
+    form = dict(fields(stored))
+    entry = OplogEntry(
+        _integer(form, "k"),
+        str(form["n"]),
+        str(form["c"]),
+        form["u"],
+        _split(form, "b"),
+        _split(form, "a"),
+        form.get("i") is True,
+        form.get("x"),
+    )
+    at = form["t"]
+    assert isinstance(at, Timestamp)
+    entry.set_time(at, _integer(form, "w"))
+    entry.replaced = form.get("r") is True
+    entry.descriptions = tuple(_split(form, "d"))
+    lsid = form.get("l")
+    if isinstance(lsid, bytes):
+        entry.lsid = lsid
+        entry.txn_number = _integer(form, "m")
+        entry.first_index = _integer(form, "o")
+        entry.following = _integer(form, "f")
+    return entry
+
+
+def _joined(documents: Iterable[bytes]) -> BinData:
+    return BinData(b"".join(documents), 0)
+
+
+def _split(form: dict[str, Value], name: str) -> list[bytes]:
+    """Documents that were joined: each begins with its length."""
+    joined = form.get(name)
+    if joined is None:
+        return []
+    assert isinstance(joined, BinData)
+    data = joined.data
+    documents: list[bytes] = []
+    position = 0
+    while position < len(data):
+        end = position + int.from_bytes(data[position : position + 4], "little")
+        documents.append(data[position:end])
+        position = end
+    return documents
+
+
+def _integer(form: dict[str, Value], name: str) -> int:
+    value = form[name]
+    assert isinstance(value, int)
+    return int(value)

@@ -1,0 +1,113 @@
+"""The oplog by numbers: its latest entries in memory, and with a data directory all of them as rows.
+
+    number   0 ········ first ─────────────── base ─────────────── end
+             dropped    rows, if there are    also in memory       the next entry
+
+Beyond the bounds the oldest entries are dropped, unless they are younger than the retention time, and streams that
+still need them fail (ChangeStreamHistoryLost).
+"""
+
+from bisect import bisect_left
+from typing import Final
+
+from mongottl.document.types import Timestamp
+from mongottl.oplog.entry import OplogEntry
+from mongottl.oplog.rows import OplogRows
+from mongottl.storage.interface import WriteUnitOfWork
+
+# The number of the collection `local.oplog.rs`; also, getMores that wait for the oplog are woken by it.
+OPLOG_NUMBER: Final = 0
+# Memory for the latest entries where all of them are stored as well.
+_STORED_TOO_BYTES: Final = 8 << 20
+# How many dropped entries are kept in the list before it is shortened.
+_DROPPED_AT_ONCE: Final = 1024
+
+
+class Oplog:
+    """The entries, numbered from 0 since the server was created, or without a data directory since it started.
+
+    floor: nothing at or before this cluster time can be read any more. max_bytes: bound on the memory of entries.
+    retention_ms: entries that are younger are kept all the same. rows: where they are stored, or None.
+    """
+
+    def __init__(self, max_bytes: int, retention_ms: int, rows: OplogRows | None = None) -> None:
+        self._floor: tuple[int, int] = (0, 0)
+        self._size_bytes: int = 0
+        self.rows = rows
+        self.max_bytes = max_bytes
+        self._memory_bytes: int = max_bytes
+        self._retention_ms: int = retention_ms
+        self._entries: list[OplogEntry] = []
+        # How many entries of the list are dropped, and the number of the first of the list.
+        self._dropped: int = 0
+        self._base: int = 0
+        if rows is not None:
+            self._base = rows.end
+            self._memory_bytes = min(max_bytes, _STORED_TOO_BYTES)
+            self._retention_ms = 0  # the rows keep it
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest entry."""
+        rows = self.rows
+        return self._base + self._dropped if rows is None else rows.first
+
+    @property
+    def end(self) -> int:
+        """The number of the next entry."""
+        return self._base + len(self._entries)
+
+    @property
+    def floor(self) -> tuple[int, int]:
+        rows = self.rows
+        return self._floor if rows is None else rows.floor
+
+    @property
+    def size_bytes(self) -> int:
+        rows = self.rows
+        return self._size_bytes if rows is None else rows.size_bytes
+
+    def put(self, entry: OplogEntry, at: Timestamp, wall_ms: int, work: WriteUnitOfWork) -> None:
+        """Stores the next entry in the unit of work whose operations it has. Its cluster time is not before that of the
+        latest. Once the unit has committed, `append` must be called."""
+        entry.set_time(at, wall_ms)
+        rows = self.rows
+        if rows is not None:
+            rows.put(entry, work)
+
+    def append(self, entry: OplogEntry) -> None:
+        """Adds an entry that was put, after the commit."""
+        self._entries.append(entry)
+        self._size_bytes += entry.size_bytes()
+        while self._size_bytes > self._memory_bytes and self._dropped < len(self._entries) - 1:
+            oldest = self._entries[self._dropped]
+            if entry.wall_ms - oldest.wall_ms < self._retention_ms:
+                break
+            self._size_bytes -= oldest.size_bytes()
+            self._floor = (oldest.at_s, oldest.at_i)
+            oldest.before = oldest.after = ()
+            self._dropped += 1
+        if self._dropped >= _DROPPED_AT_ONCE:
+            del self._entries[: self._dropped]
+            self._base += self._dropped
+            self._dropped = 0
+
+    def entry(self, number: int) -> OplogEntry:
+        """The entry of a number from `first` to before `end`."""
+        rows = self.rows
+        if rows is not None and number < self._base + self._dropped:
+            return rows.entry(number)
+        return self._entries[number - self._base]
+
+    def number_at(self, at: tuple[int, int]) -> int:
+        """The number of the first entry at or after a cluster time."""
+        rows = self.rows
+        if rows is not None:
+            oldest = self._entries[self._dropped] if self._entries else None
+            if oldest is None or at <= (oldest.at_s, oldest.at_i):
+                return rows.number_at(at)
+        return self._base + bisect_left(self._entries, at, lo=self._dropped, key=_time_of)
+
+
+def _time_of(entry: OplogEntry) -> tuple[int, int]:
+    return entry.at_s, entry.at_i

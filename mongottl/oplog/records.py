@@ -1,0 +1,111 @@
+"""The record store of `local.oplog.rs`: the entries of the oplog as documents, for reading alone.
+
+A record's id is the number of its entry and 1, so scans and tailing cursors work as on any capped collection.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.oplog.documents import oplog_document
+from mongottl.oplog.log import Oplog
+from mongottl.storage.interface import NO_BYTE_LIMIT, NewRecord, Record, RecordStore
+
+DATABASE: Final = "local"
+NAME: Final = "oplog.rs"
+NAMESPACE: Final = f"{DATABASE}.{NAME}"
+_NEVER: Final = -1
+
+
+class OplogRecords(RecordStore):
+    """The records of an oplog. Writes are refused (73)."""
+
+    def __init__(self, oplog: Oplog) -> None:
+        self.ident = "oplog"
+        self._oplog = oplog
+
+    def insert_records(self, records: list[NewRecord]) -> list[int]:
+        raise refused_write()
+
+    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
+        raise refused_write()
+
+    def update_records(self, old: list[Record], new: list[Record]) -> None:
+        raise refused_write()
+
+    def update_record(self, old: Record, new: Record) -> None:
+        raise refused_write()
+
+    def delete_records(self, records: list[Record]) -> None:
+        raise refused_write()
+
+    def delete_record(self, record: Record) -> None:
+        raise refused_write()
+
+    def find_record(self, record_id: int) -> Record | None:
+        oplog = self._oplog
+        number = record_id - 1
+        if number < oplog.first or number >= oplog.end:
+            return None
+        return (record_id, oplog_document(oplog.entry(number)), 0, _NEVER)
+
+    def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
+        found: list[Record] = []
+        left = max_bytes
+        for taken, record_id in enumerate(record_ids, 1):
+            record = self.find_record(record_id)
+            if record is not None:
+                found.append(record)
+                left -= len(record[1])
+                if left <= 0:
+                    return found, taken
+        return found, len(record_ids)
+
+    def scan(
+        self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[Record], bool]:
+        found: list[Record] = []
+        left = max_bytes
+        for record_id in self._ids(after, forward):
+            record = self.find_record(record_id)
+            assert record is not None
+            found.append(record)
+            left -= len(record[1])
+            if len(found) >= limit or left <= 0:
+                return found, True
+        return found, False
+
+    def _ids(self, after: int, forward: bool) -> Iterator[int]:
+        oplog = self._oplog
+        if forward:
+            return iter(range(max(after, oplog.first) + 1, oplog.end + 1))
+        return iter(range(min(after - 1, oplog.end), oplog.first, -1))
+
+    def count(self) -> int:
+        return self._oplog.end - self._oplog.first
+
+    def size_bytes(self) -> int:
+        return self._oplog.size_bytes
+
+    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        return []
+
+    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        return []
+
+    def count_due_by_default(self, max_ts: int) -> int:
+        return 0
+
+    def count_due_by_own(self, now_s: int) -> int:
+        return 0
+
+    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
+        return []
+
+    def own_seconds(self, after_due: int, limit: int) -> list[int]:
+        return []
+
+
+def refused_write() -> CommandError:
+    """InvalidNamespace (73): clients cannot write to the oplog of a replica set's member ("Replica Set Oplog")."""
+    return CommandError(ErrorCode.InvalidNamespace, f"cannot write to '{NAMESPACE}'")
