@@ -37,6 +37,7 @@ from mongottl.commands.crud import (
     find_count_distinct,
     get_more,
     insert,
+    map_reduce,
     query_settings,
     update,
 )
@@ -75,6 +76,7 @@ FAMILIES = (
     indexes,
     insert,
     maintenance,
+    map_reduce,
     operations,
     parameters,
     plan_cache,

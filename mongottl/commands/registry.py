@@ -271,7 +271,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     listShards
     logApplicationMessage
     makeSnapshot
-    mapReduce
     mergeChunks
     moveChunk
     moveCollection

@@ -10,8 +10,8 @@ from typing import Final
 REFUSED_COMMANDS: Final = frozenset(
     """
     bulkWrite cloneCollectionAsCapped collMod connPoolStats connectionStatus convertToCapped dataSize dbHash
-    getCmdLineOpts getLog getParameter killOp killSessions listCommands profile refreshSessions renameCollection
-    serverStatus setParameter startSession top
+    getCmdLineOpts getLog getParameter killOp killSessions listCommands mapReduce profile refreshSessions
+    renameCollection serverStatus setParameter startSession top
     """.split()
 )
 

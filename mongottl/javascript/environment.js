@@ -23,6 +23,7 @@ const INT_MIN = -2147483648, INT_MAX = 2147483647;
 const intFields = new WeakMap();
 // By RegExp: pattern and options as they are stored, which JavaScript may write otherwise.
 const storedRegExps = new WeakMap();
+const storedFunctions = new WeakMap(); // by function: the Code that it was made of
 const printed = [];
 let emitted = null;
 let clockOffsetMs = 0;
@@ -296,12 +297,24 @@ function decodeSpecial(object) {
       storedRegExps.set(expression, [expression.source, expression.flags, object.v, object.o]);
       return expression;
     }
-    case "code": return object.s === undefined ? Code(object.v) : Code(object.v, decode(object.s));
+    case "code": return decodeCode(object);
     case "pointer": return DBPointer(object.v, ObjectId(object.i));
     case "minKey": return MinKey;
     case "maxKey": return MaxKey;
   }
   throw new Error(`unknown type ${object[TAG]}`);
+}
+
+// As in MongoDB, code is a function that scripts can call. What is no function stays a Code.
+function decodeCode(object) {
+  const scope = object.s === undefined ? undefined : decode(object.s);
+  try {
+    const found = compile(object.v);
+    storedFunctions.set(found, scope === undefined ? Code(object.v) : Code(object.v, scope));
+    return found;
+  } catch (error) {
+    return scope === undefined ? Code(object.v) : Code(object.v, scope);
+  }
 }
 
 // Decodes in place.
@@ -354,6 +367,7 @@ function encode(value, depth, integer) {
     case "function":
       if (value === MinKey) return { [TAG]: "minKey" };
       if (value === MaxKey) return { [TAG]: "maxKey" };
+      if (storedFunctions.has(value)) return encode(storedFunctions.get(value), depth, false);
       return { [TAG]: "code", v: Function.prototype.toString.call(value) };
     case "symbol": throw new TypeError("cannot convert a symbol to BSON");
   }
@@ -604,12 +618,15 @@ const requests = {
   // The [key, value] pairs that a map function emits for documents, a list for each document.
   map([code, documents]) {
     const found = functionOf(code);
-    return documents.map((document) => {
-      const pairs = [];
-      emitted = pairs;
-      found.call(decode(document));
-      return pairs;
-    });
+    try {
+      return documents.map((document) => {
+        emitted = [];
+        found.call(decode(document));
+        return emitted;
+      });
+    } finally {
+      emitted = null;
+    }
   },
 };
 
@@ -618,6 +635,7 @@ function describe(error) {
     const code = Number.isInteger(error.code) && error.code > 0 && error.code <= INT_MAX ? error.code : 0;
     return { error: `${error.name}: ${error.message}`, stack: String(error.stack || ""), code };
   }
+  if (error === null) return { error: "uncaught exception: null, or out of memory", stack: "", code: 0 };
   return { error: `uncaught exception: ${typeof error === "string" ? error : tojson(error, "", true)}`, stack: "", code: 0 };
 }
 

@@ -8,6 +8,7 @@ import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.javascript.values import from_json, parse_reply, to_json
@@ -33,7 +34,7 @@ class Scripts:
     """Runs the scripts of one operation.
 
     check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown).
-    call_limit_ms: how long one call may take.
+    call_limit_ms: how long one call may take. scope: global variables, as a document.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Scripts:
     ) -> None:
         self.check = check
         self.call_limit_ms = call_limit_ms
+        self.scope = EMPTY_DOCUMENT
         self._processes: Final = processes
         self._pause = pause
         self._now_ms = now_ms
@@ -71,10 +73,6 @@ class Scripts:
         found = from_json(self._request("map", to_json(code), to_json(given)))
         assert isinstance(found, list)
         return found
-
-    def set_scope(self, variables: bytes) -> None:
-        """Sets global variables."""
-        self._request("scope", to_json(variables))
 
     def release(self) -> None:
         """Ends the context. May be called more than once; a later call begins a new one."""
@@ -107,6 +105,8 @@ class Scripts:
         assert process is not None
         self._exchange(process, b"N", f"{MEMORY_BYTES} {self.call_limit_ms / 1000 + OWN_LIMIT_AFTER_S}")
         self._exchange(process, b"C", f'["begin",{self._now_ms},{to_json(self._version)}]')
+        if self.scope != EMPTY_DOCUMENT:
+            self._request("scope", to_json(self.scope))
         return process
 
     def _acquire(self, timeout_ms: int) -> bool:

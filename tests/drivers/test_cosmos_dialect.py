@@ -47,7 +47,7 @@ def test_commands_that_cosmos_does_not_have(account: Client, command: str) -> No
     assert code_of(account, command) == (115, f"Command {command} not supported")
 
 
-@pytest.mark.parametrize("command", ["mapReduce", "appendOplogNote"])
+@pytest.mark.parametrize("command", ["applyOps", "appendOplogNote"])
 def test_commands_that_neither_has(account: Client, command: str) -> None:
     assert code_of(account, command) == (115, f"Command {command} not supported")
 

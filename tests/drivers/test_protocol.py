@@ -189,7 +189,7 @@ ANSWERED = {
     "empty body": (bson.encode({}), 59),
     "too deep": (bson.encode({"ping": 1, "$db": "admin", "comment": nested(250)}), 15),
     "unknown command": (bson.encode({"nonsense": 1, "$db": "admin"}), 59),
-    "known, not supported": (bson.encode({"mapReduce": "c", "$db": "admin"}), 115),
+    "known, not supported": (bson.encode({"applyOps": [], "$db": "admin"}), 115),
     "unknown field": (bson.encode({"ping": 1, "$db": "admin", "nonsense": 1}), 40415),
     "wrong type": (bson.encode({"find": "c", "filter": 1, "$db": "test"}), 14),
     "wrong type of $db": (bson.encode({"ping": 1, "$db": 1}), 14),

@@ -15,6 +15,7 @@ from mongottl.commands.crud import find_and_modify as modify
 from mongottl.commands.crud.explain_pipeline import (
     add_plan_hashes,
     explain_aggregate_command,
+    explain_map_reduce,
     explain_view_query,
     with_server,
 )
@@ -88,7 +89,7 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
     checked_word("explain.verbosity", request.verbosity, _VERBOSITIES)
     name = first_field_name(request.explained)
     spec = COMMANDS.get(name)
-    if spec is None or (spec.name != "aggregate" and spec.name not in _QUERIES):
+    if spec is None or (spec.name not in _PIPELINES and spec.name not in _QUERIES):
         if spec is None:
             raise CommandError(ErrorCode.CommandNotFound, f"Explain failed due to unknown command: {name}")
         raise CommandError(ErrorCode.IllegalOperation, f"Cannot explain cmd: {name}")
@@ -96,8 +97,9 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
     inner = spec.request._make(spec.parser.parse(request.explained, [], generic))
     if generic.raw_data and isinstance(inner.collection, str):
         check_raw_data(op, op.database, inner.collection)
-    if spec.name == "aggregate":
-        return (yield from explain_aggregate_command(op, inner, request.verbosity, request.explained))
+    if spec.name in _PIPELINES:
+        explain_pipeline = _PIPELINES[spec.name]
+        return (yield from explain_pipeline(op, inner, request.verbosity, request.explained))
     if spec.name in _VIEW_QUERIES:
         view = op.catalog.find(op.database, inner.collection)
         if isinstance(view, View):
@@ -330,6 +332,12 @@ def _distinct_on_view(
     stages = view_reads.distinct_stages(request)
     return view_reads.query_view(op, view, stages, {}, request.collation), stages, request.hint
 
+
+# Commands that are pipelines.
+_PIPELINES: Final[dict[str, Callable[[OperationContext, Any, str, bytes], Steps[Reply]]]] = {
+    "aggregate": explain_aggregate_command,
+    "mapReduce": explain_map_reduce,
+}
 
 # For reads of views: the resolved query, its stages as written, and the hint.
 _VIEW_QUERIES: Final[

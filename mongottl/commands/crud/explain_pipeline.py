@@ -4,6 +4,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
+from mongottl.commands.crud.map_reduce import MapReduceRequest, map_reduce_stages, parse_output
 from mongottl.commands.crud.query_shape import (
     aggregate_shape,
     check_settings,
@@ -93,6 +94,20 @@ def explain_aggregate_command(
     context = context_of(op, name, request.let, request.collation)
     specs = yield from in_turns(op, lambda: optimise(parse_pipeline(request.pipeline, context), context))
     return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained, context.collation))
+
+
+def explain_map_reduce(
+    op: OperationContext, request: MapReduceRequest, verbosity: str, explained: bytes
+) -> Steps[Reply]:
+    """Explains a mapReduce as the pipeline that it is, without writing its results."""
+    collection = op.catalog.lookup(op.database, request.collection)
+    context = context_of(op, request.collection, collation=request.collation)
+    output = parse_output(op.database, request.out)
+    specs = yield from in_turns(op, lambda: map_reduce_stages(request, output, context))
+    namespace = f"{op.database}.{request.collection}"
+    parts = pipeline_shape(namespace, [spec.describe() for spec in specs])
+    plan = plan_aggregation(op, collection, specs, remember=False, collation=context.collation)
+    return (yield from _explain_pipeline(op, collection, plan, namespace, QueryShape(), parts, verbosity, explained))
 
 
 def explain_on_view(
