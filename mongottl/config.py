@@ -17,8 +17,9 @@ DIALECTS: Final = ("mongodb", "cosmos")
 LOG_FORMATS: Final = ("text", "json")
 STORAGE_ENGINES: Final = ("auto", "memory", "sqlite")
 # The MongoDB versions that the server can announce, with the maxWireVersion of each.
-WIRE_VERSIONS: Final = {"4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25, "8.2": 27}
-DEFAULT_VERSIONS: Final = {"mongodb": "8.2", "cosmos": "7.0"}
+WIRE_VERSIONS: Final = {"3.6": 6, "4.0": 7, "4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25, "8.2": 27}
+LATEST_VERSION: Final = "8.2"
+DEFAULT_VERSIONS: Final = {"mongodb": LATEST_VERSION, "cosmos": "7.0"}
 
 
 @dataclass
@@ -143,7 +144,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "server_version",
         "text",
-        "MongoDB version to announce; by default 8.2, or 7.0 as `cosmos`.",
+        "MongoDB version to announce; what came later is refused. By default 8.2, or 7.0 as `cosmos`.",
         tuple(WIRE_VERSIONS),
     ),
     Setting(

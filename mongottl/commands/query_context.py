@@ -29,6 +29,7 @@ def context_of(
         op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps, cluster_time=op.cluster_time
     )
     context.open_scripts = op.open_scripts
+    context.features = op.service.features
     if not is_empty(collation):
         context.collation = parse_collation(collation)
     else:
@@ -58,7 +59,7 @@ def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
     from mongottl.query.expr.path import check_user_name
 
     values: dict[str, Value] = {}
-    earlier = ParseContext(context.now_ms, values, context.namespace, False, context.collation).with_scripts_of(context)
+    earlier = ParseContext(context.now_ms, values, context.namespace, False, context.collation).inheriting(context)
     for name, value in fields(let):
         if name in _RUNTIME_CONSTANTS:
             raise CommandError(4738901, f"Attempt to set internal constant: {name}")

@@ -17,6 +17,7 @@ from mongottl.document.walk import fields
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.usage import LatencyGroup
+from mongottl.versions import COMMAND, since
 
 # A reply without its `ok`, or a complete raw reply document.
 Reply: TypeAlias = dict[str, Value] | bytes
@@ -88,6 +89,8 @@ class CommandSpec:
         uses_cursors: bool,
     ) -> None:
         self.name = name
+        # The version of MongoDB that introduced it.
+        self.since = since(COMMAND, name)
         self.names = (name, *aliases)
         self.function = function
         self.request = request

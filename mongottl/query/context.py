@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
+from mongottl.document.bson_field import unknown_field
 from mongottl.document.collation import Collation
 from mongottl.document.types import Timestamp, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.metadata import MetadataUse
 from mongottl.query.timestamps import TimestampClock
+from mongottl.versions import Features
 
 if TYPE_CHECKING:
     from mongottl.javascript.scripts import Scripts
@@ -28,6 +30,7 @@ class ParseContext:
     nor in the filters of count, distinct, listCollections, listDatabases and of partial indexes.
     collation: of string comparisons, None for the order of bytes. Nodes store it when they are parsed.
     cluster_time: for `$$CLUSTER_TIME`; None where only the time is known: the first timestamp of its second.
+    features: what the announced version of MongoDB has; None if it is the latest one.
     timestamps: generates the timestamps of `$currentDate` and of replacements.
     takes_near: whether the filter that is parsed is a command's own: only these may have a `$where`, and a `$near`,
     which also sorts the documents.
@@ -47,6 +50,7 @@ class ParseContext:
         collation: Collation | None = None,
         timestamps: TimestampClock | None = None,
         cluster_time: Timestamp | None = None,
+        features: Features | None = None,
     ) -> None:
         self.now_ms = now_ms
         self.let: dict[str, Value] = {} if let is None else let
@@ -56,15 +60,28 @@ class ParseContext:
         self.collation = collation
         self.timestamps: TimestampClock = TimestampClock() if timestamps is None else timestamps
         self.cluster_time = cluster_time
+        self.features = features
         self.takes_near = False
         self.folding_fails = True
         self.folding_error: CommandError | None = None
         self.open_scripts: Callable[[str], Scripts] = _no_scripts
 
-    def with_scripts_of(self, outer: "ParseContext") -> "ParseContext":
-        """This context, which may run scripts if the outer one may."""
+    def inheriting(self, outer: "ParseContext") -> "ParseContext":
+        """This context, with the scripts and the version of MongoDB of the one around it."""
         self.open_scripts = outer.open_scripts
+        self.features = outer.features
         return self
+
+    def lacks(self, kind: str, name: str) -> bool:
+        """Whether the announced version of MongoDB does not know the operator. kind: that of its registry."""
+        return self.features is not None and self.features.lacks(kind, name)
+
+    def check_options(self, owner: str, argument: Value) -> None:
+        """40415 for a field in the argument of a stage or expression that the announced version does not know."""
+        if self.features is not None and isinstance(argument, bytes):
+            missing = self.features.missing_option(owner, argument)
+            if missing:
+                raise unknown_field(missing)
 
     @property
     def database(self) -> str:

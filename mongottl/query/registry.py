@@ -7,6 +7,8 @@ correct errors and a complete support table in the README.
 
 from typing import Generic, TypeVar
 
+from mongottl.versions import Version, since
+
 T = TypeVar("T")
 
 
@@ -46,6 +48,10 @@ class Registry(Generic[T]):
         """The item of a supported or unsupported name; None for an unknown name."""
         item = self._items.get(name)
         return self._refused_items.get(name) if item is None else item
+
+    def since(self, name: str) -> Version:
+        """The version of MongoDB that introduced the operator."""
+        return since(self.kind, name)
 
     def unsupported_reason(self, name: str) -> str | None:
         return self._unsupported.get(name)

@@ -23,6 +23,7 @@ from mongottl.commands.concerns import (
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
+from mongottl.document.bson_field import unknown_field
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.interrupt import clear_check, set_check
 from mongottl.document.render import render_document
@@ -68,6 +69,7 @@ from mongottl.storage.interface import EngineUnavailable, WriteConflict
 from mongottl.storage.snapshot.claims import SnapshotConflict
 from mongottl.storage.snapshot.history import SnapshotTooOld
 from mongottl.storage.snapshot.write_set import WriteSetTooLarge
+from mongottl.versions import COMMAND
 from mongottl.wire.messages import OpMsg, OpQuery
 
 _OK: Final = 1.0
@@ -155,6 +157,10 @@ class Dispatcher:
                 if get_value(body, "help") is not True:
                     raise
                 generic.asks_help = True
+            if self.service.features is not None:
+                missing = self.service.features.missing_argument(spec.name, body, sequences)
+                if missing:
+                    raise unknown_field(missing)
             if generic.asks_help:
                 return self._with_times(encode({"help": f"help for: {spec.name} {spec.help}", "ok": _OK}))
             if not sequences_valid:
@@ -219,13 +225,21 @@ class Dispatcher:
             if spec.test_only and not self.service.config.enable_test_commands:
                 raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
             self.dialect.check_command(name)
+            self._check_version(name, spec.name)
             return spec
+        self._check_version(name, name)
         if name in UNSUPPORTED_COMMANDS:
             reason = UNSUPPORTED_REASONS.get(name)
             text = f"Command {name} not supported"
             code = ErrorCode.SearchNotEnabled if name in SEARCH_COMMANDS else ErrorCode.CommandNotSupported
             raise CommandError(code, f"{text}: {reason}" if reason else text)
         raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
+
+    def _check_version(self, name: str, command: str) -> None:
+        """CommandNotFound (59) for a command that came after the announced version. name: as the client wrote it."""
+        features = self.service.features
+        if features is not None and features.lacks(COMMAND, command):
+            raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
 
     def _run(
         self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext, body: bytes

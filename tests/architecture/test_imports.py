@@ -18,7 +18,7 @@ PACKAGE = ROOT / "mongottl"
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors", "clock", "config"),
     ("document", "build_info"),
-    ("geometry", "javascript"),
+    ("geometry", "javascript", "versions"),
     ("wire", "query", "ttl", "dialect", "storage.interface"),
     ("catalog", "storage"),
     ("security",),

@@ -19,6 +19,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
 from mongottl.exec.write.expiry import count_expired
 from mongottl.query.expr.base import is_nullish
+from mongottl.versions import COMMAND
 
 
 class BuildInfoRequest(NamedTuple):
@@ -290,9 +291,12 @@ class ListCommandsRequest(NamedTuple):
 
 @command("listCommands", ListCommandsRequest, access=ANYONE, help="Lists the commands of this server.", strict=False)
 def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
+    features = op.service.features
     described: dict[str, Value] = {}
     for name in sorted(COMMANDS):
         spec = COMMANDS[name]
+        if features is not None and features.lacks(COMMAND, name):
+            continue
         if name == spec.name and (not spec.test_only or op.service.config.enable_test_commands):
             described[name] = {
                 "help": spec.help,

@@ -65,9 +65,11 @@ def query_view(
         # Its inputs read the view, each for itself.
         context = ParseContext(op.now_ms, let, view.namespace, collation=rules, cluster_time=op.cluster_time)
         context.open_scripts = op.open_scripts
+        context.features = op.service.features
         return ViewQuery(view, resolved, None, optimise(parse_pipeline(stages, context), context))
     context = ParseContext(op.now_ms, let, resolved.namespace, collation=rules, cluster_time=op.cluster_time)
     context.open_scripts = op.open_scripts
+    context.features = op.service.features
     specs = parse_pipeline(resolved.pipeline + stages, context)
     collection = collection_below(op.catalog, resolved)
     return ViewQuery(view, resolved, collection, optimise(specs, context))

@@ -16,6 +16,7 @@ from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match import check_operators, parse_condition
+from mongottl.versions import Features
 
 MAX_CAPPED_BYTES: Final = 2**50
 MAX_CAPPED_DOCUMENTS: Final = 2**31 - 1
@@ -42,7 +43,7 @@ def checked_capped_max(documents: int) -> int:
 # Validators
 
 
-def check_validator(database: str, collection: str, validator: bytes) -> None:
+def check_validator(database: str, collection: str, validator: bytes, features: Features | None) -> None:
     """Checks a validator: the errors of filters; InvalidOptions (72) in namespaces where mongod stores its own data.
 
     BadValue (2) or 5626500 for operators that validators cannot use. An empty validator is always valid.
@@ -60,7 +61,7 @@ def check_validator(database: str, collection: str, validator: bytes) -> None:
             f"Document validators are not allowed on collection {database}.{collection} in the {database} database",
         )
     check_operators(validator)
-    parse_condition(validator, ParseContext())
+    parse_condition(validator, ParseContext(features=features))
 
 
 # Storage engines

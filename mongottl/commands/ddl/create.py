@@ -219,7 +219,7 @@ def _add_validation(op: OperationContext, request: CreateRequest, options: dict[
     if request.validation_action is not None:
         options["validationAction"] = request.validation_action
     if request.validator is not None:
-        check_validator(op.database, request.collection, request.validator)
+        check_validator(op.database, request.collection, request.validator, op.service.features)
         if not is_empty(request.validator):
             options["validator"] = request.validator
 

@@ -8,7 +8,7 @@ from mongottl.catalog.catalog import Catalog, new_uuid
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
-from mongottl.config import LogSettings, MemoryLimits, ServerConfig
+from mongottl.config import LATEST_VERSION, LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
 from mongottl.document.build import encode
 from mongottl.document.types import Int64, Timestamp, Value
@@ -37,6 +37,7 @@ from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
+from mongottl.versions import features_of
 
 if TYPE_CHECKING:
     from mongottl.javascript.processes import ScriptProcesses
@@ -79,6 +80,8 @@ class ServiceContext:
         self.transactions = TransactionRegistry()
         self.transaction_lifetime_s = TRANSACTION_LIFETIME_S
         self.metrics = Metrics()
+        # What the announced version of MongoDB has; None if that is the latest one.
+        self.features = features_of(config.announced_version(), LATEST_VERSION)
         self.fail_points = FailPoints()
         self.profiler = Profiler()
         self.operations = OperationRegistry()

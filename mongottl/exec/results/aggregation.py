@@ -182,7 +182,7 @@ class OperationRun(RunContext):
         resolved = resolve_view(op.catalog, view)
         context = ParseContext(
             op.now_ms, outer.let, resolved.namespace, collation=self._collation, cluster_time=outer.cluster_time
-        ).with_scripts_of(outer)
+        ).inheriting(outer)
         narrowing: list[Value] = [] if match is None else [encode({"$match": match})]
         specs = optimise(parse_pipeline(resolved.pipeline + narrowing, context), context)
         underlying = collection_below(op.catalog, resolved)

@@ -99,6 +99,7 @@ def check_view(op: OperationContext, view: View) -> None:
             )
     context = ParseContext(op.now_ms, None, f"{view.database}.{view.view_on}", collation=view_collation(view))
     context.open_scripts = op.open_scripts
+    context.features = op.service.features
     parse_pipeline(view.pipeline, context)
     _ViewGraph(op.catalog, view).check()
 

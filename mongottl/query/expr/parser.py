@@ -142,11 +142,15 @@ def check_object_name(name: str) -> None:
 def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
     """The tree of `{<name>: <argument>}`."""
     operator = EXPRESSIONS.get(name)
+    if scope.ctx.features is not None:
+        if scope.ctx.lacks(EXPRESSIONS.kind, name):
+            raise _unrecognized(name)
+        scope.ctx.check_options(name, argument)
     if operator is None:
         reason = EXPRESSIONS.unsupported_reason(name)
         if reason is not None:
             raise CommandError(ErrorCode.CommandNotSupported, f"The expression {name} is not supported: {reason}")
-        raise CommandError(ErrorCode.InvalidPipelineOperator, f"Unrecognized expression '{name}'")
+        raise _unrecognized(name)
     if operator.parser is not None:
         return fold(operator.parser(name, argument, scope), scope.ctx)
     arguments = parse_arguments(name, argument, scope, operator.minimum, operator.maximum)
@@ -157,6 +161,10 @@ def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
     if operator.function is None:
         raise AssertionError(f"{name} is registered without a body")
     return fold(FunctionExpression(name, operator.function, arguments, operator.foldable), scope.ctx)
+
+
+def _unrecognized(name: str) -> CommandError:
+    return CommandError(ErrorCode.InvalidPipelineOperator, f"Unrecognized expression '{name}'")
 
 
 def parse_arguments(name: str, argument: Value, scope: Scope, minimum: int, maximum: int) -> list[Expression]:

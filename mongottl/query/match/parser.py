@@ -52,7 +52,7 @@ def parse_document(filter: bytes, ctx: ParseContext) -> MatchExpression:
 
 def _parse_root(name: str, operand: Value, ctx: ParseContext) -> MatchExpression:
     parser = root_operators.get(name)
-    if parser is None:
+    if parser is None or ctx.lacks(root_operators.kind, name):
         reason = root_operators.unsupported_reason(name)
         if reason is not None:
             raise bad_value(f"{name} is not supported: {reason}")

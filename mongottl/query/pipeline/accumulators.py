@@ -99,6 +99,8 @@ def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> Accumulato
     name, argument = members[0]
     if not name.startswith("$"):
         raise CommandError(40234, f"The field '{field}' must be an accumulator object")
+    if ctx.lacks(ACCUMULATORS.kind, name):
+        raise _unknown(name)
     parser = ACCUMULATORS.get(name)
     if parser is None:
         if isinstance(argument, list):
@@ -106,8 +108,12 @@ def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> Accumulato
         reason = ACCUMULATORS.unsupported_reason(name)
         if reason is not None:
             raise CommandError(ErrorCode.CommandNotSupported, f"The accumulator {name} is not supported: {reason}")
-        raise CommandError(15952, f"unknown group operator '{name}'")
+        raise _unknown(name)
     return parser(field, name, argument, ctx)
+
+
+def _unknown(name: str) -> CommandError:
+    return CommandError(15952, f"unknown group operator '{name}'")
 
 
 def parse_unary(name: str, argument: Value, ctx: ParseContext) -> Expression:

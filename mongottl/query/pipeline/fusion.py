@@ -237,7 +237,7 @@ def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     contexts: list[ParseContext] = []
     for name, stages in pipelines.items():
         _check_name(name)
-        inner = ParseContext(ctx.now_ms, ctx.let, ctx.namespace, cluster_time=ctx.cluster_time).with_scripts_of(ctx)
+        inner = ParseContext(ctx.now_ms, ctx.let, ctx.namespace, cluster_time=ctx.cluster_time).inheriting(ctx)
         specs.append(_parse_input(name, stages, inner))
         names.append(name)
         contexts.append(inner)

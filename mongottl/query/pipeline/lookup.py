@@ -476,7 +476,7 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             names[name] = UNBOUND
         inner = ParseContext(
             ctx.now_ms, names, f"{database}.{collection}", collation=ctx.collation, cluster_time=ctx.cluster_time
-        ).with_scripts_of(ctx)
+        ).inheriting(ctx)
         parse_sub_pipeline(pipeline, "$lookup", 51047, inner)
         stages = pipeline if isinstance(pipeline, list) else None
     local = _path(parameters.get("localField", MISSING))

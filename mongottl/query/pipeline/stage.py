@@ -313,6 +313,9 @@ def requested_by(specs: list[StageSpec]) -> set[str]:
 
 
 def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    if ctx.lacks(STAGES.kind, name):
+        raise _unknown(name)
+    ctx.check_options(name, argument)
     declaration = STAGES.get(name)
     if declaration is None or declaration.parser is None:
         reason = STAGES.unsupported_reason(name)

@@ -96,5 +96,5 @@ def parse_union_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     database, name = target_namespace("$unionWith", collection, ctx)
     inner = ParseContext(
         ctx.now_ms, ctx.let, f"{database}.{name}", collation=ctx.collation, cluster_time=ctx.cluster_time
-    ).with_scripts_of(ctx)
+    ).inheriting(ctx)
     return [UnionSpec(database, name, parse_sub_pipeline(pipeline, "$unionWith", 31441, inner), inner)]

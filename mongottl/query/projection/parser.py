@@ -141,7 +141,8 @@ class ProjectionParser:
             self.has_computed = True
             self.has_meta = True
             return True
-        if EXPRESSIONS.get(operator) is None and EXPRESSIONS.unsupported_reason(operator) is None:
+        is_known = EXPRESSIONS.get(operator) is not None or EXPRESSIONS.unsupported_reason(operator) is not None
+        if not is_known or self.ctx.lacks(EXPRESSIONS.kind, operator):
             try:
                 check_field_path(operator)
             except CommandError:

@@ -192,6 +192,8 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
             raise CommandError(ErrorCode.FailedToParse, f"Window function found an unknown argument: {key}")
     if not name:
         raise CommandError(ErrorCode.FailedToParse, f"Expected a $-prefixed window function in '{field}'")
+    if ctx.lacks(WINDOW_FUNCTIONS.kind, name) or ctx.lacks(ACCUMULATORS.kind, name):
+        raise _unrecognized(name)
     parser = WINDOW_FUNCTIONS.get(name)
     call = FunctionArguments(field, name, argument, window, pattern, ctx)
     if parser is not None:
@@ -207,5 +209,9 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
         return WindowAccumulator(spec, frame)
     accumulator = ACCUMULATORS.get(name)
     if accumulator is None or name in _NOT_IN_WINDOWS:
-        raise CommandError(ErrorCode.FailedToParse, f"Unrecognized window function, {name}")
+        raise _unrecognized(name)
     return WindowAccumulator(accumulator(field, name, argument, ctx), call.frame())
+
+
+def _unrecognized(name: str) -> CommandError:
+    return CommandError(ErrorCode.FailedToParse, f"Unrecognized window function, {name}")

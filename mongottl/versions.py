@@ -1,0 +1,216 @@
+"""Which version of MongoDB introduced a name: commands, stages, operators and options that came after MongoDB 3.6.
+
+`--server-version` lowers what the server announces; a server that announces 5.0 has no `$median`, which came with 7.0,
+and answers as MongoDB 5.0 does, that it does not know it. What is not in these tables is as old as MongoDB 3.6.
+
+The tables are by kind; the kinds of operators are those of their registries (`query.registry`), which read `since` from
+here, as `CommandSpec` does. A test compares the tables with the registries. Versions between two that can be announced
+(5.1 to 5.3, 7.1 and so on) are those in which a name first appeared.
+
+Source: the notes "New in version" and "Changed in version" of MongoDB's reference for commands, aggregation stages and
+operators, query operators and index options, and the release notes of 4.0 to 8.2.
+"""
+
+from collections.abc import Container, Sequence
+from typing import Final, TypeAlias
+
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+
+Version: TypeAlias = tuple[int, int]
+
+COMMAND: Final = "command"
+OPTION: Final = "option"
+
+# Kind to version to names.
+_TABLES: Final[dict[str, dict[str, str]]] = {
+    # Reference: "Database Commands".
+    COMMAND: {
+        "4.0": "abortTransaction commitTransaction",
+        "4.2": "prepareTransaction",
+        "4.4": "getDefaultRWConcern refineCollectionShardKey setDefaultRWConcern setIndexCommitQuorum"
+        " voteCommitIndexBuild balancerCollectionStatus",
+        "5.0": """
+            abortReshardCollection cleanupReshardCollection commitReshardCollection reshardCollection rotateCertificates
+            setAllowMigrations validateDBMetadata
+        """,
+        "6.0": """
+            compactStructuredEncryptionData getClusterParameter setClusterParameter setUserWriteBlockMode
+            setProfilingFilterGlobally moveRange
+        """,
+        "7.0": """
+            analyzeShardKey checkMetadataConsistency cleanupStructuredEncryptionData configureQueryAnalyzer
+            createSearchIndexes dropSearchIndex listSearchIndexes resetPlacementHistory updateSearchIndex
+            transitionFromDedicatedConfigServer transitionToDedicatedConfigServer
+        """,
+        "8.0": """
+            autoCompact bulkWrite moveCollection removeQuerySettings setQuerySettings unshardCollection
+            untrackUnshardedCollection
+        """,
+        "8.2": "shardDrainingStatus",
+    },
+    # Reference: "Aggregation Stages".
+    "stage": {
+        "4.2": "$merge $planCacheStats $replaceWith $set $unset",
+        "4.4": "$unionWith",
+        "5.0": "$setWindowFields",
+        "5.1": "$densify $documents",
+        "5.3": "$fill",
+        "6.0": "$listCatalog $searchMeta $shardedDataDistribution",
+        "7.0": "$changeStreamSplitLargeEvent $listSampledQueries $listSearchIndexes $vectorSearch",
+        "7.1": "$queryStats",
+        "8.0": "$listClusterCatalog $querySettings $rankFusion",
+        "8.2": "$listMqlEntities $scoreFusion",
+    },
+    # Reference: "Aggregation Operators".
+    "expression": {
+        "4.0": """
+            $convert $ltrim $rtrim $toBool $toDate $toDecimal $toDouble $toInt $toLong $toObjectId $toString $trim
+        """,
+        "4.2": """
+            $acos $acosh $asin $asinh $atan $atan2 $atanh $cos $cosh $degreesToRadians $radiansToDegrees $regexFind
+            $regexFindAll $regexMatch $round $sin $sinh $tan $tanh
+        """,
+        "4.4": """
+            $binarySize $bsonSize $first $function $isNumber $last $rand $replaceAll $replaceOne
+        """,
+        "5.0": "$dateAdd $dateDiff $dateSubtract $dateTrunc $getField $setField $unsetField",
+        "5.1": "$tsIncrement $tsSecond",
+        "5.2": "$firstN $lastN $maxN $minN $sortArray",
+        "6.3": "$bitAnd $bitNot $bitOr $bitXor $toHashedIndexKey",
+        "7.0": "$median $percentile",
+        "8.0": "$toUUID",
+        "8.1": "$sigmoid",
+        "8.2": "$encStrContains $encStrEndsWith $encStrNormalizedEq $encStrStartsWith",
+    },
+    # Reference: "Aggregation Operators", "Accumulators".
+    "accumulator": {
+        "4.4": "$accumulator",
+        "5.0": "$count",
+        "5.2": "$bottom $bottomN $firstN $lastN $maxN $minN $top $topN",
+        "7.0": "$median $percentile",
+        "8.1": "$concatArrays $setUnion",
+    },
+    # Reference: "$setWindowFields", "Window Operators".
+    "window function": {
+        "5.0": "$covariancePop $covarianceSamp $denseRank $derivative $documentNumber $expMovingAvg $integral $rank"
+        " $shift",
+        "5.2": "$locf",
+        "5.3": "$linearFill",
+        "8.2": "$minMaxScaler",
+    },
+    # Reference: "Query and Projection Operators".
+    "top-level query operator": {"4.4": "$sampleRate"},
+    # A field of a command, or of the documents that one of its fields holds (`update.updates.hint`); the arguments that
+    # every command takes, without a command; a field of a stage's or an expression's argument.
+    # Reference: the pages of these commands, stages and expressions.
+    OPTION: {
+        "4.0": """
+            autocommit startTransaction
+            listCollections.authorizedCollections listCollections.nameOnly listDatabases.authorizedDatabases
+            $changeStream.startAtOperationTime $dateFromString.format $dateFromString.onError $dateFromString.onNull
+            $dateToString.onNull
+        """,
+        "4.2": """
+            createIndexes.indexes.wildcardProjection update.updates.hint $changeStream.startAfter
+        """,
+        "4.4": """
+            createIndexes.commitQuorum createIndexes.indexes.hidden delete.deletes.hint find.allowDiskUse
+            findAndModify.hint profile.filter $collStats.queryExecStats $out.coll $out.db
+            count.comment createIndexes.comment delete.comment distinct.comment findAndModify.comment getMore.comment
+            insert.comment listCollections.comment listDatabases.comment listIndexes.comment update.comment
+        """,
+        "5.0": """
+            apiDeprecationErrors apiStrict apiVersion
+            aggregate.let create.expireAfterSeconds create.timeseries delete.let find.let findAndModify.let update.let
+            update.updates.c
+        """,
+        "5.2": "$filter.limit",
+        "5.3": "create.clusteredIndex",
+        "6.0": """
+            collMod.changeStreamPreAndPostImages create.changeStreamPreAndPostImages create.encryptedFields
+            collMod.index.prepareUnique collMod.index.unique createIndexes.indexes.prepareUnique
+            $changeStream.fullDocumentBeforeChange $changeStream.showExpandedEvents
+        """,
+        "7.0": "$out.timeseries",
+        "7.1": "distinct.hint",
+        "8.0": "update.updates.sort",
+        "8.2": "rawData",
+    },
+}
+
+
+def _parsed(version: str) -> Version:
+    major, _, minor = version.partition(".")
+    return int(major), int(minor)
+
+
+# Kind to name to the version that introduced it.
+INTRODUCED: Final[dict[str, dict[str, Version]]] = {
+    kind: {name: _parsed(version) for version, names in table.items() for name in names.split()}
+    for kind, table in _TABLES.items()
+}
+# What has no entry is at least as old as this.
+OLDEST: Final[Version] = (3, 6)
+
+
+def since(kind: str, name: str) -> Version:
+    """The version of MongoDB that introduced it; OLDEST for what is as old or older."""
+    return INTRODUCED.get(kind, {}).get(name, OLDEST)
+
+
+class Features:
+    """What the version of MongoDB has that a server announces, where that is not the latest one."""
+
+    def __init__(self, version: str) -> None:
+        self.version: Final = _parsed(version)
+        self._missing: Final = {
+            kind: frozenset(name for name, introduced in names.items() if introduced > self.version)
+            for kind, names in INTRODUCED.items()
+        }
+        # The options that are missing: of a command, stage or expression, and of documents in one of its fields
+        # ("update.updates"). Those of every command have the owner "".
+        self._missing_options: Final[dict[str, set[str]]] = {}
+        for path in self._missing[OPTION]:
+            owner, _, option = path.rpartition(".")
+            self._missing_options.setdefault(owner, set()).add(option)
+
+    def lacks(self, kind: str, name: str) -> bool:
+        """Whether this version does not know the name."""
+        return name in self._missing.get(kind, ())
+
+    def missing_argument(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> str:
+        """The path of the first field of a command that this version does not know, as errors name it ("find.let",
+        "update.updates.hint"); "" if it knows all of them. sequences: the documents of fields outside of its body."""
+        missing = self.missing_option(command, body, self._missing_options.get("", ()))
+        for field, documents in sequences:
+            if not missing and f"{command}.{field}" in self._missing_options:
+                missing = self._missing_in(f"{command}.{field}", documents)
+        return missing
+
+    def missing_option(self, owner: str, argument: bytes, others: Container[str] = ()) -> str:
+        """The path of the first field in an argument that this version does not know, or "". owner: the name of the
+        command, stage or expression whose argument it is. others: further names that it does not know there."""
+        missing = self._missing_options.get(owner, ())
+        for name, value in fields(argument):
+            if name in missing or name in others:
+                return f"{owner}.{name}"
+            if f"{owner}.{name}" in self._missing_options:
+                inner = self._missing_in(f"{owner}.{name}", value if isinstance(value, list) else [value])
+                if inner:
+                    return inner
+        return ""
+
+    def _missing_in(self, owner: str, documents: Sequence[Value]) -> str:
+        missing = self._missing_options[owner]
+        for document in documents:
+            if isinstance(document, bytes):
+                for name, _ in fields(document):
+                    if name in missing:
+                        return f"{owner}.{name}"
+        return ""
+
+
+def features_of(version: str, latest: str) -> Features | None:
+    """What an announced version has; None for the latest one, which has everything."""
+    return None if version == latest else Features(version)
