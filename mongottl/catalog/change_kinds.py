@@ -12,3 +12,5 @@ CREATE_INDEXES: Final = 7
 DROP_INDEXES: Final = 8
 # Detail: {operationDescription, stateBeforeChange} of the event.
 MODIFY: Final = 9
+# Nothing was changed. Detail: {msg: why it was logged}.
+NOOP: Final = 10

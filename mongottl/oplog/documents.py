@@ -52,6 +52,8 @@ def _time_of(entry: OplogEntry, before: int) -> Timestamp:
 def _operation(entry: OplogEntry, index: int) -> _Fields:
     namespace = f"{entry.database}.{entry.collection}"
     kind = entry.kind
+    if kind == kinds.NOOP:
+        return [("op", "n"), ("ns", ""), ("o", entry.detail)]
     if kind > DELETE:
         operation: _Fields = [("op", "c"), ("ns", f"{entry.database}.$cmd")]
         if entry.uuid is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
+from mongottl.catalog.change_kinds import RENAME
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import encode_fields
@@ -76,6 +77,16 @@ class OplogEntry:
         self.at_s = at.time
         self.at_i = at.inc
         self.wall_ms = wall_ms
+
+    def watched_as(self) -> list[str]:
+        """What change streams may watch that tell of it: the deployment (""), databases, collections."""
+        watched = ["", self.database, f"{self.database}.{self.collection}"]
+        if self.kind == RENAME and isinstance(self.detail, bytes):
+            to = get_value(self.detail, "to")
+            assert isinstance(to, bytes)
+            database = str(get_value(to, "db"))
+            watched += [database, f"{database}.{get_value(to, 'coll')}"]
+        return watched
 
     def id_of(self, index: int) -> Value:
         """The `_id` of the document of an operation."""

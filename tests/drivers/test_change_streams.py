@@ -166,6 +166,19 @@ def test_images_that_have_expired(
         client.admin.command("setClusterParameter", {"changeStreamOptions": forever})
 
 
+def test_documents_displaced_from_a_capped_collection(database: Database[Documents]) -> None:
+    database.create_collection("c", capped=True, size=100_000, max=2)
+    with database.c.watch(**QUICK) as stream:
+        database.c.insert_many([{"_id": i} for i in range(3)])
+        database.c.insert_one({"_id": 3})
+        events = read(stream)
+    assert [(event["operationType"], event["documentKey"]["_id"]) for event in events] == [
+        ("insert", 0), ("insert", 1), ("insert", 2), ("delete", 0), ("insert", 3), ("delete", 1),
+    ]  # fmt: skip
+    with database.c.watch(resume_after=events[3]["_id"], **QUICK) as stream:
+        assert read(stream) == events[4:]
+
+
 def test_time_series_collections_are_not_watched(database: Database[Documents]) -> None:
     database.create_collection("t", timeseries={"timeField": "t"})
     assert failure(database.t.watch) == 166
@@ -544,6 +557,38 @@ def test_a_stream_waits_for_events(database: Database[Documents]) -> None:
         timer.start()
         assert next(stream)["documentKey"] == {"_id": 1}
         timer.join()
+
+
+def test_writes_elsewhere_advance_the_token_of_a_stream_that_waits(database: Database[Documents]) -> None:
+    for watch in (database.c.watch, database.watch):
+        with watch(max_await_time_ms=50) as stream:
+            other = database.client[database.name + "_2"]
+            other.d.insert_one({})
+            before = stream.resume_token
+            assert stream.try_next() is None
+            threading.Timer(0.01, lambda other=other: other.d.insert_one({})).start()
+            assert stream.try_next() is None
+            assert before is not None and stream.resume_token is not None
+            assert stream.resume_token["_data"] > before["_data"]
+            database.c.insert_one({})
+            assert kinds(stream) == ["insert"]
+    database.client.drop_database(other.name)
+
+
+def test_renames_wake_those_who_watch_the_new_name(database: Database[Documents]) -> None:
+    database.c.insert_one({})
+    admin = database.client.admin
+    other = database.client[database.name + "_2"]
+    for source, to, watch in (
+        (f"{database.name}.c", f"{database.name}.d", database.d.watch),
+        (f"{database.name}.d", f"{other.name}.e", other.watch),
+    ):
+        with watch(max_await_time_ms=20_000) as stream:
+            timer = threading.Timer(0.05, lambda a=source, b=to: admin.command("renameCollection", a, to=b))
+            timer.start()
+            assert next(stream)["operationType"] == "rename"
+            timer.join()
+    database.client.drop_database(other.name)
 
 
 def test_many_events_in_pages(database: Database[Documents]) -> None:

@@ -133,7 +133,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
             op.limit_time(cursor.time_left_s)
         page = yield from cursor.next_page(op, batch_size)
         if page.count == 0 and tail is not None and tail.await_data and not cursor.exhausted:
-            page = yield from await_page(op, cursor, tail.number, batch_size, await_s)
+            page = yield from await_page(op, cursor, tail, batch_size, await_s)
     except BaseException:
         registry.close(cursor)
         raise

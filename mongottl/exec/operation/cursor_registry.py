@@ -81,8 +81,8 @@ class CursorRegistry:
     def __init__(self) -> None:
         self._cursors: dict[int, OpenCursor] = {}
         self._dead: dict[int, OpenCursor] = {}
-        # Signals of getMores that wait for inserts, by collection number.
-        self._waiting: dict[int, list[Signal]] = {}
+        # Signals of getMores that wait, by the number of a collection or, of change streams, by what they watch.
+        self._waiting: dict[int | str, list[Signal]] = {}
         self.opened_total = 0
         self.timed_out_total = 0
 
@@ -122,20 +122,25 @@ class CursorRegistry:
         cursor.killed = True
         cursor.close()
 
-    def add_waiting(self, number: int, signal: Signal) -> None:
-        """Makes inserts into the collection of this number notify the signal."""
-        self._waiting.setdefault(number, []).append(signal)
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
 
-    def remove_waiting(self, number: int, signal: Signal) -> None:
-        left = [other for other in self._waiting[number] if other is not signal]
+    def add_waiting(self, source: int | str, signal: Signal) -> None:
+        """Makes new data of a source notify the signal. source: the number of a capped collection, or what a change
+        stream watches (`OplogEntry.watched_as`)."""
+        self._waiting.setdefault(source, []).append(signal)
+
+    def remove_waiting(self, source: int | str, signal: Signal) -> None:
+        left = [other for other in self._waiting[source] if other is not signal]
         if left:
-            self._waiting[number] = left
+            self._waiting[source] = left
         else:
-            del self._waiting[number]
+            del self._waiting[source]
 
-    def notify_inserted(self, number: int) -> None:
-        """Called after documents were inserted into a capped collection."""
-        waiting = self._waiting.get(number)
+    def notify_inserted(self, source: int | str) -> None:
+        """Called after documents were inserted into a capped collection, or what streams watch was changed."""
+        waiting = self._waiting.get(source)
         if waiting is not None:
             for signal in waiting:
                 signal.notify()

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.catalog import Catalog, new_uuid
+from mongottl.catalog.change_kinds import NOOP
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
@@ -96,6 +97,9 @@ class ServiceContext:
             rows = StatementRows(self.catalog.retryable_writes())
             self.sessions.store_in(rows, self.started_monotonic_s)
         self.oplog = self._open_oplog()
+        if self.oplog.end == 0:
+            # As in MongoDB, so that there is a first cluster time to read from.
+            self.log_change(OplogEntry(NOOP, "", "", None, [], [], detail=encode({"msg": "initiating set"})))
         self.catalog.change_listener = self._log_change
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
@@ -210,7 +214,10 @@ class ServiceContext:
     def append_entry(self, entry: OplogEntry) -> None:
         """Makes an entry that was put in a unit of work visible, after the commit, and wakes those who wait for it."""
         self.oplog.append(entry)
-        self.cursors.notify_inserted(OPLOG_NUMBER)
+        if self.cursors.has_waiting:
+            self.cursors.notify_inserted(OPLOG_NUMBER)
+            for watched in entry.watched_as():
+                self.cursors.notify_inserted(watched)
 
     def close_idle(self) -> None:
         """Closes cursors and ends sessions that were unused for longer than their timeouts; called periodically."""

@@ -124,7 +124,7 @@ class WriteUnit:
             covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
             self.index(index).remove([(key, record[0]) for record in covered for key in index.keys_of(record[1])])
         self.records.delete_records(records)
-        self._removed = records
+        self._removed = [*self._removed, *records] if self._removed else records
         self._changed = True
 
     def commit(self) -> None:
@@ -132,11 +132,15 @@ class WriteUnit:
         service = self.service
         cluster_clock = service.cluster_clock
         at = cluster_clock.tick(self._now_ms)
-        if cluster_clock.limit_due:
-            cluster_clock.put_limit(self._work)
         entry = self.oplog_entry()
         if entry is not None:
             service.oplog.put(entry, at, self._now_ms, self._work)
+        evicted: OplogEntry | None = None
+        if self.inserted and self._removed and entry is not None:
+            evicted = self._deletion()
+            service.oplog.put(evicted, cluster_clock.tick(self._now_ms), self._now_ms, self._work)
+        if cluster_clock.limit_due:
+            cluster_clock.put_limit(self._work)
         write = self.retryable_write
         if write is not None and self.purged == 0:
             failing = service.fail_points.transactional_write()
@@ -150,6 +154,8 @@ class WriteUnit:
             self._work.commit()
         if entry is not None:
             service.append_entry(entry)
+        if evicted is not None:
+            service.append_entry(evicted)
         self.after_commit()
 
     def oplog_entry(self) -> OplogEntry | None:
@@ -160,7 +166,7 @@ class WriteUnit:
         images = collection.options.records_images
         database, name, uuid = collection.database, collection.name, collection.uuid
         if self._removed and not self._rows:
-            return OplogEntry(DELETE, database, name, uuid, [record[1] for record in self._removed], [], images)
+            return self._deletion()
         after = [row[0] for row in self._rows]
         if self.inserted:
             return OplogEntry(INSERT, database, name, uuid, [], after, images)
@@ -181,6 +187,14 @@ class WriteUnit:
             if driver.touched_paths is not None:
                 entry.touched = tuple(driver.touched_paths)
         return entry
+
+    def _deletion(self) -> OplogEntry:
+        """The deletion of documents by the unit. Those that an insert into a capped collection displaces are logged
+        behind it, as MongoDB has done since version 5.0 (SERVER-16049)."""
+        collection = self.collection
+        images = collection.options.records_images
+        deleted = [record[1] for record in self._removed]
+        return OplogEntry(DELETE, collection.database, collection.name, collection.uuid, deleted, [], images)
 
     def after_commit(self) -> None:
         """What follows the engine's commit: the wheel, counters, tailing cursors."""

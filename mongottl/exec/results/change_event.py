@@ -46,6 +46,8 @@ _EXPANDED: Final = (kinds.CREATE, kinds.CREATE_INDEXES, kinds.DROP_INDEXES, kind
 
 def is_watched(spec: ChangeStreamSpec, entry: OplogEntry) -> bool:
     """Whether a stream tells of an entry, and in that case of all its operations."""
+    if entry.kind == kinds.NOOP:
+        return False
     if entry.kind in _EXPANDED and not spec.expanded:
         return False
     if not spec.database:

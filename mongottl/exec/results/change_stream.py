@@ -18,7 +18,7 @@ from mongottl.exec.results.cursors import MAX_PAGE_BYTES, ClientCursor, Page, Pa
 from mongottl.exec.results.reading import Pull
 from mongottl.exec.results.resume_token import ResumePoint, high_water_mark, parse_token, token_of
 from mongottl.exec.results.split_event import event_data, split_event
-from mongottl.oplog.log import OPLOG_NUMBER, Oplog
+from mongottl.oplog.log import Oplog
 from mongottl.query.pipeline.change_stream import SPLIT_LARGE_EVENT, ChangeStreamSpec, check_following
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline
@@ -30,12 +30,13 @@ _EVENTS_AT_ONCE: Final = 256
 class ChangeStream:
     """The position of one stream in the oplog.
 
-    resume_data: the `_data` of the token with which to go on behind all that was read. ended: whether the stream has
-    given its `invalidate` event.
+    watched: what it watches, as in `OplogEntry.watched_as`. resume_data: the `_data` of the token with which to go on
+    behind all that was read. ended: whether the stream has given its `invalidate` event.
     """
 
     def __init__(self, op: OperationContext, spec: ChangeStreamSpec, splits: bool) -> None:
         self._spec = spec
+        self.watched = f"{spec.database}.{spec.collection}" if spec.collection else spec.database
         self._splits = splits
         self.ended = False
         # The position: an operation of an entry, and whether it is that operation's invalidation.
@@ -172,6 +173,15 @@ class ChangeStream:
         self._index = 0
         self._events = None
 
+    def skip_all(self, oplog: Oplog) -> None:
+        """Goes behind all entries, none of which tells the stream anything."""
+        if self._number >= oplog.end:
+            return
+        self._number = oplog.end
+        if not self._sought:
+            entry = oplog.entry(oplog.end - 1)
+            self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
+
     def has_more(self, op: OperationContext) -> bool:
         return self._number < op.service.oplog.end and not self.ended
 
@@ -254,12 +264,15 @@ class StreamTail(Tail):
     """The state of a change stream's cursor: it waits for the oplog, and is closed behind an `invalidate`."""
 
     def __init__(self, pages: StreamPages) -> None:
-        super().__init__(OPLOG_NUMBER, True, True)
+        super().__init__(pages.stream.watched, True, True)
         self._pages = pages
 
     @property
     def is_dead(self) -> bool:
         return self._pages.stream.ended
+
+    def waited(self, op: OperationContext) -> None:
+        self._pages.stream.skip_all(op.service.oplog)
 
     def resume_data(self) -> str:
         return self._pages.resume_data()

@@ -123,13 +123,13 @@ class ListPages(PageSource):
 
 
 class Tail(ABC):
-    """The state of a tailable cursor. number: what is notified of new data, a collection's number or OPLOG_NUMBER.
+    """The state of a tailable cursor. source: of new data, as in `CursorRegistry.add_waiting`.
 
     await_data: whether getMore waits for it. reads_changes: whether it is of a change stream.
     """
 
-    def __init__(self, number: int, await_data: bool, reads_changes: bool = False) -> None:
-        self.number = number
+    def __init__(self, source: int | str, await_data: bool, reads_changes: bool = False) -> None:
+        self.source = source
         self.await_data = await_data
         self.reads_changes = reads_changes
 
@@ -137,6 +137,9 @@ class Tail(ABC):
     @abstractmethod
     def is_dead(self) -> bool:
         """Whether nothing can follow, so that the cursor is closed."""
+
+    def waited(self, op: OperationContext) -> None:  # noqa: B027  # most tails have no position that grows old
+        """Called when the source had no new data while a getMore waited."""
 
     def resume_data(self) -> str:
         """The `_data` of a change stream's resume token behind what it has given; "" for other cursors."""

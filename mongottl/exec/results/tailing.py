@@ -13,17 +13,16 @@ from typing import Final
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Steps, Wait
-from mongottl.exec.results.cursors import ClientCursor, Page
+from mongottl.exec.results.cursors import ClientCursor, Page, Tail
 
 # How long the getMore of an awaitData cursor waits without `maxTimeMS`.
 DEFAULT_AWAIT_S: Final = 1.0
 
 
-def await_page(op: OperationContext, cursor: ClientCursor, number: int, wanted: int, seconds: float) -> Steps[Page]:
-    """Waits for the next page of a tailable cursor at the end of its data; empty if no insert happens in time.
+def await_page(op: OperationContext, cursor: ClientCursor, tail: Tail, wanted: int, seconds: float) -> Steps[Page]:
+    """Waits for the next page of a tailable cursor at the end of its data; empty if there is no new data in time.
 
-    number: of the collection whose inserts end the wait. Dropping it or closing the cursor ends it too, with the errors
-    of `ClientCursor.check_alive`.
+    Dropping its collection or closing the cursor ends the wait too, with the errors of `ClientCursor.check_alive`.
     """
     clock = op.service.clock
     registry = op.service.cursors
@@ -31,13 +30,14 @@ def await_page(op: OperationContext, cursor: ClientCursor, number: int, wanted: 
     signal = Signal()
     cursor.signal = signal
     op.waits_for = signal
-    registry.add_waiting(number, signal)
+    registry.add_waiting(tail.source, signal)
     try:
         while (left_s := until_s - clock.monotonic_s()) > 0:
             yield Wait(left_s, signal)
             cursor.check_alive()
             op.check_interrupt()
             if not signal.notified:
+                tail.waited(op)
                 break  # time is up, the client has sent another message, or the server stops
             signal.clear()
             op.refresh_now()
@@ -47,5 +47,5 @@ def await_page(op: OperationContext, cursor: ClientCursor, number: int, wanted: 
     finally:
         cursor.signal = None
         op.waits_for = None
-        registry.remove_waiting(number, signal)
+        registry.remove_waiting(tail.source, signal)
     return Page(wanted)
