@@ -3,8 +3,8 @@
     segments    oplog-0 ─────► oplog-5120 ─────► oplog-9990      named by the number of their first entry
     rows        1 2 3 … 5120   1 2 3 … 4870      1 2 3 …         the row's id and that number make the entry's number
 
-Entries are written to the last segment; when that is full, the next one begins in the unit of work that finds it so,
-and the oldest segments beyond the bound are dropped whole, which costs no deletion of rows.
+Entries are written to the last segment; when that is full, or would leave out an id, the next one begins in the unit of
+work that finds it so, and the oldest segments beyond the bound are dropped whole, which costs no deletion of rows.
 """
 
 from bisect import bisect_right
@@ -89,7 +89,13 @@ class OplogRows:
         segment = self._segments[-1]
         if segment.store.size_bytes() * _SEGMENTS >= self._max_bytes:
             segment = self._begin_segment(entry, work)
-        segment.store.insert_record(stored_form(entry), 0, _NEVER)
+        form = stored_form(entry)
+        record_id = segment.store.insert_record(form, 0, _NEVER)
+        if record_id != segment.store.count():
+            # The store has left ids out, as it does after a crash. Numbers have no gaps.
+            segment.store.delete_record((record_id, form, 0, _NEVER))
+            segment = self._begin_segment(entry, work)
+            segment.store.insert_record(form, 0, _NEVER)
         segment.note(entry)
 
     def entry(self, number: int) -> OplogEntry:

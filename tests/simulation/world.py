@@ -9,6 +9,7 @@ where they wait, at the end of each turn; elapsed time passes between turns only
 """
 
 import io
+import itertools
 import random
 import shutil
 import sqlite3
@@ -21,7 +22,7 @@ import trio
 import trio.testing
 
 import mongottl.storage  # noqa: F401 (registers the engines)
-from mongottl.catalog.catalog import RETRYABLE_WRITES_IDENT
+from mongottl.catalog.catalog import OPLOG_IDENT, RETRYABLE_WRITES_IDENT
 from mongottl.catalog.collection import Collection
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
@@ -31,6 +32,9 @@ from mongottl.exec.operation.steps import Flush, Steps, run_to_end
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S
 from mongottl.exec.write.expiry import count_expired, reap_due, refill_wheel
+from mongottl.oplog.entry import is_logged
+from mongottl.oplog.log import OPLOG_NUMBER
+from mongottl.oplog.records import OplogRecords
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.janitor import run_janitor
@@ -40,6 +44,7 @@ from mongottl.storage.sqlite.directory import DATABASE_NAME, open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.ttl.policy import NO_TTL, is_expired
 from mongottl.wire.messages import OpMsg
+from tests.oplog_replay import replay
 from tests.simulation.disk import Disk
 from tests.simulation.faults import FaultyEngine
 
@@ -184,6 +189,7 @@ class World:
         self._background = refill_wheel(self.service)
         self._refilled = False
         self.check_catalog()
+        self.check_oplog()
         self.engine.armed = True
 
     async def _run_tasks(self) -> None:
@@ -436,6 +442,8 @@ class World:
         armed = self.engine.armed
         self.engine.armed = False
         for collection in self.service.catalog.all_collections():
+            if collection.number == OPLOG_NUMBER:
+                continue  # `check_oplog`
             records = collection.store.scan(0, 1_000_000)[0]
             assert collection.store.count() == len(records)
             assert collection.store.size_bytes() == sum(len(record[1]) for record in records)
@@ -452,6 +460,7 @@ class World:
                 if index.data.unique:
                     assert len({key for key, _ in found}) == len(found), f"{index.name} holds a key twice"
         self.check_catalog()
+        self.check_oplog()
         self.compared()
         self.engine.armed = armed
 
@@ -486,7 +495,7 @@ class World:
     def check_catalog(self) -> None:
         """What is stored of each collection is what memory says, and there is no data that belongs to nothing."""
         stored = {key: entry for key, entry in self.engine.catalog_entries() if key.isdigit()}
-        collections = {str(c.number): c for c in self.service.catalog.all_collections()}
+        collections = {str(c.number): c for c in self.service.catalog.all_collections() if c.number != OPLOG_NUMBER}
         assert stored.keys() == collections.keys()
         idents: set[str] = set() if self.folder is None else {RETRYABLE_WRITES_IDENT}
         for number, collection in collections.items():
@@ -497,8 +506,22 @@ class World:
             for created in transaction.pending.values():
                 idents.add(created.store.ident)
                 idents.update(index.ident for index in created.writable_indexes)
-        unknown = set(self.engine.idents()) - idents
+        unknown = {ident for ident in self.engine.idents() if not ident.startswith(OPLOG_IDENT)} - idents
         assert idents <= set(self.engine.idents())
         # Half-built indexes and collections of aborted transactions that failing storage could not drop wait for the
         # next start.
         assert not unknown or self.engine.failures or self.engine.failed, f"nobody knows {unknown}"
+
+    def check_oplog(self) -> None:
+        """The oplog tells of all that is stored: each write once, in its order, and none that was rolled back."""
+        records = OplogRecords(self.service.oplog).scan(0, 10_000_000)[0]
+        documents = [bson.decode(record[1]) for record in records]
+        for earlier, later in itertools.pairwise(documents):
+            assert earlier["ts"] < later["ts"], f"{earlier} is not before {later}"
+        logged = replay(documents)
+        for collection in self.service.catalog.all_collections():
+            if is_logged(collection):
+                held = logged.pop(collection.namespace)
+                stored = [bson.decode(record[1]) for record in collection.store.scan(0, 10_000_000)[0]]
+                assert held == {bson.encode({"": document["_id"]}): document for document in stored}
+        assert not logged

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mongottl.document.types import BinData, Timestamp
 from mongottl.oplog.documents import update_diff
 from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, loaded_form, stored_form
+from tests.oplog_replay import apply_diff
 
 NAMES = st.sampled_from(["a", "b", "0", "1", "x.y", "$c"])
 SCALARS = st.one_of(st.integers(-5, 5), st.booleans(), st.none(), st.text(max_size=3))
@@ -17,28 +18,6 @@ VALUES = st.recursive(
 )
 DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
 UUID = BinData(bytes(range(16)), 4)
-
-
-def apply(document: Any, diff: dict[str, Any]) -> Any:
-    """What `diff` makes of a document or array, as the format's readers do it."""
-    if diff.get("a") is True:
-        changed: Any = list(document)
-        if "l" in diff:
-            changed = changed[: diff["l"]]
-        for name, value in diff.items():
-            if name[0] in "us" and name != "a":
-                index = int(name[1:])
-                changed += [None] * (index + 1 - len(changed))
-                changed[index] = value if name[0] == "u" else apply(changed[index], value)
-        return changed
-    changed = dict(document)
-    for name in diff.get("d", {}):
-        del changed[name]
-    changed |= diff.get("u", {})
-    for name, value in diff.items():
-        if name[0] == "s":
-            changed[name[1:]] = apply(changed[name[1:]], value)
-    return changed
 
 
 def updated(before: dict[str, Any], after: dict[str, Any]) -> OplogEntry:
@@ -50,7 +29,7 @@ def updated(before: dict[str, Any], after: dict[str, Any]) -> OplogEntry:
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_diff_makes_the_new_document_of_the_old_one(before: dict[str, Any], after: dict[str, Any]) -> None:
     diff = bson.decode(update_diff(updated(before, after).describe(0, True)))
-    assert apply(before, diff) == after
+    assert apply_diff(before, diff) == after
 
 
 @given(DOCUMENTS, DOCUMENTS)

@@ -1,0 +1,76 @@
+"""The oplog as a model of the data: what its documents make of an empty server is what the server has stored."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import bson
+
+Document = dict[str, Any]
+# The documents of each namespace by their encoded `_id`.
+Data = dict[str, dict[bytes, Document]]
+
+
+def apply_diff(document: Any, diff: Document) -> Any:
+    """What the `diff` of an update makes of a document or an array, as the format's readers do it."""
+    if diff.get("a") is True:
+        changed: Any = list(document)
+        if "l" in diff:
+            changed = changed[: diff["l"]]
+        for name, value in diff.items():
+            if name[0] in "us" and name != "a":
+                index = int(name[1:])
+                changed += [None] * (index + 1 - len(changed))
+                changed[index] = value if name[0] == "u" else apply_diff(changed[index], value)
+        return changed
+    changed = dict(document)
+    for name in diff.get("d", {}):
+        del changed[name]
+    changed |= diff.get("u", {})
+    for name, value in diff.items():
+        if name[0] == "s":
+            changed[name[1:]] = apply_diff(changed[name[1:]], value)
+    return changed
+
+
+def replay(documents: Iterable[Document]) -> Data:
+    """The data that the documents of `local.oplog.rs`, from the first on, describe."""
+    data: Data = {}
+    for document in documents:
+        operations = document["o"].get("applyOps") if document["op"] == "c" else None
+        for operation in [document] if operations is None else operations:
+            _apply(data, operation)
+    return data
+
+
+def _apply(data: Data, operation: Document) -> None:
+    namespace = operation["ns"]
+    what = operation["o"]
+    if operation["op"] == "c":
+        _command(data, namespace.partition(".")[0], what)
+        return
+    held = data[namespace]
+    key = bson.encode({"": (what if operation["op"] == "d" else operation["o2"])["_id"]})
+    if operation["op"] == "i":
+        assert key not in held
+        held[key] = what
+    elif operation["op"] == "d":
+        del held[key]
+    elif "$v" in what:
+        held[key] = apply_diff(held[key], what["diff"])
+    else:
+        assert key in held
+        held[key] = what
+
+
+def _command(data: Data, database: str, command: Document) -> None:
+    name = next(iter(command))
+    namespace = f"{database}.{command[name]}"
+    if name == "create":
+        assert namespace not in data
+        data[namespace] = {}
+    elif name == "drop":
+        del data[namespace]
+    elif name == "renameCollection":
+        data[command["to"]] = data.pop(command[name])
+    else:
+        assert name in ("createIndexes", "dropIndexes", "collMod", "dropDatabase"), command

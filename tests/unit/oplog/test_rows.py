@@ -1,0 +1,86 @@
+"""The stored oplog: numbers without gaps, segments that are dropped whole."""
+
+import pytest
+
+from mongottl.catalog.catalog import OPLOG_IDENT, Catalog
+from mongottl.document.build import encode
+from mongottl.document.types import BinData, Timestamp
+from mongottl.oplog.entry import INSERT, OplogEntry
+from mongottl.oplog.rows import OplogRows
+from mongottl.storage.interface import StorageEngine, open_storage_engine
+
+STARTED = Timestamp(1, 1)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def engine(request: pytest.FixtureRequest) -> StorageEngine:
+    return open_storage_engine(request.param, None)
+
+
+def opened(engine: StorageEngine, max_bytes: int = 1 << 20, retention_ms: int = 0) -> OplogRows:
+    return OplogRows(Catalog(engine), STARTED, max_bytes, retention_ms)
+
+
+def put(rows: OplogRows, engine: StorageEngine, number: int, size: int = 10, commits: bool = True) -> None:
+    document = encode({"_id": number, "text": "x" * size})
+    entry = OplogEntry(INSERT, "d", "c", BinData(bytes(16), 4), [], [document])
+    entry.set_time(Timestamp(100 + number, 1), number * 1000)
+    with engine.unit_of_work() as work:
+        rows.put(entry, work)
+        if commits:
+            work.commit()
+
+
+def ids(rows: OplogRows) -> list[object]:
+    return [rows.entry(number).id_of(0) for number in range(rows.first, rows.end)]
+
+
+def test_entries_are_numbered_without_gaps(engine: StorageEngine) -> None:
+    rows = opened(engine)
+    put(rows, engine, 0)
+    put(rows, engine, 1, commits=False)
+    put(rows, engine, 2)
+    with engine.unit_of_work() as work:  # leaves an id out
+        store = engine.record_store(f"{OPLOG_IDENT}0")
+        store.delete_record((store.insert_record(b"\5\0\0\0\0", 0, -1), b"\5\0\0\0\0", 0, -1))
+        work.commit()
+    put(rows, engine, 3)
+    put(rows, engine, 4)
+    assert (rows.first, rows.end) == (0, 4)
+    assert ids(rows) == [0, 2, 3, 4]
+    assert ids(opened(engine)) == [0, 2, 3, 4]
+    assert [rows.number_at((100 + second, 1)) for second in range(6)] == [0, 1, 1, 2, 3, 4]
+
+
+def test_full_segments_are_dropped_beyond_the_bound(engine: StorageEngine) -> None:
+    rows = opened(engine, 80_000)
+    for number in range(100):
+        put(rows, engine, number, 2_000)
+    kept = list(range(rows.first, 100))
+    assert 20 < len(kept) <= 45
+    assert ids(rows) == kept
+    assert rows.floor == (100 + rows.first - 1, 1)
+    again = opened(engine, 80_000)
+    assert (again.first, again.end, again.floor, again.uuid) == (rows.first, 100, rows.floor, rows.uuid)
+    assert ids(again) == kept
+    assert len([ident for ident in engine.idents() if ident.startswith(OPLOG_IDENT)]) <= 9
+
+
+def test_a_rolled_back_segment_is_not_kept(engine: StorageEngine) -> None:
+    rows = opened(engine, 80_000)
+    for number in range(6):
+        put(rows, engine, number, 2_000)
+    floor = rows.floor
+    for _ in range(3):
+        put(rows, engine, 6, 2_000, commits=False)
+    assert (ids(rows), rows.floor) == (list(range(6)), floor)
+    put(rows, engine, 7, 2_000)
+    assert ids(rows) == [*range(6), 7]
+    assert ids(opened(engine, 80_000)) == [*range(6), 7]
+
+
+def test_young_segments_are_kept(engine: StorageEngine) -> None:
+    rows = opened(engine, 80_000, retention_ms=60_000)
+    for number in range(100):
+        put(rows, engine, number, 2_000)
+    assert 30 <= rows.first <= 40
