@@ -14,6 +14,7 @@ import bson
 import pymongo
 import pytest
 from pymongo.errors import ConfigurationError, OperationFailure
+from pymongo.server_api import ServerApi
 
 import mongottl
 from tests.drivers.test_tls import Files
@@ -75,6 +76,19 @@ def test_login(client: Client, name: str, log_in: LogIn) -> None:
         ]
         resources = [privilege["resource"] for privilege in status["authenticatedUserPrivileges"]]
         assert {"db": name, "collection": ""} in resources
+
+
+def test_login_within_the_stable_api(client: Client, name: str, server: mongottl.RunningServer) -> None:
+    """Drivers add `apiVersion` and `apiStrict` to the commands of a login, too."""
+    client[name].command("createUser", "ann", pwd="secret", roles=["read"])
+    user: dict[str, Any] = {"username": "ann", "password": "secret", "authSource": name}
+    for mechanism in ("SCRAM-SHA-1", "SCRAM-SHA-256"):
+        api = ServerApi("1", strict=True)
+        with Client(server.uri, server_api=api, authMechanism=mechanism, **user) as connected:
+            assert connected[name].c.find_one({}) is None
+    strict = {"apiVersion": "1", "apiStrict": True}
+    assert refusal(client[name], "saslStart", 1, mechanism="PLAIN", payload=b"", **strict)[0] == 334
+    assert refusal(client[name], "authenticate", 1, mechanism="PLAIN", **strict)[0] == 334
 
 
 def test_nobody(client: Client) -> None:

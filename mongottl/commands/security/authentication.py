@@ -32,6 +32,7 @@ class SaslStartRequest(NamedTuple):
     access=ANYONE,
     help="Begins a login on this connection, by SCRAM-SHA-256, SCRAM-SHA-1 or MONGODB-X509.",
     strict=False,
+    stable=True,
     secret_fields=("payload",),
 )
 def sasl_start(op: OperationContext, request: SaslStartRequest) -> Steps[Reply]:
@@ -53,6 +54,7 @@ class SaslContinueRequest(NamedTuple):
     access=ANYONE,
     help="Continues a login that saslStart has begun.",
     strict=False,
+    stable=True,
     secret_fields=("payload",),
 )
 def sasl_continue(op: OperationContext, request: SaslContinueRequest) -> Reply:
@@ -71,6 +73,7 @@ class AuthenticateRequest(NamedTuple):
     access=ANYONE,
     help="Logs in the user that the client's TLS certificate names (MONGODB-X509).",
     strict=False,
+    stable=True,
 )
 def authenticate(op: OperationContext, request: AuthenticateRequest) -> Reply:
     """`{dbname, user}`. BadValue (2) on another database than `$external`, MechanismUnavailable (334)."""
