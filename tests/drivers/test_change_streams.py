@@ -144,15 +144,15 @@ def test_images_that_have_expired(
     database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
     database.c.insert_one({"_id": 1})
     both: Documents = {"full_document": "whenAvailable", "full_document_before_change": "whenAvailable"}
-    kept: Documents = {"preAndPostImages": {"expireAfterSeconds": 100}}
+    kept: Documents = {"preAndPostImages": {"expireAfterSeconds": 1000}}
     client.admin.command("setClusterParameter", {"changeStreamOptions": kept})
     try:
         with database.c.watch(**QUICK) as stream:
             token = stream.resume_token
         database.c.update_one({"_id": 1}, {"$set": {"n": 1}})
-        server.clock.advance(99)
+        server.clock.advance(900)
         database.c.update_one({"_id": 1}, {"$set": {"n": 2}})
-        for advance, images in ((0, [True, True]), (1, [False, True]), (99, [False, False])):
+        for advance, images in ((0, [True, True]), (200, [False, True]), (900, [False, False])):
             server.clock.advance(advance)
             with database.c.watch(resume_after=token, **both, **QUICK) as stream:
                 events = read(stream)
