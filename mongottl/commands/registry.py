@@ -48,8 +48,8 @@ class CommandSpec:
     counter: its group in serverStatus' `opcounters`.
     handshake: may be sent as OP_QUERY, in the handshake.
     secret_fields: its fields that `$currentOp` must not show.
-    in_transaction: may be a statement of a transaction. ends_transaction: commits or aborts one. repeats_commit: is
-    answered again for a transaction that has been committed.
+    in_transaction: may be a statement of a transaction; begins_transaction: also the first one. ends_transaction:
+    commits or aborts one. repeats_commit: is answered again for a transaction that has been committed.
     judges_oplog: decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
     exclusive: changes collections or indexes, and waits until no transaction uses the collection.
     uses_cursors: is about open cursors; its database is the one in which the command ran that opened them.
@@ -82,6 +82,7 @@ class CommandSpec:
         handshake: bool,
         secret_fields: tuple[str, ...],
         in_transaction: bool,
+        begins_transaction: bool,
         ends_transaction: bool,
         repeats_commit: bool,
         exclusive: bool,
@@ -120,6 +121,7 @@ class CommandSpec:
         self.handshake = handshake
         self.secret_fields = secret_fields
         self.in_transaction = in_transaction
+        self.begins_transaction = begins_transaction
         self.ends_transaction = ends_transaction
         self.repeats_commit = repeats_commit
         self.exclusive = exclusive
@@ -172,6 +174,7 @@ def command(
     handshake: bool = False,
     secret_fields: tuple[str, ...] = (),
     in_transaction: bool = False,
+    begins_transaction: bool = True,
     ends_transaction: bool = False,
     repeats_commit: bool = False,
     exclusive: bool = False,
@@ -209,6 +212,7 @@ def command(
             handshake=handshake,
             secret_fields=secret_fields,
             in_transaction=in_transaction,
+            begins_transaction=begins_transaction,
             ends_transaction=ends_transaction,
             repeats_commit=repeats_commit,
             exclusive=exclusive,

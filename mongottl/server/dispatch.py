@@ -260,11 +260,11 @@ class Dispatcher:
         request = spec.request._make(values)
         if service.authorizes:
             check_access(op, spec.access, spec.name, lambda: _shown(spec, body), request)
-        if spec.admin_only and generic.database != "admin":
-            raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
         if transactions.is_statement(generic):
             op.in_transaction = True
             transactions.check_arguments(spec, generic)
+        if spec.admin_only and generic.database != "admin":
+            raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
         if generic.txn_number is not None:
             op.retryable = spec.retryable and generic.lsid is not None and generic.autocommit is None
         op.raw_data = generic.raw_data

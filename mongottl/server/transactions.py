@@ -79,6 +79,11 @@ def check_arguments(spec: CommandSpec, generic: GenericArguments) -> None:
             ErrorCode.OperationNotSupportedInTransaction,
             f"Cannot run '{spec.name}' in a multi-document transaction.{advice}",
         )
+    if generic.start_transaction and not spec.begins_transaction:
+        raise CommandError(
+            ErrorCode.OperationNotSupportedInTransaction,
+            f"Cannot run '{spec.name}' as the first operation in a multi-document transaction.",
+        )
     in_admin = spec.admin_only or spec.uses_cursors  # bulkWrite, and getMore of its results
     if generic.database in ("config", "local") or (generic.database == "admin" and not in_admin):
         raise CommandError(

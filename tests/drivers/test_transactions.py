@@ -451,11 +451,17 @@ def test_arguments(bare: Bare, lsid: Documents, command: Documents, code: int) -
         ({"listCollections": 1}, 263),
         ({"collStats": "c"}, 263),
         ({"ping": 1}, 263),
+        ({"getParameter": 1, "logLevel": 1}, 263),  # of `admin`, but that is checked later
+        ({"buildInfo": 1}, 263),
+        ({"connectionStatus": 1}, 263),
+        ({"killCursors": "c", "cursors": [Int64(1)]}, 263),
         ({"insert": "c", "documents": [{}], "writeConcern": {"w": 1}}, 72),
         ({"find": "c", "readConcern": {"level": "linearizable"}}, 72),
         ({"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}}, 263),
         ({"aggregate": "c", "pipeline": [{"$merge": "d"}], "cursor": {}}, 263),
         ({"aggregate": "c", "pipeline": [{"$collStats": {}}], "cursor": {}}, 263),
+        ({"aggregate": "c", "pipeline": [{"$unionWith": "d"}], "cursor": {}}, 263),
+        ({"aggregate": "c", "pipeline": [{"$facet": {"a": [{"$unionWith": "d"}]}}], "cursor": {}}, 263),
         ({"aggregate": "c", "pipeline": [{"$indexStats": {}}], "cursor": {}}, 263),
         ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]}, 263),
     ],
@@ -468,6 +474,15 @@ def test_what_transactions_refuse(
     database.create_collection("series", timeseries={"timeField": "t"})
     given = command | statement(lsid, 1, startTransaction=True)
     assert failure(lambda: bare.command(given))[0] == code
+
+
+@pytest.mark.parametrize("name", ["buildInfo", "connectionStatus", "killCursors"])
+def test_commands_that_only_may_not_be_the_first(bare: Bare, lsid: Documents, name: str) -> None:
+    bare.command({"find": "c"} | statement(lsid, 1, startTransaction=True))
+    command: Documents = {"killCursors": "c", "cursors": [Int64(1)]} if name == "killCursors" else {name: 1}
+    assert bare.command(command | statement(lsid, 1))["ok"] == 1
+    bare.command({"insert": "c", "documents": [{}]} | statement(lsid, 1))
+    bare.admin({"commitTransaction": 1} | statement(lsid, 1))
 
 
 def test_writes_to_capped_and_time_series_collections(

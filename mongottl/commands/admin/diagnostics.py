@@ -32,6 +32,8 @@ class BuildInfoRequest(NamedTuple):
     access=ANYONE,
     help="Returns the server's version and how it was built.",
     aliases=("buildinfo",),
+    in_transaction=True,
+    begins_transaction=False,
 )
 def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
     announced = op.service.config.announced_version()

@@ -177,6 +177,7 @@ def _kill_cursors_needs(op: OperationContext, request: KillCursorsRequest) -> li
     help="Closes cursors.",
     stable=True,
     in_transaction=True,
+    begins_transaction=False,
     uses_cursors=True,
 )
 def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:

@@ -107,6 +107,8 @@ class ConnectionStatusRequest(NamedTuple):
     ConnectionStatusRequest,
     access=ANYONE,
     help="Returns the user of this connection, with its roles and, on request, its privileges.",
+    in_transaction=True,
+    begins_transaction=False,
 )
 def connection_status(op: OperationContext, request: ConnectionStatusRequest) -> Reply:
     login = op.client.login

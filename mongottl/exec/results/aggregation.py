@@ -461,6 +461,9 @@ def check_stage_allowed(op: OperationContext, spec: StageSpec) -> None:
             ErrorCode.OperationNotSupportedInTransaction,
             f"Stage not supported inside of a multi-document transaction: {spec.name}",
         )
+    for stages in spec.sub_pipelines():
+        for nested in stages:
+            check_stage_allowed(op, nested)
     levels = spec.traits.read_levels
     if op.read_level and levels is not None and op.read_level not in levels:
         raise CommandError(
