@@ -6,45 +6,113 @@ documents are compared down to the values that differ, and arrays element by ele
 Source: MongoDB's "update" event of change streams.
 """
 
-from typing import NamedTuple
+import struct
+from typing import Final
+
+from mypy_extensions import i64
 
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import ARRAY, DOCUMENT, Value, integer
-from mongottl.document.walk import ElementCursor
+from mongottl.document.walk import ElementCursor, find_field, skip_value
 
 # Type code and bytes of a value.
 _Raw = tuple[int, bytes]
 
+_pack_length: Final = struct.Struct("<i").pack
+_EMPTY: Final = _pack_length(5) + b"\0"
+_UPDATED: Final = b"\x03updatedFields\0"
+_NOTHING_ELSE: Final = b"\x04removedFields\0" + _EMPTY + b"\x04truncatedArrays\0" + _EMPTY
+_NOT_AMBIGUOUS: Final = b"\x03disambiguatedPaths\0" + _EMPTY
 
-class Difference(NamedTuple):
-    """updated: paths with their new values. removed: paths. truncated: paths of arrays with their new lengths.
+
+class Difference:
+    """updated: elements of BSON, with paths as names and the new values. removed: paths. truncated: paths of arrays
+    with their new lengths.
 
     disambiguated: paths with components that look like array indexes, with their components as strings and numbers.
     """
 
-    updated: list[tuple[str, Value]]
-    removed: list[Value]
-    truncated: list[Value]
-    disambiguated: list[tuple[str, Value]]
+    def __init__(self) -> None:
+        self.updated: list[bytes] = []
+        self.removed: list[Value] = []
+        self.truncated: list[Value] = []
+        self.disambiguated: list[tuple[str, Value]] = []
 
     def describe(self, expanded: bool) -> bytes:
         """The `updateDescription`. expanded: with `disambiguatedPaths`, as `showExpandedEvents` asks for."""
-        described: list[tuple[str, Value]] = [
-            ("updatedFields", encode_fields(self.updated)),
-            ("removedFields", self.removed),
-            ("truncatedArrays", self.truncated),
-        ]
+        updated = b"".join(self.updated)
+        rest = _NOTHING_ELSE
+        if self.removed or self.truncated:
+            rest = encode_fields([("removedFields", self.removed), ("truncatedArrays", self.truncated)])[4:-1]
         if expanded:
-            described.append(("disambiguatedPaths", encode_fields(self.disambiguated)))
-        return encode_fields(described)
+            rest += (
+                encode({"disambiguatedPaths": encode_fields(self.disambiguated)})[4:-1]
+                if (self.disambiguated)
+                else _NOT_AMBIGUOUS
+            )
+        size = len(updated) + 5
+        return b"".join(
+            (
+                _pack_length(5 + len(_UPDATED) + size + len(rest)),
+                _UPDATED,
+                _pack_length(size),
+                updated,
+                b"\0",
+                rest,
+                b"\0",
+            )
+        )
 
 
 def difference(before: bytes, after: bytes, touched: tuple[str, ...] | None) -> Difference:
     """The difference of a document before and after an update. touched: the paths that its modifiers name, or None."""
-    found = Difference([], [], [], [])
-    targets = None if touched is None else [path.split(".") for path in touched]
-    _compare_documents(before, after, [], targets, found)
+    found = Difference()
+    if touched is None:
+        _compare_documents(before, after, [], None, found)
+    elif not any("." in path for path in touched):
+        _compare_fields(before, after, touched, found)
+    else:
+        _compare_documents(before, after, [], [path.split(".") for path in touched], found)
     return found
+
+
+def _compare_fields(before: bytes, after: bytes, touched: tuple[str, ...], found: Difference) -> None:
+    """The difference in the fields of the root that an update names: the only ones that can have changed."""
+    removed: list[tuple[int, str]] = []
+    changed: list[tuple[int, str, _Raw | None, _Raw]] = []
+    for name in dict.fromkeys(touched):
+        field = name.encode("utf-8")
+        old_at, old = _value(before, field)
+        new_at, new = _value(after, field)
+        if new is None:
+            if old is not None:
+                removed.append((old_at, name))
+        elif old != new:
+            changed.append((new_at, name, old, new))
+    if len(removed) > 1:
+        removed.sort()
+    if len(changed) > 1:
+        changed.sort(key=_place)
+    for _, name in removed:
+        _note(found, [name], None)
+    for _, name, old, new in changed:
+        if old is None:
+            _note(found, [name], new)
+        else:
+            _compare_values(old, new, [name], [[]], found)
+
+
+def _place(change: tuple[int, str, _Raw | None, _Raw]) -> int:
+    return change[0]
+
+
+def _value(document: bytes, field: bytes) -> tuple[int, _Raw | None]:
+    """Where the value of a field is in the document, and the value; None if there is none."""
+    type_code, at = find_field(document, field)
+    if type_code == 0:
+        return -1, None
+    end: i64 = skip_value(document, type_code, at)
+    return int(at), (int(type_code), document[at:end])
 
 
 def _elements(document: bytes) -> dict[str, _Raw]:
@@ -112,13 +180,11 @@ def _compare_arrays(
 
 
 def _note(found: Difference, path: list[Value], value: _Raw | None) -> None:
+    name = _dotted(path)
     if value is None:
-        found.removed.append(_dotted(path))
+        found.removed.append(name)
     else:
-        raw = b"%c\0" % value[0] + value[1]
-        cursor = ElementCursor((len(raw) + 5).to_bytes(4, "little") + raw + b"\0", 0)
-        cursor.next()
-        found.updated.append((_dotted(path), cursor.decoded()))
+        found.updated.append(b"%c%b\0%b" % (value[0], name.encode("utf-8"), value[1]))
     _disambiguate(found, path)
 
 
