@@ -76,7 +76,11 @@ class ScriptProcess:
         self._received.clear()
         return received[:1], received[5:].decode("utf-8")
 
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def kill(self) -> None:
+        """Ends the process, whatever it does."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -94,9 +98,13 @@ class ScriptProcesses:
     def acquire(self) -> ScriptProcess | None:
         """A process for one operation; None if there are too many already. JSInterpreterFailure (139) if it cannot be
         started."""
-        if self._idle:
+        process = None
+        while process is None and self._idle:
             process = self._idle.pop()
-        else:
+            if not process.is_alive():
+                process.kill()
+                process = None
+        if process is None:
             if len(self._used) >= MAX_PROCESSES:
                 return None
             found = find_spec("quickjs")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Memory of the scripts of one operation.
 MEMORY_BYTES: Final = 64 * 1024 * 1024
+# How long the start of a process and of an operation's context in it may take, in milliseconds.
+START_LIMIT_MS: Final = 30_000
 # The process ends a call by itself a little later, in case the server is no longer there to do it.
 OWN_LIMIT_AFTER_S: Final = 1.0
 
@@ -34,6 +36,7 @@ class Scripts:
     """Runs the scripts of one operation.
 
     check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown).
+    log: takes each line that a script prints.
     call_limit_ms: how long one call may take. scope: global variables, as a document.
     """
 
@@ -42,6 +45,7 @@ class Scripts:
         processes: "ScriptProcesses",
         check: Callable[[], None],
         pause: Pause,
+        log: Callable[[str], None],
         now_ms: int,
         version: str,
         call_limit_ms: int,
@@ -51,6 +55,7 @@ class Scripts:
         self.scope = EMPTY_DOCUMENT
         self._processes: Final = processes
         self._pause = pause
+        self._log = log
         self._now_ms = now_ms
         self._version = version
         self._process: ScriptProcess | None = None
@@ -61,18 +66,20 @@ class Scripts:
 
     def call(self, code: str, arguments: list[Value]) -> Value:
         """The value of a function."""
-        return from_json(self._request("call", to_json(code), to_json(arguments)))
+        return self._value("call", to_json(code), to_json(arguments))
 
     def accumulate(self, code: str, state: Value, calls: list[list[Value]]) -> Value:
         """The state after `function(state, …arguments)` was called for each list of arguments."""
-        return from_json(self._request("accumulate", to_json(code), to_json(state), to_json(calls)))
+        return self._value("accumulate", to_json(code), to_json(state), to_json(calls))
 
     def emitted(self, code: str, documents: list[bytes]) -> list[list[list[Value]]]:
         """For each document the [key, value] pairs that a map function emits."""
         given: list[Value] = list(documents)
-        found = from_json(self._request("map", to_json(code), to_json(given)))
-        assert isinstance(found, list)
-        return found
+        found = self._value("map", to_json(code), to_json(given))
+        for pairs in found if isinstance(found, list) else [None]:
+            if not isinstance(pairs, list) or any(not isinstance(pair, list) or len(pair) != 2 for pair in pairs):
+                raise _malformed("no list of pairs")
+        return found  # type: ignore[return-value]
 
     def release(self) -> None:
         """Ends the context. May be called more than once; a later call begins a new one."""
@@ -84,6 +91,16 @@ class Scripts:
     def __del__(self) -> None:
         self.release()
 
+    def _value(self, kind: str, *arguments: str) -> Value:
+        """The BSON value of a reply. Errors as of `_request`, and BSONObjectTooLarge (10334)."""
+        value = self._request(kind, *arguments)
+        try:
+            return from_json(value)
+        except CommandError:
+            raise
+        except Exception as error:  # a script has made something that is no BSON, or no reply
+            raise _malformed(str(error)) from None
+
     def _request(self, kind: str, *arguments: str) -> object:
         """The value of a reply. JSInterpreterFailure (139), or the numeric `code` of the error that a script throws."""
         process = self._process
@@ -94,17 +111,20 @@ class Scripts:
             reply = parse_reply(text)
         except ValueError as error:
             raise self._broken(process, str(error)) from None
+        printed = reply.get("printed")
+        for line in printed if isinstance(printed, list) else []:
+            self._log(str(line))
         if "error" in reply:
             raise _script_error(reply)
         return reply.get("value")
 
     def _begin(self) -> "ScriptProcess":
         if not self._acquire(0):
-            self._wait(self._acquire)
+            self._wait(self._acquire, START_LIMIT_MS)
         process = self._process
         assert process is not None
         self._exchange(process, b"N", f"{MEMORY_BYTES} {self.call_limit_ms / 1000 + OWN_LIMIT_AFTER_S}")
-        self._exchange(process, b"C", f'["begin",{self._now_ms},{to_json(self._version)}]')
+        self._request("begin", str(self._now_ms), to_json(self._version))
         if self.scope != EMPTY_DOCUMENT:
             self._request("scope", to_json(self.scope))
         return process
@@ -121,7 +141,7 @@ class Scripts:
         try:
             process.send(kind, body)
             if not process.receive(_AT_ONCE_MS):
-                self._wait(process.receive)
+                self._wait(process.receive, START_LIMIT_MS if kind == b"N" else 0)
             answer, text = process.reply()
         except CommandError:
             self._kill(process)
@@ -135,21 +155,22 @@ class Scripts:
             raise self._broken(process, text)
         return text
 
-    def _wait(self, is_over: Callable[[int], bool]) -> None:
+    def _wait(self, is_over: Callable[[int], bool], least_ms: int = 0) -> None:
         """Waits until `is_over`, while other operations run if that is possible.
 
-        is_over: gets how many milliseconds it may wait itself.
+        is_over: gets how many milliseconds it may wait itself. least_ms: the limit, if longer than that of a call.
         """
         waited_ms = 0
         look_ms = 1
+        limit_ms = max(self.call_limit_ms, least_ms)
         while not is_over(0 if self._pause(look_ms / 1000) else look_ms):
             self.check()
             waited_ms += look_ms
             look_ms = min(look_ms * 2, _LOOK_EVERY_MS)
-            if waited_ms >= self.call_limit_ms:
+            if waited_ms >= limit_ms:
                 raise CommandError(
                     ErrorCode.JSInterpreterFailure,
-                    f"JavaScript execution exceeded the time limit of {self.call_limit_ms} ms",
+                    f"JavaScript execution exceeded the time limit of {limit_ms} ms",
                 )
 
     def _broken(self, process: "ScriptProcess", reason: str) -> CommandError:
@@ -160,6 +181,12 @@ class Scripts:
     def _kill(self, process: "ScriptProcess") -> None:
         self._process = None
         self._processes.kill(process)
+
+
+def _malformed(reason: str) -> CommandError:
+    return CommandError(
+        ErrorCode.JSInterpreterFailure, f"JavaScript execution failed: the result cannot be converted to BSON: {reason}"
+    )
 
 
 def _script_error(reply: dict[str, object]) -> CommandError:

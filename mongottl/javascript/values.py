@@ -172,6 +172,8 @@ def _special(members: dict[str, object]) -> Value:
         exact = members["b"]
         return Decimal128.from_bid(bytes.fromhex(exact)) if isinstance(exact, str) and exact else Decimal128(value)
     if kind == "regex":
+        if "\0" in value:
+            raise ValueError("a regular expression with a null character")
         return Regex(value, str(members["o"]))
     if kind == "code":
         scope = from_json(members["s"]) if "s" in members else None

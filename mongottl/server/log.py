@@ -59,6 +59,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Document would fail validation": 20294,
     "Slow query": 51803,
     "Command": 9900021,
+    "Output of a script": 9900022,
     "Log lines were dropped: nobody read the log": 9900050,
 }
 

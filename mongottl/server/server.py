@@ -81,6 +81,7 @@ class Server:
         self.service.log_settings = log.settings
         self.service.log_invalid_document = self._log_invalid_document
         self.service.log_login = self._log_login
+        self.service.log_script_output = self._log_script_output
 
     @property
     def uri(self) -> str:
@@ -208,6 +209,9 @@ class Server:
             self.log.info("access", "Successfully authenticated", ctx, **attributes)
         else:
             self.log.warning("access", "Authentication failed", ctx, **attributes)
+
+    def _log_script_output(self, line: str) -> None:
+        self.log.info("query", "Output of a script", line=line)
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         failing = False

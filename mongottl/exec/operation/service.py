@@ -122,6 +122,8 @@ class ServiceContext:
         self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
         # Logs a login: client, mechanism, user, whether it succeeded.
         self.log_login: Callable[[ClientInfo, str, str, bool], None] = _no_login
+        # Logs a line that a script has printed.
+        self.log_script_output: Callable[[str], None] = _no_script_output
         # How many locks of fsync are held: while there is one, commands that write wait, and TTL deletion pauses.
         self.fsync_locks: int = 0
         # Seconds from one TTL deletion to the next (`ttlMonitorSleepSecs`).
@@ -157,7 +159,9 @@ class ServiceContext:
             processes = ScriptProcesses()
             self._script_processes = processes
         version = f"{self.config.announced_version()}.0"
-        return lambda pause: Scripts(processes, check, pause, now_ms, version, self.script_limit_ms)
+        return lambda pause: Scripts(
+            processes, check, pause, self.log_script_output, now_ms, version, self.script_limit_ms
+        )
 
     def why_no_scripts(self) -> str:
         """Why the server runs no JavaScript, or "" if it does."""
@@ -238,6 +242,10 @@ def _nothing() -> None:
 
 
 def _no_warning(client: ClientInfo, namespace: str, document: str, info: str) -> None:
+    pass
+
+
+def _no_script_output(line: str) -> None:
     pass
 
 

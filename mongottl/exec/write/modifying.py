@@ -7,10 +7,11 @@ record is updated once, even if the update moves it ahead of the scan (the Hallo
     stage.next_batch ──► Selection.current ──► a unit of work          others may run
          └──────────── one step, no other operation ─────────────┘  ──────── yield ────────► the next batch
 
-Each record is read, tested against the filter and checked for expiry in the same step in which it is written. Plans
-that buffer records (sorts, merges, text searches by score) return older versions: `Selection.current` reads and tests
-their records again. So does the code that retries after a WriteConflict, which may first have to wait for a
-transaction (`await_transaction`).
+Each record is read, tested against the filter and checked for expiry in the same step in which it is written. Scripts
+are the exception: other operations run while one takes long (`operation.script_steps`). After them the records are
+checked again (`_check_after_scripts`). Plans that buffer records (sorts, merges, text searches by score) return older
+versions: `Selection.current` reads and tests their records again. So does the code that retries after a WriteConflict,
+which may first have to wait for a transaction (`await_transaction`).
 """
 
 from typing import Final
@@ -126,6 +127,8 @@ class Selection:
         collection = self.collection
         if not batch or collection is None:
             return batch
+        if op.script_steps is not None:
+            check_alive(collection)
         if stage.gives_current_records():
             return living_now(op.service, collection, batch)
         matches = self.match.matches
@@ -136,7 +139,20 @@ class Selection:
         for record in living_now(op.service, collection, stored):
             if matches(record[1]):
                 records.append((record[0], copy_metadata(given[record[0]], record[1]), record[2], record[3]))
+        if op.script_steps is not None:
+            check_alive(collection)
+            return living_now(op.service, collection, records)
         return records
+
+
+def _check_after_scripts(op: OperationContext, collection: Collection, records: list[Record]) -> None:
+    """If scripts may have run since these records were read: QueryPlanKilled (175) if the collection has been dropped,
+    WriteConflict if one of them has expired. Writing them finds out whether they have changed.
+    """
+    if op.script_steps is not None:
+        check_alive(collection)
+        if len(living_now(op.service, collection, records)) < len(records):
+            raise WriteConflict("the document has expired")
 
 
 def first_record(op: OperationContext, selection: Selection) -> Steps[Record | None]:
@@ -198,6 +214,7 @@ def apply_update(
     details. WriteConflict if the record has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
+    _check_after_scripts(op, collection, [record])
     _store_update(op, collection, record, document, modified, driver, result)
 
 
@@ -229,10 +246,10 @@ def _store_update(
     driver: UpdateDriver,
     result: UpdateResult,
 ) -> None:
-    result.before = record[1]
-    result.after = document
     if modified or (op.service.config.refresh_on_noop and record[2] != op.service.now_s()):
         update_record(op, collection, record, document, driver=driver)
+    result.before = record[1]
+    result.after = document
     result.matched += 1
     if modified:
         result.modified += 1
@@ -279,10 +296,11 @@ def _update_batch(
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
     modified = 0
-    unit = op.recovery_unit.write(collection)
     try:
-        for record in records:
-            document, changed = updated_document(match, record, driver)
+        updated = [updated_document(match, record, driver) for record in records]
+        _check_after_scripts(op, collection, records)
+        unit = op.recovery_unit.write(collection)
+        for record, (document, changed) in zip(records, updated, strict=True):
             if changed or (refresh and record[2] != unit.now_s):
                 changes.append((record, document))
             if changed:
@@ -322,9 +340,11 @@ def _apply_to_latest(
 
 def _reread(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Record | None:
     """The record as it is stored now, or None if it was deleted, is expired or no longer matches."""
+    _check_after_scripts(op, collection, [])
     current = op.recovery_unit.records(collection).find_record(record[0])
     if current is None or not match.matches(current[1]) or not living_now(op.service, collection, [current]):
         return None
+    _check_after_scripts(op, collection, [])
     return current
 
 
@@ -333,6 +353,7 @@ def upsert(
 ) -> UpdateResult:
     """Inserts the new document of an update with `upsert: true` that matched nothing."""
     document = new_document_for_upsert(driver, match, context)
+    _check_after_scripts(op, collection, [])
     type_code, _ = find_field_at(document, 0, b"_id")
     if type_code == 0:
         document = with_new_id(op, document)

@@ -1,0 +1,173 @@
+"""What other operations do while one waits for a script in the middle of a step."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+import mongottl
+from mongottl.javascript.library import missing_reason
+
+pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
+
+Documents = dict[str, Any]
+
+# True for documents with this value, at its first call after so long that the test acts meanwhile.
+SLOW = "function() { if (this.slow) sleep(250); return this.v == 1; }"
+SLOW_UPDATE: list[Documents] = [
+    {
+        "$set": {
+            "made": {
+                "$function": {
+                    "body": "function(slow, v) { if (slow) sleep(250); return 'of ' + v; }",
+                    "args": ["$slow", "$v"],
+                    "lang": "js",
+                }
+            }
+        }
+    }
+]
+
+
+def meanwhile(database: Database[Documents], run: Callable[[], Any], act: Callable[[], Any]) -> Any:
+    """The result of `run`, or its error's code; `act` is called while a script of it runs."""
+    found: list[Any] = []
+
+    def running() -> None:
+        try:
+            found.append(run())
+        except OperationFailure as failure:
+            found.append(failure.code)
+
+    thread = threading.Thread(target=running)
+    thread.start()
+    while not any(
+        operation.get("ns") == f"{database.name}.c"
+        for operation in database.client.admin.command("currentOp")["inprog"]
+    ):
+        assert thread.is_alive(), found
+    act()
+    thread.join(30)
+    return found[0]
+
+
+@pytest.fixture
+def slow(database: Database[Documents]) -> Database[Documents]:
+    database.c.insert_many([{"_id": 1, "v": 1, "slow": True}, {"_id": 2, "v": 1}, {"_id": 3, "v": 2}])
+    return database
+
+
+WRITES: dict[str, Callable[[Database[Documents]], int]] = {
+    "update many": lambda database: database.c.update_many({"$where": SLOW}, {"$set": {"z": 1}}).modified_count,
+    "update many by a script": lambda database: database.c.update_many({"v": 1}, SLOW_UPDATE).modified_count,
+    "delete many": lambda database: database.c.delete_many({"$where": SLOW}).deleted_count,
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_document_that_changes_meanwhile(slow: Database[Documents], name: str) -> None:
+    """It is tested again, and no longer matches."""
+    change = {"$set": {"v": 5}, "$unset": {"slow": 1}}
+    count = meanwhile(slow, lambda: WRITES[name](slow), lambda: slow.c.update_one({"_id": 1}, change))
+    assert count == 1
+    assert slow.c.find_one(1) == {"_id": 1, "v": 5}
+    written = slow.c.find_one(2)
+    assert written is None if "delete" in name else written is not None and ("z" in written or "made" in written)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_document_that_is_deleted_meanwhile(slow: Database[Documents], name: str) -> None:
+    assert meanwhile(slow, lambda: WRITES[name](slow), lambda: slow.c.delete_one({"_id": 1})) == 1
+    assert slow.c.find_one(1) is None
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_collection_that_is_dropped_meanwhile(slow: Database[Documents], name: str) -> None:
+    assert meanwhile(slow, lambda: WRITES[name](slow), slow.c.drop) == 175
+    assert slow.list_collection_names() == []
+
+
+def test_single_writes(slow: Database[Documents]) -> None:
+    change = {"$set": {"v": 5}, "$unset": {"slow": 1}}
+
+    def update() -> None:
+        slow.c.update_one({"_id": 1}, change)
+
+    assert meanwhile(slow, lambda: slow.c.delete_one({"$where": SLOW}).deleted_count, update) == 1
+    assert [document["_id"] for document in slow.c.find()] == [1, 3]
+    slow.c.insert_one({"_id": 0, "v": 1, "slow": True})
+    found = meanwhile(
+        slow, lambda: slow.c.find_one_and_update({"v": 1}, SLOW_UPDATE), lambda: slow.c.delete_one({"_id": 0})
+    )
+    assert found is None
+    assert slow.c.count_documents({"made": {"$exists": True}}) == 0
+
+
+def test_an_upsert_into_a_dropped_collection(slow: Database[Documents]) -> None:
+    def upsert() -> int:
+        return slow.c.update_one({"_id": 9, "slow": True}, SLOW_UPDATE, upsert=True).matched_count
+
+    assert meanwhile(slow, upsert, slow.c.drop) == 175
+    assert slow.list_collection_names() == []
+
+
+def test_reads(slow: Database[Documents]) -> None:
+    """A read returns what it has read before the script."""
+    change = {"$set": {"v": 5}}
+
+    def update() -> None:
+        slow.c.update_many({}, change)
+
+    assert meanwhile(slow, lambda: len(list(slow.c.find({"$where": SLOW}))), update) == 2
+    slow.c.update_many({}, {"$set": {"v": 1}})
+    assert meanwhile(slow, lambda: len(list(slow.c.find({"$where": SLOW}))), slow.c.drop) in (3, 175)
+
+
+def test_a_document_that_expires_meanwhile() -> None:
+    with mongottl.start_server() as server, MongoClient[Documents](server.uri) as client:
+        server.clock.freeze()
+        database = client.d
+        database.c.create_index("_ts", expireAfterSeconds=10)
+        database.c.insert_many([{"_id": 1, "v": 1, "slow": True}, {"_id": 2, "v": 1}])
+        count = meanwhile(database, lambda: WRITES["update many"](database), lambda: server.clock.advance(11))
+        assert count == 0
+        assert list(database.c.find()) == []
+        database.c.insert_many([{"_id": 1, "v": 1, "slow": True}, {"_id": 2, "v": 1}])
+        count = meanwhile(
+            database, lambda: WRITES["update many by a script"](database), lambda: server.clock.advance(11)
+        )
+        assert count == 0
+        assert list(database.c.find()) == []
+
+
+def test_a_client_that_leaves(slow: Database[Documents], server: mongottl.RunningServer) -> None:
+    """Its operation ends, and with it the script."""
+    with (
+        pytest.raises(Exception, match="timed out"),
+        MongoClient[Documents](server.uri, socketTimeoutMS=300) as leaving,
+    ):
+        list(leaving[slow.name].c.find({"$where": "while (true);"}))
+    while any(
+        "$where" in str(operation.get("command")) for operation in slow.client.admin.command("currentOp")["inprog"]
+    ):
+        pass
+
+
+def test_many_at_once(slow: Database[Documents]) -> None:
+    """More than there are processes."""
+    found: list[int] = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(len(list(slow.c.find({"$where": "sleep(20); return this.v == 1"}))))
+        )
+        for _ in range(40)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [2] * 40

@@ -1,0 +1,39 @@
+"""Scripts without a server."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mongottl.javascript.library import missing_reason
+from mongottl.javascript.processes import ScriptProcesses
+from mongottl.javascript.scripts import Scripts
+
+MakeScripts = Callable[..., Scripts]
+
+
+@pytest.fixture
+def processes() -> Iterator[ScriptProcesses]:
+    if missing_reason():
+        pytest.skip(missing_reason())
+    made = ScriptProcesses()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make(processes: ScriptProcesses) -> MakeScripts:
+    """Makes the scripts of an operation that cannot let others run."""
+
+    def make(
+        check: Callable[[], None] = lambda: None,
+        log: Callable[[str], None] = lambda line: None,
+        call_limit_ms: int = 10_000,
+    ) -> Scripts:
+        return Scripts(processes, check, lambda seconds: False, log, 0, "8.2.0", call_limit_ms)
+
+    return make
+
+
+@pytest.fixture
+def scripts(make: MakeScripts) -> Scripts:
+    return make()

@@ -1,0 +1,169 @@
+"""Calling functions in script processes."""
+
+import os
+import signal
+
+import pytest
+
+from mongottl.document.build import encode
+from mongottl.document.types import JavaScript
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.javascript import processes as script_processes
+from mongottl.javascript.processes import ScriptProcesses
+from mongottl.javascript.scripts import Scripts
+from tests.unit.javascript.conftest import MakeScripts
+
+
+def code_of(scripts: Scripts, body: str) -> int:
+    with pytest.raises(CommandError) as caught:
+        scripts.call(body, [])
+    return caught.value.code
+
+
+def test_global_variables_live_as_long_as_the_operation(scripts: Scripts) -> None:
+    count = "function() { count = typeof count == 'undefined' ? 1 : count + 1; return count; }"
+    assert [scripts.call(count, []) for _ in range(3)] == [1.0, 2.0, 3.0]
+    scripts.release()
+    assert scripts.call(count, []) == 1.0
+
+
+def test_a_process_serves_one_operation_after_the_other(make: MakeScripts, processes: ScriptProcesses) -> None:
+    first = make()
+    first.call("function() { leaked = 1; }", [])
+    [process] = processes._used
+    first.release()
+    first.release()
+    second = make()
+    assert second.call("function() { return typeof leaked; }", []) == "undefined"
+    assert processes._used == {process}
+    del second
+    assert processes._idle == [process]
+
+
+def test_few_idle_processes_are_kept(make: MakeScripts, processes: ScriptProcesses) -> None:
+    used = [make() for _ in range(4)]
+    for scripts in used:
+        scripts.call("function() {}", [])
+    assert len(processes._used) == 4
+    for scripts in used:
+        scripts.release()
+    assert len(processes._used) == 0
+    assert len(processes._idle) == script_processes.MAX_IDLE
+
+
+def test_scope(scripts: Scripts) -> None:
+    scripts.scope = encode({"a": 1, "f": JavaScript("function(x) { return x + a; }")})
+    assert scripts.call("function() { return f(2); }", []) == 3.0
+
+
+def test_many_documents(scripts: Scripts) -> None:
+    documents = [encode({"k": i, "v": "x" * i}) for i in range(100)]
+    code = "function() { for (let i = 0; i < this.k % 3; i++) emit(this.k, this.v.length); }"
+    assert scripts.emitted(code, documents) == [[[float(i), float(i)]] * (i % 3) for i in range(100)]
+
+
+def test_accumulating(scripts: Scripts) -> None:
+    assert scripts.accumulate("(state, a, b) => state + a * b", 1, [[2, 3], [4, 5]]) == 27.0
+
+
+def test_large_values(scripts: Scripts) -> None:
+    text = "äöü" * 500_000
+    assert scripts.call("function(x) { return x + x; }", [text]) == text + text
+
+
+def test_what_scripts_print(make: MakeScripts) -> None:
+    lines: list[str] = []
+    scripts = make(log=lines.append)
+    scripts.call("function() { print('a', 1); printjson({b: [1]}); printjsononeline([NumberLong(2)]); }", [])
+    assert lines == ["a 1", '{\n\t"b" : [\n\t\t1\n\t]\n}', "[ NumberLong(2) ]"]
+    lines.clear()
+    with pytest.raises(CommandError):
+        scripts.call("function() { print('before'); x.y; }", [])
+    assert lines == ["before"]
+    lines.clear()
+    scripts.call("function() { for (let i = 0; i < 200; i++) print('x'.repeat(2000)); }", [])
+    assert len(lines) == 100
+    assert max(map(len, lines)) == 1000
+
+
+def test_the_limit_of_a_call(make: MakeScripts, processes: ScriptProcesses) -> None:
+    scripts = make(call_limit_ms=50)
+    assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
+    assert processes._used == set()
+    assert scripts.call("function() { return 1; }", []) == 1.0
+
+
+def test_an_operation_that_must_end(make: MakeScripts, processes: ScriptProcesses) -> None:
+    def check() -> None:
+        raise CommandError(ErrorCode.Interrupted, "operation was interrupted")
+
+    scripts = make(check=check)
+    with pytest.raises(CommandError) as caught:
+        scripts.call("function() { while (true); }", [])
+    assert caught.value.code == ErrorCode.Interrupted
+    assert processes._used == set()
+
+
+def test_a_process_that_ends(scripts: Scripts, processes: ScriptProcesses) -> None:
+    scripts.call("function() {}", [])
+    [process] = processes._used
+    os.kill(process._process.pid, signal.SIGKILL)
+    process._process.wait()
+    assert code_of(scripts, "function() {}") == ErrorCode.JSInterpreterFailure
+    assert scripts.call("function() { return 1; }", []) == 1.0
+
+
+def test_an_idle_process_that_ends(make: MakeScripts, processes: ScriptProcesses) -> None:
+    first = make()
+    first.call("function() {}", [])
+    first.release()
+    [process] = processes._idle
+    os.kill(process._process.pid, signal.SIGKILL)
+    process._process.wait()
+    assert make().call("function() { return 1; }", []) == 1.0
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "JSON.parse = JSON.stringify = () => 'x'; Object.keys = () => ['x']; Array.isArray = () => true;",
+        "Map.prototype.get = () => 5; WeakMap.prototype.has = () => true;",
+        "Array.prototype.map = Array.prototype.splice = () => 5;",
+        "Object.prototype['\\0'] = 'objectId'; Object.prototype.error = 1;",
+        "String.prototype.includes = () => { throw 1; };",
+        "Object.defineProperty(Object.prototype, 'value', {set() {}, get() { return 7; }});",
+        "globalThis.String = globalThis.Number = globalThis.Boolean = null;",
+        "Function.prototype.apply = Function.prototype.call = () => { while (true); };",
+        "Object.defineProperty(Error.prototype, 'toString', {value: () => { while (true); }});",
+        "Object.defineProperty(Object.prototype, 'toJSON', {value: () => '\\ud800'});",
+    ],
+)
+def test_tampering_harms_its_own_operation_alone(make: MakeScripts, tampering: str) -> None:
+    scripts = make(call_limit_ms=200)
+    for body in (
+        tampering,
+        "return {a: [new Date(0), 1]};",
+        "throw new Error('x');",
+        "return 'x'.repeat(1e8).split('');",
+    ):
+        try:
+            scripts.call(f"function() {{ {body} }}", [])
+        except CommandError as error:
+            assert error.code in (ErrorCode.JSInterpreterFailure, ErrorCode.BSONObjectTooLarge, 17279)
+    assert make().call("function() { return {a: 1}; }", []) == encode({"a": 1.0})
+
+
+def test_a_reply_that_is_no_bson(scripts: Scripts) -> None:
+    bodies = [
+        "return {a: Object.assign(ObjectId(), {x: 1})};",
+        "const id = DBPointer('a', {str: 'zz'}); return id;",
+        "const t = Timestamp(1, 1); t.t = -1; return t;",
+        "const t = Timestamp(1, 1); t.i = 'x'; return t;",
+        "return NumberDecimal('1' + '0'.repeat(40) + '1');",
+        "return Object.create(BinData.prototype);",
+    ]
+    for body in bodies:
+        try:
+            scripts.call(f"function() {{ {body} }}", [])
+        except CommandError as error:
+            assert error.code == ErrorCode.JSInterpreterFailure
