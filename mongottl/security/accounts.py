@@ -21,7 +21,7 @@ from mongottl.document.walk import get_value
 from mongottl.security.builtin_roles import add_privileges, builtin_role
 from mongottl.security.names import RoleName, UserName
 from mongottl.security.privileges import Need, PrivilegeSet, parse_privileges
-from mongottl.security.scram import MECHANISMS, UnknownUsers
+from mongottl.security.scram import ITERATIONS, MECHANISMS, UnknownUsers
 from mongottl.storage.interface import Record
 
 DATABASE: Final = "admin"
@@ -87,7 +87,9 @@ class Accounts:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self.unknown_users = UnknownUsers()
+        # Iterations of the hashes of new passwords, by mechanism.
+        self.iterations = dict(ITERATIONS)
+        self.unknown_users = UnknownUsers(self.iterations)
         # Read in place of the document of a user who does not exist, so that a login takes as long as with one.
         credentials: dict[str, Value] = {name: self.unknown_users.credential("", name) for name in MECHANISMS}
         self._nobody = encode({"_id": "", "userId": None, "user": "", "db": "", "credentials": credentials})

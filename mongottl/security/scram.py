@@ -35,7 +35,9 @@ SHA_1: Final = "SCRAM-SHA-1"
 SHA_256: Final = "SCRAM-SHA-256"
 MECHANISMS: Final = (SHA_1, SHA_256)
 # mongod's defaults: its parameters scramIterationCount and scramSHA256IterationCount.
-_ITERATIONS: Final = {SHA_1: 10_000, SHA_256: 15_000}
+# Of the hashes of new passwords, unless `scramIterationCount` and `scramSHA256IterationCount` say otherwise.
+ITERATIONS: Final = {SHA_1: 10_000, SHA_256: 15_000}
+MIN_ITERATIONS: Final = 5_000
 # Together with a counter of four bytes a salt fills one block of the hash function.
 _SALT_BYTES: Final = {SHA_1: 16, SHA_256: 28}
 _HASHES: Final = {SHA_1: "sha1", SHA_256: "sha256"}
@@ -81,10 +83,13 @@ def password_digest(name: str, password: str) -> str:
     return hashlib.md5(f"{name}:mongo:{password}".encode(), usedforsecurity=False).hexdigest()
 
 
-def make_credentials(name: str, password: str, mechanisms: tuple[str, ...], digested: bool = False) -> dict[str, Value]:
+def make_credentials(
+    name: str, password: str, mechanisms: tuple[str, ...], iterations: dict[str, int], digested: bool = False
+) -> dict[str, Value]:
     """The credentials of a user, by mechanism. It takes some 10 ms of CPU, so call it in another thread.
 
-    digested: whether `password` is already that of `password_digest`; then only SCRAM-SHA-1 is possible.
+    iterations: of the hash, by mechanism. digested: whether `password` is already that of `password_digest`; then only
+    SCRAM-SHA-1 is possible.
     BadValue (2) for a password that SASLprep refuses, or a user name (`check_user_name`).
     """
     load()
@@ -96,11 +101,11 @@ def make_credentials(name: str, password: str, mechanisms: tuple[str, ...], dige
         secret = password_digest(name, password) if mechanism == SHA_1 and not digested else password
         salt = os.urandom(_SALT_BYTES[mechanism])
         try:
-            made = _mechanism(mechanism).make_auth_info(secret, iteration_count=_ITERATIONS[mechanism], salt=salt)
+            made = _mechanism(mechanism).make_auth_info(secret, iteration_count=iterations[mechanism], salt=salt)
         except ScramException as error:
             raise CommandError(ErrorCode.BadValue, f"The password cannot be used for SCRAM: {error}") from None
-        _, stored_key, server_key, iterations = made
-        credentials[mechanism] = encode(_as_stored(iterations, salt, stored_key, server_key))
+        _, stored_key, server_key, count = made
+        credentials[mechanism] = encode(_as_stored(count, salt, stored_key, server_key))
     return credentials
 
 
@@ -114,16 +119,20 @@ def _as_stored(iterations: int, salt: bytes, stored_key: bytes, server_key: byte
 
 
 class UnknownUsers:
-    """Credentials for user names that do not exist: the same for the same name, and nobody knows a password for it."""
+    """Credentials for user names that do not exist: the same for the same name, and nobody knows a password for it.
 
-    def __init__(self) -> None:
+    iterations: of the hashes of new passwords, by mechanism.
+    """
+
+    def __init__(self, iterations: dict[str, int]) -> None:
         self._secret = os.urandom(32)
+        self._iterations = iterations
 
     def credential(self, user_id: str, mechanism: str) -> bytes:
         """A credential in the form of stored ones."""
         return encode(
             _as_stored(
-                _ITERATIONS[mechanism],
+                self._iterations[mechanism],
                 self._derived(user_id, mechanism, "salt")[: _SALT_BYTES[mechanism]],
                 self._derived(user_id, mechanism, "stored"),
                 self._derived(user_id, mechanism, "server"),

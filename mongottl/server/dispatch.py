@@ -471,11 +471,13 @@ class Dispatcher:
     ) -> Steps[bytes]:
         """Runs a command that changes collections or indexes after the transactions that use them have ended."""
         running = self._register(spec, op, body)
+        self.service.metrics.queued_writers += 1
         try:
             yield from transactions.await_users(op, request)
         except Exception as error:
             return self._failed(spec.name, error, op)
         finally:
+            self.service.metrics.queued_writers -= 1
             self.service.operations.end(running)
         return (yield from self._carry_out_later(spec, op, carry_out))
 
@@ -503,6 +505,7 @@ class Dispatcher:
         """Runs a command that writes to a collection that is being copied, or under a lock of fsync, when that has
         ended."""
         running = self._register(spec, op, body)
+        self.service.metrics.queued_writers += 1
         try:
             while self._is_locked(op):
                 op.check_interrupt()
@@ -510,6 +513,7 @@ class Dispatcher:
         except Exception as error:
             return self._failed(spec.name, error, op)
         finally:
+            self.service.metrics.queued_writers -= 1
             self.service.operations.end(running)
         return (yield from self._carry_out_later(spec, op, carry_out))
 
@@ -629,6 +633,7 @@ class Dispatcher:
         if isinstance(error, WriteSetTooLarge):
             error = CommandError(ErrorCode.TransactionTooLarge, str(error))
         if isinstance(error, (WriteConflict, SnapshotConflict)):
+            metrics.write_conflicts += 1
             error = CommandError(ErrorCode.WriteConflict, f"{error}; please retry your operation")
         if not isinstance(error, CommandError):
             self.log.exception("command", "Internal error", error, command=name)

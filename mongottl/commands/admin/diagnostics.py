@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 from mongottl.build_info import is_compiled
 from mongottl.catalog.collection import Collection
@@ -12,12 +12,9 @@ from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import GIT_VERSION, SETTINGS, VERSION
 from mongottl.document.bson_field import missing_field
-from mongottl.document.numbers import is_true
-from mongottl.document.types import MAX_DOCUMENT_BYTES, MISSING, Date, Int64, Value
+from mongottl.document.types import MAX_DOCUMENT_BYTES, Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
-from mongottl.exec.write.expiry import count_expired
 from mongottl.query.expr.base import is_nullish
 from mongottl.versions import COMMAND
 
@@ -165,126 +162,6 @@ def get_log(op: OperationContext, request: GetLogRequest) -> Reply:
     if lines is None:
         raise CommandError(ErrorCode.OperationFailed, f"No log named '{request.command}'")
     return {"totalLinesWritten": len(lines), "log": list(lines)}
-
-
-class ServerStatusRequest(NamedTuple):
-    command: Annotated[Value, Field("serverStatus", ONE)]
-
-
-@command(
-    "serverStatus",
-    ServerStatusRequest,
-    access=on_cluster("serverStatus"),
-    help="Returns counters and the state of the server.",
-    strict=False,
-)
-def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
-    """mongod's sections as far as supported, and `mongottl`: engine, dialect, timing wheel.
-
-    Other fields of the command name sections: false omits a section, `mirroredReads: 1` includes that one.
-    """
-    reply = _status_groups(op)
-    for name, included in op.extra_fields.items():
-        if name not in _STATUS_ALWAYS and not is_true(included):
-            reply.pop(name, None)
-    if is_true(op.extra_fields.get("mirroredReads", MISSING)):
-        reply["mirroredReads"] = {"seen": Int64(0), "sent": Int64(0)}
-    return reply
-
-
-# Fields of serverStatus that cannot be omitted.
-_STATUS_ALWAYS: Final = (
-    *("host", "version", "process", "pid", "uptime", "uptimeMillis", "uptimeEstimate", "localTime"),
-)
-
-
-def _status_groups(op: OperationContext) -> dict[str, Value]:
-    service = op.service
-    metrics = service.metrics
-    uptime_s = service.clock.monotonic_s() - service.started_monotonic_s
-    commands: dict[str, Value] = {}
-    for name in sorted(metrics.commands):
-        commands[name] = {
-            "failed": Int64(metrics.failed_commands.get(name, 0)),
-            "total": Int64(metrics.commands[name]),
-        }
-    commands[UNKNOWN_COMMAND] = Int64(metrics.failed_commands.get(UNKNOWN_COMMAND, 0))
-    expired = sum(
-        count_expired(op.recovery_unit.records(collection), collection, op.now_s)
-        for collection in op.catalog.all_collections()
-    )
-    return {
-        "host": service.config.advertise_host or op.client.local,
-        "version": f"{service.config.announced_version()}.0",
-        "process": "mongottl",
-        "pid": Int64(os.getpid()),
-        "uptime": float(int(uptime_s)),
-        "uptimeMillis": Int64(int(uptime_s * 1000)),
-        "uptimeEstimate": Int64(int(uptime_s)),
-        "localTime": Date(op.now_ms),
-        "asserts": {
-            "regular": 0,
-            "warning": 0,
-            "msg": 0,
-            "user": metrics.asserts_user,
-            "internal": metrics.asserts_internal,
-        },
-        "connections": {
-            "current": metrics.connections_current,
-            "available": service.config.max_connections - metrics.connections_current,
-            "totalCreated": metrics.connections_created,
-            "rejected": metrics.connections_rejected,
-        },
-        "network": {
-            "bytesIn": Int64(metrics.bytes_in),
-            "bytesOut": Int64(metrics.bytes_out),
-            "numRequests": Int64(metrics.requests),
-        },
-        "opcounters": {name: Int64(count) for name, count in metrics.operations.items()},
-        "logicalSessionRecordCache": {"activeSessionsCount": len(service.sessions)},
-        "repl": {
-            "setName": service.config.replica_set,
-            "isWritablePrimary": True,
-            "hosts": [service.config.advertise_host or op.client.local],
-        },
-        "storageEngine": {"name": service.engine.name, "persistent": service.config.data_dir is not None},
-        "transactions": {
-            name: Int64(count)
-            for name, count in (service.sessions.retries.statistics() | service.transactions.statistics()).items()
-        },
-        "mem": {"bits": 64, "resident": resident_mb(), "supported": True},
-        "metrics": {
-            "ttl": {
-                "passes": Int64(metrics.ttl_passes),
-                "deletedDocuments": Int64(metrics.ttl_deleted_documents),
-            },
-            "cursor": {
-                "timedOut": Int64(service.cursors.timed_out_total),
-                "totalOpened": Int64(service.cursors.opened_total),
-                "open": {"total": Int64(len(service.cursors))},
-            },
-            "document": {name: Int64(count) for name, count in metrics.documents.items()},
-            "commands": commands,
-        },
-        "mongottl": {
-            "version": VERSION,
-            "compiled": is_compiled(),
-            "engine": service.engine.name,
-            "dialect": service.dialect.name,
-            "wheel": dict(service.wheel.statistics()),
-            "storage": dict(service.engine.statistics()),
-            "expiredNotPurged": Int64(expired),
-        },
-    }
-
-
-def resident_mb() -> int:
-    """Resident memory of this process in MB; 0 if not available."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // (1024 * 1024)
-    except OSError:
-        return 0
 
 
 class ListCommandsRequest(NamedTuple):

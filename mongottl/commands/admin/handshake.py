@@ -178,28 +178,13 @@ def _wait_for_change(op: OperationContext, request: HelloRequest, primary_field:
 def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -> dict[str, Value]:
     service = op.service
     config = service.config
-    me = config.advertise_host or op.client.local
     now_ms = service.clock.now_ms()
-    op_time: Value = {"ts": service.cluster_clock.operation_time, "t": Int64(1)}
-    written = Date(service.cluster_clock.written_ms // 1000 * 1000)
     reply: dict[str, Value] = {"helloOk": True} if request.hello_ok else {}
     reply.update(
         {
             primary_field: True,
             "topologyVersion": {"processId": service.process_id, "counter": Int64(0)},
-            "hosts": [me],
-            "setName": config.replica_set,
-            "setVersion": 1,
-            "secondary": False,
-            "primary": me,
-            "me": me,
-            "electionId": ObjectId("7fffffff0000000000000001"),
-            "lastWrite": {
-                "opTime": op_time,
-                "lastWriteDate": written,
-                "majorityOpTime": op_time,
-                "majorityWriteDate": written,
-            },
+            **_membership(op),
             "maxBsonObjectSize": MAX_DOCUMENT_BYTES,
             "maxMessageSizeBytes": service.dialect.max_message_size_bytes,
             "maxWriteBatchSize": service.dialect.max_write_batch_size,
@@ -217,6 +202,39 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
         if chosen:
             reply["compression"] = chosen
     return reply
+
+
+def _membership(op: OperationContext) -> dict[str, Value]:
+    """The replica set and this member, as `hello` and serverStatus describe them."""
+    service = op.service
+    me = service.config.advertise_host or op.client.local
+    op_time: Value = {"ts": service.cluster_clock.operation_time, "t": Int64(1)}
+    written = Date(service.cluster_clock.written_ms // 1000 * 1000)
+    return {
+        "hosts": [me],
+        "setName": service.config.replica_set,
+        "setVersion": 1,
+        "secondary": False,
+        "primary": me,
+        "me": me,
+        "electionId": ObjectId("7fffffff0000000000000001"),
+        "lastWrite": {
+            "opTime": op_time,
+            "lastWriteDate": written,
+            "majorityOpTime": op_time,
+            "majorityWriteDate": written,
+        },
+    }
+
+
+def replica_set_state(op: OperationContext) -> dict[str, Value]:
+    """The section `repl` of serverStatus."""
+    return {
+        "topologyVersion": {"processId": op.service.process_id, "counter": Int64(0)},
+        "isWritablePrimary": True,
+        **_membership(op),
+        "rbid": 1,
+    }
 
 
 def _take_metadata(op: OperationContext, metadata: bytes) -> None:

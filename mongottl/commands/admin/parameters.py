@@ -9,6 +9,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
+from mongottl.commands.security.login import KNOWN_MECHANISMS
 from mongottl.config import PARAMETERS, SETTINGS, Parameter
 from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.build import encode
@@ -19,6 +20,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.expr.parser import type_of
+from mongottl.security.scram import MIN_ITERATIONS, SHA_1, SHA_256
 
 MAX_LOG_LEVEL: Final = 5
 _MAX_DESCRIPTOR_BYTES: Final = 64
@@ -222,6 +224,26 @@ def _set_script_limit(op: OperationContext, value: Value) -> Value:
     return was
 
 
+def _scram_iterations(name: str, mechanism: str) -> ServerParameter:
+    """The number of iterations of the passwords that are hashed from now on, at least MIN_ITERATIONS."""
+
+    def read(op: OperationContext) -> Value:
+        return op.service.accounts.iterations[mechanism]
+
+    def write(op: OperationContext, value: Value) -> Value:
+        was = read(op)
+        number = None if isinstance(value, bool) or not is_number(value) else whole(value)
+        if number is None or not MIN_ITERATIONS <= number <= INT_MAX:
+            raise CommandError(
+                ErrorCode.BadValue,
+                f"Invalid value for parameter {name}: it must be a whole number of at least {MIN_ITERATIONS}",
+            )
+        op.service.accounts.iterations[mechanism] = number
+        return was
+
+    return ServerParameter(read, at_startup=True, write=write)
+
+
 def _setting(field: str) -> ServerParameter:
     return ServerParameter(lambda op: getattr(op.service.config, field), at_startup=True)
 
@@ -236,7 +258,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "automationServiceDescriptor": ServerParameter(
         lambda op: op.service.automation_descriptor, at_startup=True, write=_set_descriptor
     ),
-    "authenticationMechanisms": _fixed([]),
+    "authenticationMechanisms": _fixed(list(KNOWN_MECHANISMS)),
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
     "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),
     "internalQueryJavaScriptFnTimeoutMillis": ServerParameter(
@@ -253,6 +275,8 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "transactionLifetimeLimitSeconds": ServerParameter(
         lambda op: int(op.service.transaction_lifetime_s), write=_set_transaction_lifetime
     ),
+    "scramIterationCount": _scram_iterations("scramIterationCount", SHA_1),
+    "scramSHA256IterationCount": _scram_iterations("scramSHA256IterationCount", SHA_256),
     "ttlMonitorEnabled": ServerParameter(
         lambda op: op.service.ttl_monitor_enabled, at_startup=True, write=_set_ttl_monitor
     ),

@@ -37,7 +37,7 @@ class GetDefaultRWConcernRequest(NamedTuple):
     admin_only=True,
 )
 def get_default_rw_concern(op: OperationContext, request: GetDefaultRWConcernRequest) -> Reply:
-    reply = _described(op)
+    reply = described_defaults(op)
     if request.in_memory:
         reply["inMemory"] = True
     return reply
@@ -77,7 +77,7 @@ def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernReq
     defaults.read = read
     defaults.write = write
     defaults.updated_ms = op.now_ms
-    return _described(op)
+    return described_defaults(op)
 
 
 def _checked_read(concern: bytes) -> bytes | None:
@@ -112,7 +112,7 @@ def _checked_write(concern: bytes, is_set: bool) -> bytes | None:
     return encode(checked)
 
 
-def _described(op: OperationContext) -> dict[str, Value]:
+def described_defaults(op: OperationContext) -> dict[str, Value]:
     defaults = op.service.concern_defaults
     reply: dict[str, Value] = {
         "defaultReadConcern": defaults.read or _IMPLICIT_READ,

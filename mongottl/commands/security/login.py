@@ -22,6 +22,8 @@ from mongottl.security.names import EXTERNAL, UserName
 from mongottl.security.scram import ScramConversation, authentication_failed
 
 X509: Final = "MONGODB-X509"
+# The ways to log in that this server has.
+KNOWN_MECHANISMS: Final = (X509, *scram.MECHANISMS)
 # A connection has one conversation at a time.
 _CONVERSATION_ID: Final = 1
 # Characters of a user name that the log shows; clients choose the name.
@@ -140,6 +142,8 @@ def _finish(op: OperationContext, user: UserName, mechanism: str) -> None:
 
 def _log(op: OperationContext, mechanism: str, user: UserName | None, succeeded: bool) -> None:
     name = "" if user is None else str(user)[:_LOGGED_CHARACTERS]
+    if mechanism in KNOWN_MECHANISMS:
+        op.service.metrics.count_login(mechanism, succeeded)
     op.service.log_login(op.client, mechanism, name, succeeded)
 
 

@@ -92,7 +92,7 @@ def create_user(op: OperationContext, request: CreateUserRequest) -> Steps[Reply
     check_roles_exist(op, roles)
     credentials: dict[str, Value] = {"external": True}
     if request.password is not None:
-        credentials = yield from _credentials(user, request.password, request.digest_password, request.mechanisms)
+        credentials = yield from _credentials(op, user, request.password, request.digest_password, request.mechanisms)
         _check_is_new(op, user)
     elif request.mechanisms is not None:
         raise CommandError(ErrorCode.BadValue, f"Users of '{EXTERNAL}' have no SCRAM mechanisms")
@@ -118,7 +118,7 @@ def _check_is_new(op: OperationContext, user: UserName) -> None:
 
 
 def _credentials(
-    user: UserName, password: str, digest: bool, mechanisms: list[Value] | None
+    op: OperationContext, user: UserName, password: str, digest: bool, mechanisms: list[Value] | None
 ) -> Steps[dict[str, Value]]:
     """The credentials for a new password, computed in another thread. BadValue (2)."""
     if user.database == EXTERNAL:
@@ -133,7 +133,11 @@ def _credentials(
             chosen = (SHA_1,)
         if SHA_256 in chosen:
             raise CommandError(ErrorCode.BadValue, f"Use of {SHA_256} requires undigested passwords")
-    computing = InThread(partial(make_credentials, user.name, password, chosen, digested=not digest))
+    computing = InThread(
+        partial(
+            make_credentials, user.name, password, chosen, dict(op.service.accounts.iterations), digested=not digest
+        )
+    )
     yield computing
     credentials = computing.result()
     assert isinstance(credentials, dict)
@@ -207,7 +211,7 @@ def update_user(op: OperationContext, request: UpdateUserRequest) -> Steps[Reply
         check_roles_exist(op, roles)
     if request.password is not None:
         changed["credentials"] = yield from _credentials(
-            user, request.password, request.digest_password, request.mechanisms
+            op, user, request.password, request.digest_password, request.mechanisms
         )
         record = _existing(op, user)
     elif request.mechanisms is not None:

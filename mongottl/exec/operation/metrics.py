@@ -8,6 +8,14 @@ from mongottl.exec.operation.usage import UsageRegistry
 UNKNOWN_COMMAND: Final = "<UNKNOWN>"
 
 
+class Logins:
+    """Attempts to log in by one mechanism."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.successful = 0
+
+
 class Metrics:
     """Plain counters; they only grow."""
 
@@ -28,4 +36,16 @@ class Metrics:
         self.asserts_internal = 0
         self.commands: dict[str, int] = {}
         self.failed_commands: dict[str, int] = {}
+        # Writes that met another one's change of the same document or unique key.
+        self.write_conflicts = 0
+        # Operations that wait now: for a transaction, for fsyncUnlock, or for the copy of a collection.
+        self.queued_writers = 0
+        # Logins by mechanism.
+        self.logins: dict[str, Logins] = {}
         self.usage = UsageRegistry()
+
+    def count_login(self, mechanism: str, succeeded: bool) -> None:
+        """Counts an attempt to log in by a mechanism that the server has."""
+        logins = self.logins.setdefault(mechanism, Logins())
+        logins.received += 1
+        logins.successful += succeeded

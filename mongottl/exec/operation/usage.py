@@ -34,6 +34,11 @@ class Timing:
         self.count += 1
         self.micros += micros
 
+    def merge(self, other: "Timing") -> None:
+        """Adds the operations of another one."""
+        self.count += other.count
+        self.micros += other.micros
+
 
 class Latency(Timing):
     """A number of operations, their total time, and a histogram of their times.
@@ -92,13 +97,15 @@ class UsageRegistry:
 
     def __init__(self) -> None:
         self._namespaces: dict[str, NamespaceUsage] = {}
+        # The time of reads, writes and commands on namespaces that are no longer tracked.
+        self._earlier = (Timing(), Timing(), Timing())
 
     def record(self, namespace: str, latency: LatencyGroup, counter: str, micros: int) -> None:
         """Records a command on the namespace that has ended."""
         usage = self._namespaces.get(namespace)
         if usage is None:
             if len(self._namespaces) >= MAX_NAMESPACES:
-                del self._namespaces[next(iter(self._namespaces))]
+                self.remove(next(iter(self._namespaces)))
             usage = NamespaceUsage()
             self._namespaces[namespace] = usage
         usage.events[_EVENT_OF_COUNTER[counter]].add(micros)
@@ -115,4 +122,18 @@ class UsageRegistry:
 
     def remove(self, namespace: str) -> None:
         """Removes the usage of a namespace that was dropped."""
-        self._namespaces.pop(namespace, None)
+        usage = self._namespaces.pop(namespace, None)
+        if usage is not None:
+            for total, part in zip(self._earlier, (usage.reads, usage.writes, usage.commands), strict=True):
+                total.merge(part)
+
+    def totals(self) -> tuple[Timing, Timing, Timing]:
+        """The reads, writes and commands on all namespaces since the server started, dropped ones included."""
+        sums = (Timing(), Timing(), Timing())
+        for earlier, total in zip(self._earlier, sums, strict=True):
+            total.merge(earlier)
+        for usage in self._namespaces.values():
+            sums[0].merge(usage.reads)
+            sums[1].merge(usage.writes)
+            sums[2].merge(usage.commands)
+        return sums

@@ -16,12 +16,15 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> Steps[No
 
     The caller then reads again and repeats its write. MaxTimeMSExpired (50), Interrupted (11601).
     """
+    metrics = op.service.metrics
+    metrics.write_conflicts += 1
     if not isinstance(conflict, ClaimedByTransaction):
         return
     owner = conflict.owner
     signal = Signal()
     owner.on_release(signal.notify)
     op.waits_for = signal
+    metrics.queued_writers += 1
     try:
         while not owner.released:
             op.check_interrupt()
@@ -30,5 +33,6 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> Steps[No
                 left_s = op.time_left_s()
                 yield Wait(_LOOK_S if left_s < 0.0 else min(_LOOK_S, left_s), signal)
     finally:
+        metrics.queued_writers -= 1
         op.waits_for = None
     op.refresh_now()

@@ -7,6 +7,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError
 from mongottl.security.scram import (
+    ITERATIONS,
     MECHANISMS,
     SHA_1,
     ScramConversation,
@@ -28,9 +29,9 @@ def log_in(mechanism: str, credential: Value, password: str, name: str = "ann") 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_right_and_wrong_passwords(mechanism: str) -> None:
-    credential = make_credentials("ann", "secret", (mechanism,))[mechanism]
+    credential = make_credentials("ann", "secret", (mechanism,), ITERATIONS)[mechanism]
     log_in(mechanism, credential, "secret")
-    for refused in (credential, UnknownUsers().credential("admin.ann", mechanism)):
+    for refused in (credential, UnknownUsers(ITERATIONS).credential("admin.ann", mechanism)):
         with pytest.raises(CommandError) as caught:
             log_in(mechanism, refused, "wrong")
         assert (caught.value.code, caught.value.message) == (18, "Authentication failed.")
@@ -39,13 +40,13 @@ def test_right_and_wrong_passwords(mechanism: str) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_users_that_do_not_exist_look_as_if_they_did(mechanism: str) -> None:
     """The same salt each time, in the form and of the length of a real one."""
-    real = make_credentials("ann", "secret", (mechanism,))[mechanism]
+    real = make_credentials("ann", "secret", (mechanism,), ITERATIONS)[mechanism]
     assert isinstance(real, bytes)
-    unknown = UnknownUsers()
+    unknown = UnknownUsers(ITERATIONS)
     first = unknown.credential("admin.bob", mechanism)
     assert first == unknown.credential("admin.bob", mechanism)
     assert get_value(first, "salt") != get_value(unknown.credential("admin.eve", mechanism), "salt")
-    assert get_value(first, "salt") != get_value(UnknownUsers().credential("admin.bob", mechanism), "salt")
+    assert get_value(first, "salt") != get_value(UnknownUsers(ITERATIONS).credential("admin.bob", mechanism), "salt")
     assert [(name, len(str(value))) for name, value in fields(first)] == [
         (name, len(str(value))) for name, value in fields(real)
     ]
@@ -60,7 +61,7 @@ def test_malformed_first_messages(first: bytes) -> None:
 
 @pytest.mark.parametrize("final", [b"", b"c=biws", b"c=biws,r=wrong,p=AAAA", b"c=eSws,r=x,p=AAAA", b"\xff", b"p=AAAA"])
 def test_malformed_final_messages(final: bytes) -> None:
-    credential = UnknownUsers().credential("admin.ann", "SCRAM-SHA-256")
+    credential = UnknownUsers(ITERATIONS).credential("admin.ann", "SCRAM-SHA-256")
     conversation = ScramConversation("SCRAM-SHA-256", b"n,,n=ann,r=abcdefgh")
     assert b"r=abcdefgh" in conversation.set_first(credential)
     with pytest.raises(CommandError) as caught:
@@ -70,7 +71,7 @@ def test_malformed_final_messages(final: bytes) -> None:
 
 def test_a_login_cannot_be_repeated() -> None:
     """The server's nonce is new each time, so messages that somebody has recorded are worth nothing."""
-    credential = make_credentials("ann", "secret", ("SCRAM-SHA-256",))["SCRAM-SHA-256"]
+    credential = make_credentials("ann", "secret", ("SCRAM-SHA-256",), ITERATIONS)["SCRAM-SHA-256"]
     assert isinstance(credential, bytes)
     client = ScramClient(["SCRAM-SHA-256"], "ann", "secret")
     first = client.get_client_first().encode()

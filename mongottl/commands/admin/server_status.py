@@ -1,0 +1,245 @@
+"""serverStatus: counters and the state of the server, in the sections that monitoring agents read.
+
+What mongod reports of WiredTiger, tcmalloc and its lock manager has no counterpart, and is left out.
+
+Source: MongoDB's "serverStatus" reference.
+"""
+
+import os
+import sys
+from typing import Annotated, Final, NamedTuple
+
+from mongottl.build_info import is_compiled
+from mongottl.commands.access import on_cluster
+from mongottl.commands.admin.handshake import replica_set_state
+from mongottl.commands.admin.rw_concern_defaults import described_defaults
+from mongottl.commands.registry import COMMANDS, Reply, command
+from mongottl.commands.request import ONE, Field
+from mongottl.config import VERSION
+from mongottl.document.numbers import is_true
+from mongottl.document.types import MISSING, Date, Int64, Value
+from mongottl.document.walk import first_field_name
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
+from mongottl.exec.operation.registry import RunningOperation
+from mongottl.exec.operation.usage import LatencyGroup
+from mongottl.exec.write.expiry import count_expired
+
+# Fields that cannot be omitted.
+_ALWAYS: Final = (*("host", "version", "process", "pid", "uptime", "uptimeMillis", "uptimeEstimate", "localTime"),)
+_MB: Final = 1024 * 1024
+
+
+class ServerStatusRequest(NamedTuple):
+    command: Annotated[Value, Field("serverStatus", ONE)]
+
+
+@command(
+    "serverStatus",
+    ServerStatusRequest,
+    access=on_cluster("serverStatus"),
+    help="Returns counters and the state of the server.",
+    strict=False,
+)
+def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
+    """mongod's sections as far as supported, and `mongottl`: engine, dialect, timing wheel.
+
+    Other fields of the command name sections: false omits a section, `mirroredReads: 1` includes that one.
+    """
+    reply = {**_process(op), **_load(op), **_storage(op), "metrics": _metrics(op), "mongottl": _own(op)}
+    for name, included in op.extra_fields.items():
+        if name not in _ALWAYS and not is_true(included):
+            reply.pop(name, None)
+    if is_true(op.extra_fields.get("mirroredReads", MISSING)):
+        reply["mirroredReads"] = {"seen": Int64(0), "sent": Int64(0)}
+    return reply
+
+
+def _process(op: OperationContext) -> dict[str, Value]:
+    service = op.service
+    uptime_s = service.clock.monotonic_s() - service.started_monotonic_s
+    return {
+        "host": service.config.advertise_host or op.client.local,
+        "version": f"{service.config.announced_version()}.0",
+        "process": "mongottl",
+        "pid": Int64(os.getpid()),
+        "uptime": float(int(uptime_s)),
+        "uptimeMillis": Int64(int(uptime_s * 1000)),
+        "uptimeEstimate": Int64(int(uptime_s)),
+        "localTime": Date(op.now_ms),
+        "extra_info": _extra_info(),
+        "mem": _memory(),
+    }
+
+
+def _load(op: OperationContext) -> dict[str, Value]:
+    """Clients, their operations, and what these cost."""
+    service = op.service
+    metrics = service.metrics
+    running = service.operations.all()
+    reads, writes, commands = metrics.usage.totals()
+    return {
+        "asserts": {
+            "regular": 0,
+            "warning": 0,
+            "msg": 0,
+            "user": metrics.asserts_user,
+            "internal": metrics.asserts_internal,
+            "tripwire": 0,
+            "rollovers": 0,
+        },
+        "connections": {
+            "current": metrics.connections_current,
+            "available": service.config.max_connections - metrics.connections_current,
+            "totalCreated": metrics.connections_created,
+            "rejected": metrics.connections_rejected,
+            "active": len({op.client.connection_id, *(one.op.client.connection_id for one in running)}),
+        },
+        "globalLock": {
+            "totalTime": Int64(int((service.clock.monotonic_s() - service.started_monotonic_s) * 1_000_000)),
+            "currentQueue": _numbers(0, metrics.queued_writers, metrics.queued_writers),
+            # This command is one of them.
+            "activeClients": _numbers(_count(running, "reads"), _count(running, "writes"), len(running) + 1),
+        },
+        "network": {
+            "bytesIn": Int64(metrics.bytes_in),
+            "bytesOut": Int64(metrics.bytes_out),
+            "numRequests": Int64(metrics.requests),
+        },
+        "opLatencies": {
+            "reads": {"latency": Int64(reads.micros), "ops": Int64(reads.count)},
+            "writes": {"latency": Int64(writes.micros), "ops": Int64(writes.count)},
+            "commands": {"latency": Int64(commands.micros), "ops": Int64(commands.count)},
+        },
+        "opcounters": {name: Int64(count) for name, count in metrics.operations.items()},
+        # This member replicates from no other.
+        "opcountersRepl": dict.fromkeys(metrics.operations, Int64(0)),
+        "logicalSessionRecordCache": {"activeSessionsCount": len(service.sessions)},
+        "transactions": {
+            name: Int64(count)
+            for name, count in (service.sessions.retries.statistics() | service.transactions.statistics()).items()
+        },
+    }
+
+
+def _storage(op: OperationContext) -> dict[str, Value]:
+    service = op.service
+    return {
+        "defaultRWConcern": described_defaults(op),
+        "repl": replica_set_state(op),
+        "security": {
+            "SSLServerHasCertificateAuthority": service.config.tls_ca is not None,
+            "authentication": {
+                "mechanisms": {
+                    name: {
+                        "authenticate": {
+                            "received": Int64(logins.received),
+                            "successful": Int64(logins.successful),
+                        }
+                    }
+                    for name, logins in sorted(service.metrics.logins.items())
+                }
+            },
+        },
+        "storageEngine": {
+            "name": service.engine.name,
+            "supportsCommittedReads": True,
+            "supportsSnapshotReadConcern": True,
+            "readOnly": False,
+            "persistent": service.config.data_dir is not None,
+        },
+    }
+
+
+def _metrics(op: OperationContext) -> dict[str, Value]:
+    service = op.service
+    metrics = service.metrics
+    cursors = service.cursors.all()
+    commands: dict[str, Value] = {}
+    for name in sorted(metrics.commands):
+        commands[name] = {
+            "failed": Int64(metrics.failed_commands.get(name, 0)),
+            "total": Int64(metrics.commands[name]),
+        }
+    commands[UNKNOWN_COMMAND] = Int64(metrics.failed_commands.get(UNKNOWN_COMMAND, 0))
+    return {
+        "commands": commands,
+        "cursor": {
+            "timedOut": Int64(service.cursors.timed_out_total),
+            "totalOpened": Int64(service.cursors.opened_total),
+            "open": {
+                "noTimeout": Int64(sum(cursor.no_timeout for cursor in cursors)),
+                "pinned": Int64(sum(cursor.in_use for cursor in cursors)),
+                "total": Int64(len(cursors)),
+            },
+        },
+        "document": {name: Int64(count) for name, count in metrics.documents.items()},
+        # The only member of the replica set has nobody to wait for.
+        "getLastError": {"wtime": {"num": 0, "totalMillis": 0}, "wtimeouts": Int64(0)},
+        "operation": {"writeConflicts": Int64(metrics.write_conflicts)},
+        "ttl": {
+            "passes": Int64(metrics.ttl_passes),
+            "deletedDocuments": Int64(metrics.ttl_deleted_documents),
+        },
+    }
+
+
+def _own(op: OperationContext) -> dict[str, Value]:
+    service = op.service
+    expired = sum(
+        count_expired(op.recovery_unit.records(collection), collection, op.now_s)
+        for collection in op.catalog.all_collections()
+    )
+    return {
+        "version": VERSION,
+        "compiled": is_compiled(),
+        "engine": service.engine.name,
+        "dialect": service.dialect.name,
+        "wheel": dict(service.wheel.statistics()),
+        "storage": dict(service.engine.statistics()),
+        "expiredNotPurged": Int64(expired),
+    }
+
+
+def _numbers(readers: int, writers: int, total: int) -> dict[str, Value]:
+    return {"total": total, "readers": readers, "writers": writers}
+
+
+def _count(running: list[RunningOperation], latency: LatencyGroup) -> int:
+    """How many operations have commands of this group."""
+    return sum(COMMANDS[first_field_name(one.body)].latency == latency for one in running)
+
+
+def _extra_info() -> dict[str, Value]:
+    """What the operating system counts for this process. Times are in microseconds."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return {"note": "fields vary by platform"}
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "note": "fields vary by platform",
+        "user_time_us": Int64(int(used.ru_utime * 1_000_000)),
+        "system_time_us": Int64(int(used.ru_stime * 1_000_000)),
+        # macOS counts bytes, Linux kilobytes.
+        "maximum_resident_set_kb": Int64(used.ru_maxrss // 1024 if sys.platform == "darwin" else used.ru_maxrss),
+        "input_blocks": Int64(used.ru_inblock),
+        "output_blocks": Int64(used.ru_oublock),
+        "page_reclaims": Int64(used.ru_minflt),
+        "page_faults": Int64(used.ru_majflt),
+        "voluntary_context_switches": Int64(used.ru_nvcsw),
+        "involuntary_context_switches": Int64(used.ru_nivcsw),
+    }
+
+
+def _memory() -> dict[str, Value]:
+    """Memory of this process in MB; 0 where the system does not tell."""
+    virtual = resident = 0
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            pages = statm.read().split()
+        page_bytes = os.sysconf("SC_PAGE_SIZE")
+        virtual, resident = int(pages[0]) * page_bytes // _MB, int(pages[1]) * page_bytes // _MB
+    except OSError:
+        pass
+    return {"bits": 64, "resident": resident, "virtual": virtual, "supported": True}
