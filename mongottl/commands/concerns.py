@@ -30,12 +30,17 @@ _MAX_MEMBERS: Final = 50
 _MAX_INT32: Final = 2**31 - 1
 
 
-def check_api_version(spec: CommandSpec, generic: GenericArguments) -> None:
+def check_api_version(spec: CommandSpec, generic: GenericArguments, required: bool) -> None:
     """APIVersionError (322) for a version other than 1, APIStrictError (323) for a command that is not part of it.
 
+    required: the server parameter `requireApiVersion`; 498870 for a command without `apiVersion`.
     4886600 if `apiStrict` or `apiDeprecationErrors` is given without `apiVersion`.
     """
     if generic.api_version is None:
+        if required:
+            raise CommandError(
+                498870, "The apiVersion parameter is required, please configure your MongoClient's API version"
+            )
         if generic.api_strict or generic.api_deprecation_errors:
             raise CommandError(4886600, "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion")
         return

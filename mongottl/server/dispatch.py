@@ -253,7 +253,7 @@ class Dispatcher:
         metrics.commands[spec.name] = metrics.commands.get(spec.name, 0) + 1
         if generic.database == "":
             raise CommandError(40571, "OP_MSG requests require a $db argument")
-        check_api_version(spec, generic)
+        check_api_version(spec, generic, service.requires_api_version)
         if generic.api_strict:
             check_api_strict(spec, body)
         op.extra_fields = generic.extra_fields

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
+from pymongo.server_api import ServerApi
 
 import mongottl
 from tests.drivers.refusals import refusal
 from tests.replies import without_times
 
 Documents = dict[str, Any]
+# A parameter that nothing sets.
+NEVER_SET = "localLogicalSessionTimeoutMinutes"
 
 
 @pytest.fixture
@@ -31,17 +34,33 @@ def test_by_name_and_all(admin: Database[Documents]) -> None:
 
 
 def test_details_and_where_they_are_set(admin: Database[Documents]) -> None:
-    shown = admin.command({"getParameter": {"showDetails": True}, "logLevel": 1, "maxConns": 1, "requireApiVersion": 1})
+    shown = admin.command({"getParameter": {"showDetails": True}, "logLevel": 1, "maxConns": 1, NEVER_SET: 1})
     assert shown["logLevel"] == {"value": 0, "settableAtRuntime": True, "settableAtStartup": False}
     assert shown["maxConns"] == {"value": 10_000, "settableAtRuntime": False, "settableAtStartup": True}
-    assert shown["requireApiVersion"] == {"value": False, "settableAtRuntime": False, "settableAtStartup": False}
+    assert shown[NEVER_SET] == {"value": 30, "settableAtRuntime": False, "settableAtStartup": False}
     at_runtime = admin.command({"getParameter": {"allParameters": True, "setAt": "runtime"}})
     at_startup = admin.command({"getParameter": {"allParameters": True, "setAt": "startup"}})
     assert "logLevel" in at_runtime
     assert "logLevel" not in at_startup
     assert "maxConns" in at_startup
     assert "maxConns" not in at_runtime
-    assert "requireApiVersion" not in {*at_runtime, *at_startup}
+    assert NEVER_SET not in {*at_runtime, *at_startup}
+
+
+def test_every_command_has_to_name_a_version_of_the_stable_api(admin: Database[Documents]) -> None:
+    uri = f"mongodb://127.0.0.1:{admin.client.address[1]}" if admin.client.address else ""
+    assert admin.command({"setParameter": 1, "requireApiVersion": True})["was"] is False
+    try:
+        assert [refusal(admin, {command: 1}) for command in ("ping", "hello", "listDatabases")] == [498870] * 3
+        with MongoClient[Documents](uri, server_api=ServerApi("1")) as client:
+            client.db.c.insert_many([{"_id": n} for n in range(5)])
+            assert len(list(client.db.c.find(batch_size=2))) == 5
+            with client.start_session() as session, session.start_transaction():
+                client.db.c.insert_one({"_id": 5}, session=session)
+            assert client.db.c.count_documents({}) == 6
+    finally:
+        admin.command({"setParameter": 1, "requireApiVersion": False, "apiVersion": "1"})
+    assert admin.command("ping")["ok"] == 1.0
 
 
 def test_commands_are_logged_from_level_1_on(admin: Database[Documents], capfd: pytest.CaptureFixture[str]) -> None:

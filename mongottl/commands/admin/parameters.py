@@ -72,6 +72,12 @@ def _set_ttl_monitor(op: OperationContext, value: Value) -> Value:
     return was
 
 
+def _set_require_api_version(op: OperationContext, value: Value) -> Value:
+    was = op.service.requires_api_version
+    op.service.requires_api_version = _flag("requireApiVersion", value)
+    return was
+
+
 def _set_quiet(op: OperationContext, value: Value) -> Value:
     was = op.service.log_settings.quiet
     op.service.log_settings.quiet = is_true(value) if isinstance(value, bool) or is_number(value) else value is not None
@@ -271,7 +277,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "maxAcceptableLogicalClockDriftSecs": _fixed(Int64(MAX_DRIFT_S)),
     "periodicNoopIntervalSecs": _fixed(IDLE_TICK_S),
     "quiet": ServerParameter(lambda op: op.service.log_settings.quiet, at_startup=True, write=_set_quiet),
-    "requireApiVersion": _fixed(False),
+    "requireApiVersion": ServerParameter(lambda op: op.service.requires_api_version, write=_set_require_api_version),
     "transactionLifetimeLimitSeconds": ServerParameter(
         lambda op: int(op.service.transaction_lifetime_s), write=_set_transaction_lifetime
     ),

@@ -128,6 +128,8 @@ class ServiceContext:
         self.fsync_locks: int = 0
         # Seconds from one TTL deletion to the next (`ttlMonitorSleepSecs`).
         self.ttl_monitor_sleep_s: int = 1
+        # The parameter requireApiVersion: whether every command has to name the Stable API's version.
+        self.requires_api_version = False
         # The parameter automationServiceDescriptor.
         self.automation_descriptor = ""
         # Stops the server, as a signal does.
