@@ -304,6 +304,33 @@ def test_starting_before_everything(database: Database[Documents]) -> None:
             assert kinds(stream) == ["insert"]
 
 
+def test_starting_in_the_future(database: Database[Documents], server: mongottl.RunningServer) -> None:
+    now = database.command("ping")["operationTime"]
+    later = bson.Timestamp(now.time + 1000, 1)
+    with database.c.watch(start_at_operation_time=later, **QUICK) as stream:
+        token = stream.resume_token
+        database.c.insert_one({"_id": "before"})
+        assert read(stream) == []
+        assert stream.resume_token == token
+        with database.c.watch(resume_after=token, **QUICK) as again:
+            server.clock.advance(1000)
+            database.c.insert_one({"_id": "after"})
+            for each in (stream, again):
+                assert [event["documentKey"]["_id"] for event in read(each)] == ["after"]
+
+
+def test_comparisons_ignore_the_collation_of_the_collection(database: Database[Documents]) -> None:
+    database.create_collection("c", collation={"locale": "en", "strength": 2})
+    pipeline: list[Documents] = [{"$changeStream": {}}, {"$match": {"fullDocument.s": "A"}}]
+    given: list[tuple[Documents, int]] = [({}, 0), ({"collation": {"locale": "en", "strength": 2}}, 1)]
+    for options, told_of in given:
+        reply = database.command({"aggregate": "c", "pipeline": pipeline, "cursor": {}, **options})
+        database.c.insert_one({"s": "a"})
+        more: Documents = {"getMore": reply["cursor"]["id"], "collection": "c", "maxTimeMS": 1}
+        assert len(database.command(more)["cursor"]["nextBatch"]) == told_of
+        database.command("killCursors", "c", cursors=[reply["cursor"]["id"]])
+
+
 def test_labels_of_errors(database: Database[Documents], client: "pymongo.MongoClient[Documents]") -> None:
     with database.c.watch([{"$project": {"_id": 0}}], **QUICK) as stream:
         database.c.insert_one({})

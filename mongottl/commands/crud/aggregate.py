@@ -3,6 +3,8 @@
 Source: MongoDB's command reference.
 """
 
+from typing import Final
+
 from mongottl.catalog.namespace import check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing, pipeline_needs
@@ -16,8 +18,9 @@ from mongottl.commands.crud.view_reads import (
 from mongottl.commands.listing import read_batch_size
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import ALL_LEVELS, Reply, command
+from mongottl.document.build import encode
 from mongottl.document.types import Value
-from mongottl.document.walk import first_field_name, get_value
+from mongottl.document.walk import first_field_name, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
@@ -31,6 +34,8 @@ from mongottl.exec.results.reading import first_reply
 from mongottl.exec.results.views import begins_with_coll_stats
 from mongottl.query.pipeline import optimise, parse_pipeline, traits_of
 from mongottl.security.privileges import Need
+
+_SIMPLE: Final = encode({"locale": "simple"})
 
 
 def writes_somewhere(body: bytes) -> bool:
@@ -78,11 +83,14 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
             ErrorCode.FailedToParse, "The 'cursor' option is required, except for aggregate with the explain argument"
         )
     name = collection_of(op, request.collection)
-    context = yield from in_turns(op, lambda: context_of(op, name, request.let, request.collation))
+    # Change streams compare as the simple collation does unless one is given, whatever that of the collection.
+    watches = begins_with_change_stream(request.pipeline)
+    collation = _SIMPLE if watches and is_empty(request.collation) else request.collation
+    context = yield from in_turns(op, lambda: context_of(op, name, request.let, collation))
     check_uuid_of(op, "aggregate", request.collection_uuid, name)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
-        if begins_with_change_stream(request.pipeline):
+        if watches:
             op.catalog.lookup(op.database, name)  # refuses views
         if not begins_with_coll_stats(request.pipeline):
             if request.explain:
@@ -92,7 +100,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     specs = yield from in_turns(op, lambda: optimise(parse_pipeline(request.pipeline, context), context))
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
-    if specs and specs[0].name == "$changeStream" and not request.explain:
+    if watches and not request.explain:
         op.reads_changes = True
         if collection is not None and collection.time_series is not None:
             raise CommandError(

@@ -94,6 +94,9 @@ class EntryEvents:
     def __init__(self, spec: ChangeStreamSpec, entry: OplogEntry) -> None:
         self.invalidates = _invalidates(spec, entry)
         self.count: int = entry.count
+        # The document key of the latest operation, and which one that was.
+        self._latest_key = b""
+        self._latest_index: int = -1
         self.data = ""
         self._spec = spec
         self._entry = entry
@@ -125,7 +128,10 @@ class EntryEvents:
         return _view_options(self._view(index)) if self._of_view else self._description()
 
     def _key(self, index: int) -> bytes:
-        return encode({"_id": get_value(self._after(index) or self._before(index), "_id")})
+        if index != self._latest_index:
+            self._latest_index = index
+            self._latest_key = encode_fields([("_id", get_value(self._after(index) or self._before(index), "_id"))])
+        return self._latest_key
 
     def _view(self, index: int) -> bytes:
         """The document of `system.views`."""

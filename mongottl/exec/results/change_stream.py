@@ -18,6 +18,7 @@ from mongottl.exec.results.cursors import MAX_PAGE_BYTES, ClientCursor, Page, Pa
 from mongottl.exec.results.reading import Pull
 from mongottl.exec.results.resume_token import ResumePoint, high_water_mark, parse_token, token_of
 from mongottl.exec.results.split_event import event_data, split_event
+from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.log import Oplog
 from mongottl.query.pipeline.change_stream import SPLIT_LARGE_EVENT, ChangeStreamSpec, check_following
 from mongottl.query.pipeline.source import DocumentSource
@@ -39,6 +40,8 @@ class ChangeStream:
         self.watched = f"{spec.database}.{spec.collection}" if spec.collection else spec.database
         self._splits = splits
         self.ended = False
+        # Entries before this cluster time are passed over, where a stream begins in the future.
+        self._from: tuple[int, int] = (0, 0)
         # The position: an operation of an entry, and whether it is that operation's invalidation.
         self._number: int = 0
         self._index: int = 0
@@ -63,6 +66,7 @@ class ChangeStream:
             at = (spec.start_at.time, spec.start_at.inc)
             _check_history(oplog, at, False)
             self._number = oplog.number_at(at)
+            self._from = at
             self.resume_data = high_water_mark(*at)
         else:
             self._number = oplog.end
@@ -84,6 +88,7 @@ class ChangeStream:
         at = (point.at.time, point.at.inc)
         _check_history(oplog, at, point.is_event)
         self._number = oplog.number_at(at)
+        self._from = at
         if not point.is_event:
             return
         self._sought = point.identity
@@ -114,10 +119,9 @@ class ChangeStream:
             events = self._events
             if events is None:
                 entry = oplog.entry(self._number)
-                if not is_watched(self._spec, entry):
+                if (entry.at_s, entry.at_i) < self._from or not is_watched(self._spec, entry):
                     self._skip_entry()
-                    if not self._sought:
-                        self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
+                    self._pass(entry)
                     continue
                 events = EntryEvents(self._spec, entry)
                 self._events = events
@@ -178,8 +182,11 @@ class ChangeStream:
         if self._number >= oplog.end:
             return
         self._number = oplog.end
-        if not self._sought:
-            entry = oplog.entry(oplog.end - 1)
+        self._pass(oplog.entry(oplog.end - 1))
+
+    def _pass(self, entry: OplogEntry) -> None:
+        """Advances the token behind an entry that tells the stream nothing."""
+        if not self._sought and (entry.at_s, entry.at_i) >= self._from:
             self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
 
     def has_more(self, op: OperationContext) -> bool:
