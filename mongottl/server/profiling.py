@@ -1,7 +1,8 @@
 """Profiled operations: their documents in `system.profile`, and the log lines of slow ones.
 
     {op: "query", ns: "shop.orders", command: {find: "orders", filter: {…}, $db: "shop"}, nreturned: 3,
-     responseLength: 512, protocol: "op_msg", millis: 12, ts: <date>, client: "127.0.0.1", appName: "…",
+     keysExamined: 3, docsExamined: 3, planSummary: "IXSCAN { a: 1 }", responseLength: 512, protocol: "op_msg",
+     millis: 12, ts: <date>, client: "127.0.0.1", appName: "…",
      allUsers: [{user, db}], user: "ann@shop"}
 
 Each statement of an update or delete has a document of its own, with the command's comment, as in MongoDB. The
@@ -19,9 +20,10 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import fields, get_value
-from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
 from mongottl.exec.operation.profiler import EVERYTHING, OFF
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.results.plan_summary import examined_by, summarise
 from mongottl.exec.write.writes import insert_document, with_new_id
 from mongottl.server.log import Log
 from mongottl.storage.interface import StorageError
@@ -82,6 +84,7 @@ def _described(
     comment = get_value(body, "comment")
     commands = [_statement(statement, comment) for statement in _statements(spec, op)] or [_command(body)]
     ending: dict[str, Value] = {
+        **_examined(op, len(commands) == 1),
         **_counts(spec, reply, len(commands) == 1),
         **_outcome(reply),
         "responseLength": len(reply),
@@ -90,6 +93,9 @@ def _described(
         "ts": Date(service.clock.now_ms()),
         "client": op.client.remote.rpartition(":")[0],
     }
+    summary = _plan_summary(spec, op)
+    if summary:
+        ending["planSummary"] = summary
     if op.client.app_name:
         ending["appName"] = op.client.app_name
     login = op.client.login
@@ -130,6 +136,27 @@ def _shortened(command: bytes) -> Value:
     if len(command) <= _MAX_COMMAND_BYTES:
         return command
     return {"$truncated": render_document(command)[:_MAX_LOGGED_BYTES]}
+
+
+def _plan_summary(spec: CommandSpec, op: OperationContext) -> str:
+    if op.plans:
+        return summarise(op.plans)
+    if op.lookups_by_id:
+        return "IDHACK" if spec.counter == "command" else "EXPRESS_IXSCAN { _id: 1 }"
+    return ""
+
+
+def _examined(op: OperationContext, single: bool) -> dict[str, Value]:
+    """The index keys and documents that the command has examined, but for those of `$lookup` and other joins; nothing
+    if they are those of several statements, or not known."""
+    before = op.examined_before
+    if not single or before is None or len(op.plans) > MAX_NOTED_PLANS or not (op.plans or op.lookups_by_id):
+        return {}
+    keys, documents = examined_by(op.plans)
+    return {
+        "keysExamined": keys - before[0] + op.found_by_id,
+        "docsExamined": documents - before[1] + op.found_by_id,
+    }
 
 
 def _counts(spec: CommandSpec, reply: bytes, single: bool) -> dict[str, Value]:
@@ -182,9 +209,13 @@ def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes
     command = get_value(document, "command")
     text = render_document(command) if isinstance(command, bytes) else ""
     attributes["command"] = text if len(text) <= _MAX_LOGGED_BYTES else f"{text[:_MAX_LOGGED_BYTES]}..."
-    returned = get_value(document, "nreturned")
-    if isinstance(returned, int):
-        attributes["nreturned"] = int(returned)
+    summary = get_value(document, "planSummary")
+    if isinstance(summary, str):
+        attributes["planSummary"] = summary
+    for name in ("keysExamined", "docsExamined", "nreturned"):
+        number = get_value(document, name)
+        if isinstance(number, int):
+            attributes[name] = int(number)
     attributes["reslen"] = get_value(document, "responseLength")
     attributes["remote"] = op.client.remote
     attributes["protocol"] = "op_msg"

@@ -67,6 +67,76 @@ def test_every_operation_of_a_database_leaves_a_document(profiled: Database[Docu
     assert profiled.command("collStats", "system.profile")["capped"] is True
 
 
+def examined(entry: Documents) -> tuple[Any, ...]:
+    return tuple(entry.get(name) for name in ("planSummary", "keysExamined", "docsExamined", "nreturned"))
+
+
+@pytest.fixture
+def unprofiled(database: Database[Documents]) -> Iterator[Database[Documents]]:
+    """A database in which everything is profiled once a test switches it on."""
+    yield database
+    database.command({"profile": 0})
+
+
+def test_plans_and_what_they_examined(unprofiled: Database[Documents]) -> None:
+    collection = unprofiled.c
+    collection.insert_many({"_id": n, "a": n, "b": n % 2} for n in range(10))
+    collection.create_index("a")
+    unprofiled.command("profile", 2)
+    list(collection.find({"b": 1}))
+    list(collection.find({"a": {"$gte": 8}}))
+    list(collection.find({"a": {"$gte": 8}}, {"_id": 0, "a": 1}))
+    list(collection.find({"$or": [{"a": 1}, {"_id": 5}]}))
+    collection.find_one({"_id": 3})
+    list(collection.find({"_id": 30}, limit=1))
+    list(unprofiled.absent.find({"a": 1}))
+    found = [examined(entry) for entry in entries(unprofiled, op="query")]
+    assert found == [
+        ("COLLSCAN", 0, 10, 5),
+        ("IXSCAN { a: 1 }", 2, 2, 2),
+        ("IXSCAN { a: 1 }", 2, 0, 2),
+        ("IXSCAN { a: 1 }, IXSCAN { _id: 1 }", 2, 2, 2),
+        ("EXPRESS_IXSCAN { _id: 1 }", 1, 1, 1),
+        ("EXPRESS_IXSCAN { _id: 1 }", 0, 0, 0),
+        ("EOF", 0, 0, 0),
+    ]
+
+
+def test_batches_show_what_each_has_examined(unprofiled: Database[Documents]) -> None:
+    unprofiled.c.insert_many({"_id": n, "a": n} for n in range(10))
+    unprofiled.command("profile", 2)
+    assert len(list(unprofiled.c.find({"a": {"$gte": 0}}, batch_size=6))) == 10
+    found = entries(unprofiled)
+    assert [entry["op"] for entry in found] == ["query", "getmore"]
+    assert [entry["planSummary"] for entry in found] == ["COLLSCAN", "COLLSCAN"]
+    assert sum(entry["docsExamined"] for entry in found) == 10
+    assert [entry["nreturned"] for entry in found] == [6, 4]
+
+
+def test_plans_of_other_commands(unprofiled: Database[Documents]) -> None:
+    collection = unprofiled.c
+    collection.insert_many({"_id": n, "a": n, "b": n % 2} for n in range(10))
+    collection.create_index("a")
+    unprofiled.command("profile", 2)
+    collection.update_many({"a": {"$lt": 3}}, {"$set": {"c": 1}})
+    collection.update_one({"_id": 1}, {"$set": {"c": 2}})
+    collection.delete_one({"b": 1, "_id": {"$gt": 8}})
+    collection.find_one_and_update({"a": 8}, {"$set": {"c": 1}})
+    list(collection.aggregate([{"$match": {"a": {"$gt": 7}}}, {"$group": {"_id": "$b"}}]))
+    collection.count_documents({"b": 0})
+    collection.distinct("b", {"a": 4})
+    found = [examined(entry) for entry in entries(unprofiled)]
+    assert found == [
+        ("IXSCAN { a: 1 }", 3, 3, None),
+        ("EXPRESS_IXSCAN { _id: 1 }", 1, 1, None),
+        ("IXSCAN { _id: 1 }", 1, 1, None),
+        ("IXSCAN { a: 1 }", 1, 1, None),
+        ("IXSCAN { a: 1 }", 1, 1, 1),
+        ("COLLSCAN", 0, 9, 1),
+        ("IXSCAN { a: 1 }", 1, 1, None),
+    ]
+
+
 def test_a_bulk_of_updates_leaves_a_document_for_each(profiled: Database[Documents]) -> None:
     profiled.c.bulk_write([pymongo.UpdateOne({"_id": n}, {"$set": {"n": n}}) for n in range(3)])
     assert [entry["command"]["q"] for entry in entries(profiled, op="update")] == [{"_id": n} for n in range(3)]

@@ -189,6 +189,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
                 stage = AnnotateStage(stage, metadata & ANNOTATED, None)
         else:
             stage.set_guarded()
+    op.note_plan(stage)
     record_ids = request.show_record_id and not request.return_key
     pages = RecordPages(stage, collection, parsed.projection, match, request.limit, request.return_key, record_ids)
     cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
@@ -273,7 +274,9 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
             op, collection, lambda: plan_query(op, collection, match, hint=request.hint, shape=shape)
         )
         plan.skip_repeated(DistinctQuery(request.key, [request.key], context.collation), request.hint is not MISSING)
-        source = PlanDocuments(plan.open(), collection, Pull(op, False, False), False)
+        stage = plan.open()
+        op.note_plan(stage)
+        source = PlanDocuments(stage, collection, Pull(op, False, False), False)
     return (yield from _collect_distinct(op, source, request.key, context.collation))
 
 

@@ -25,6 +25,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor
+from mongottl.exec.results.plan_summary import examined_by
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S, await_page
 from mongottl.security.privileges import CLUSTER, Need
@@ -110,6 +111,8 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
         snapshot_reads.use(op, cursor.kept_snapshot)
     if cursor.script_steps is not None:
         op.continue_scripts(cursor.script_steps)
+    op.plans = cursor.plans
+    op.examined_before = examined_by(cursor.plans) if op.began_s else None
     return _next_page(op, cursor, request.batch_size)
 
 

@@ -28,6 +28,9 @@ MAX_STEP_RECORDS: Final = 256
 # How long a step may take, as far as that depends on the number of records that scans examine in it.
 STEP_S: Final = 0.002
 
+# Plans of one command that the profiler sums up.
+MAX_NOTED_PLANS: Final = 8
+_NO_PLANS: Final[list[object]] = []
 _NO_NEEDS: Final[list[Need]] = []
 
 
@@ -100,6 +103,13 @@ class OperationContext(OperationState):
         self.body: bytes = b""
         self.sequences: list[tuple[str, list[bytes]]] = []
         self.began_s = 0.0
+        # For the profiler: the first plans that the command has executed (`exec.stages` has their type), and the keys
+        # and documents that they had examined before, None if that is not known. lookups_by_id, found_by_id: reads
+        # without a plan, and how many of them found a document.
+        self.plans: list[object] = _NO_PLANS
+        self.examined_before: tuple[int, int] | None = (0, 0)
+        self.lookups_by_id = 0
+        self.found_by_id = 0
 
     def grants(self) -> Grants | None:
         """What the client's user may do at present; None if the client is not logged in."""
@@ -124,6 +134,13 @@ class OperationContext(OperationState):
         """The user of the client, or None."""
         login = self.client.login
         return None if login is None else login.user
+
+    def note_plan(self, plan: object) -> None:
+        """Remembers a plan for the profiler. Of very many, those of the statements of a batch, one too many is kept."""
+        if not self.plans:
+            self.plans = [plan]
+        elif len(self.plans) <= MAX_NOTED_PLANS:
+            self.plans.append(plan)
 
     def open_scripts(self, name: str) -> "Scripts":
         """The operation's scripts. BadValue (2) or CommandNotSupported (115) if the server runs none.

@@ -24,7 +24,7 @@ class OpenCursor(ABC):
     owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
     transaction: the transaction whose statement opened it, or None. kept_snapshot: what it reads with read
     concern `snapshot`.
-    script_steps: the scripts that it evaluates, or None.
+    script_steps: the scripts that it evaluates, or None. plans: what it reads from (`OperationContext.plans`).
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
 
@@ -45,6 +45,7 @@ class OpenCursor(ABC):
         self.transaction: Transaction | None = None
         self.kept_snapshot: KeptSnapshot | None = None
         self.script_steps: ScriptSteps | None = None
+        self.plans: list[object] = []
 
     @property
     @abstractmethod

@@ -72,6 +72,7 @@ def express_record(op: OperationContext, collection: Collection, key: bytes) -> 
     index = collection.id_index
     assert index is not None
     unit = op.recovery_unit
+    op.lookups_by_id += 1
     record = unit.index(index).fetch_exact(unit.records(collection), key)
     if (
         record is not None
@@ -79,4 +80,6 @@ def express_record(op: OperationContext, collection: Collection, key: bytes) -> 
         and is_expired(record[2], record[3], collection.default_ttl_s, op.now_s)
     ):
         return None
+    if record is not None:
+        op.found_by_id += 1
     return record

@@ -444,6 +444,7 @@ class AggregationPlan:
     def open_source(self, pull: Pull, allow_disk_use: bool | None) -> DocumentSource:
         """The results of the pipeline as a `DocumentSource`."""
         stage = self.plan.open()
+        pull.op.note_plan(stage)
         if self.collection is not None and self.collection.options.capped:
             stage.set_guarded()
         head: DocumentSource = PlanDocuments(stage, self.collection, pull, True, _pass_documents_through(self.rest))

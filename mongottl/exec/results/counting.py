@@ -232,6 +232,7 @@ def count_documents(
         plan.count_only()
     count = 0
     stage = plan.open()
+    op.note_plan(stage)
     while (batch := stage.next_batch(op)) is not None:
         count += len(batch)
         op.check_interrupt()

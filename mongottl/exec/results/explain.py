@@ -20,6 +20,7 @@ from mongottl.exec.plan.bounds_text import single_interval_details
 from mongottl.exec.plan.plan_ranker import TRIAL_ENTRIES, is_trivial
 from mongottl.exec.plan.planner import QueryPlan
 from mongottl.exec.results.counting import count_scans_of
+from mongottl.exec.results.plan_summary import total
 from mongottl.exec.stages.stage import PlanNode, PlanStage, StageCounters
 
 QUERY_PLANNER: Final = "queryPlanner"
@@ -286,14 +287,6 @@ def _executed(node: PlanNode) -> dict[str, Value]:
     return described
 
 
-def _total(node: PlanNode, name: str) -> int:
-    value = node.counters.extra.get(name)
-    total = value if isinstance(value, int) else 0
-    for child in node.inputs:
-        total += _total(child, name)
-    return total
-
-
 def _execution_stats(root: PlanNode, elapsed_s: float, failure: CommandError | None = None) -> dict[str, Value]:
     stages: dict[str, Value] = {"isCached": False}
     stages.update(_executed(root))
@@ -305,8 +298,8 @@ def _execution_stats(root: PlanNode, elapsed_s: float, failure: CommandError | N
         **success,
         "nReturned": root.counters.returned,
         "executionTimeMillis": int(elapsed_s * _MS_PER_S),
-        "totalKeysExamined": _total(root, "keysExamined"),
-        "totalDocsExamined": _total(root, "docsExamined"),
+        "totalKeysExamined": total(root, "keysExamined"),
+        "totalDocsExamined": total(root, "docsExamined"),
         "executionStages": stages,
     }
 
@@ -325,7 +318,7 @@ def _trial_stats(op: OperationContext, stage: PlanStage) -> Value:
     return {
         "nReturned": root.counters.returned,
         "executionTimeMillisEstimate": int(root.counters.elapsed_s * _MS_PER_S),
-        "totalKeysExamined": _total(root, "keysExamined"),
-        "totalDocsExamined": _total(root, "docsExamined"),
+        "totalKeysExamined": total(root, "keysExamined"),
+        "totalDocsExamined": total(root, "docsExamined"),
         "executionStages": _executed(root),
     }

@@ -385,6 +385,7 @@ def first_reply(
         cursor.needs = op.needs
         cursor.transaction = op.transaction
         cursor.kept_snapshot = op.kept_snapshot
+        cursor.plans = op.plans
         cursor_id = op.service.cursors.register(cursor)
     reply: dict[str, Value] = {"firstBatch": page.documents()}
     if cursor.tail is not None:

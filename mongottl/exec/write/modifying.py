@@ -101,11 +101,16 @@ class Selection:
         if not is_long(op):
             return self.open(op, wanted)
         plan = yield from plan_in_turns(op, self.collection, lambda: self._plan(op, wanted))
-        return plan.open()
+        return self._opened(op, plan)
 
     def open(self, op: OperationContext, wanted: int = 0) -> PlanStage:
         """Plans and opens the selection. wanted: how many records are needed, 0 for all; sets the first batch size."""
-        return self._plan(op, wanted).open()
+        return self._opened(op, self._plan(op, wanted))
+
+    def _opened(self, op: OperationContext, plan: QueryPlan) -> PlanStage:
+        stage = plan.open()
+        op.note_plan(stage)
+        return stage
 
     def _plan(self, op: OperationContext, wanted: int) -> QueryPlan:
         return plan_query(
