@@ -32,10 +32,19 @@ _LOOK_EVERY_MS: Final = 10
 Pause: TypeAlias = Callable[[float], bool]
 
 
+def _nothing() -> None:
+    pass
+
+
+def _no_functions() -> bytes:
+    return EMPTY_DOCUMENT
+
+
 class Scripts:
     """Runs the scripts of one operation.
 
-    check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown).
+    check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown). stored_functions: reads the global
+    variables that scripts of the database have besides, a document.
     log: takes each line that a script prints.
     call_limit_ms: how long one call may take. scope: global variables, as a document.
     """
@@ -43,14 +52,14 @@ class Scripts:
     def __init__(
         self,
         processes: "ScriptProcesses",
-        check: Callable[[], None],
         pause: Pause,
         log: Callable[[str], None],
         now_ms: int,
         version: str,
         call_limit_ms: int,
     ) -> None:
-        self.check = check
+        self.check: Callable[[], None] = _nothing
+        self.stored_functions: Callable[[], bytes] = _no_functions
         self.call_limit_ms = call_limit_ms
         self.scope = EMPTY_DOCUMENT
         self._processes: Final = processes
@@ -82,14 +91,17 @@ class Scripts:
         return found  # type: ignore[return-value]
 
     def release(self) -> None:
-        """Ends the context. May be called more than once; a later call begins a new one."""
+        """Ends the context and lets the operation go. May be called more than once; a later call begins a new one."""
+        self.check = _nothing
+        self.stored_functions = _no_functions
         process = self._process
         self._process = None
         if process is not None:
             self._processes.release(process)
 
     def __del__(self) -> None:
-        self.release()
+        if self._process is not None:
+            self.release()
 
     def _value(self, kind: str, *arguments: str) -> Value:
         """The BSON value of a reply. Errors as of `_request`, and BSONObjectTooLarge (10334)."""
@@ -125,8 +137,9 @@ class Scripts:
         assert process is not None
         self._exchange(process, b"N", f"{MEMORY_BYTES} {self.call_limit_ms / 1000 + OWN_LIMIT_AFTER_S}")
         self._request("begin", str(self._now_ms), to_json(self._version))
-        if self.scope != EMPTY_DOCUMENT:
-            self._request("scope", to_json(self.scope))
+        for variables in (self.stored_functions(), self.scope):
+            if variables != EMPTY_DOCUMENT:
+                self._request("scope", to_json(variables))
         return process
 
     def _acquire(self, timeout_ms: int) -> bool:

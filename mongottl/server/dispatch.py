@@ -412,6 +412,7 @@ class Dispatcher:
         finally:
             if op.script_steps is not None:
                 op.script_steps.end()
+                op.script_steps = None
             steps.close()
             self.service.operations.end(running)
             if transaction is not None:

@@ -420,3 +420,21 @@ def test_explain_shows_the_code(numbers: Database[Documents]) -> None:
     plan = numbers.c.find({"$where": "this.x > 1"}).explain()
     assert plan["queryPlanner"]["parsedQuery"] == {"$where": Code("this.x > 1")}
     assert plan["executionStats"]["nReturned"] == 4
+
+
+def test_stored_functions(numbers: Database[Documents]) -> None:
+    """Those of the database, as they are at the beginning of an operation, or of a batch of a cursor."""
+    numbers["system.js"].insert_many(
+        [
+            {"_id": "half", "value": Code("function(x) { return x / times; }")},
+            {"_id": "times", "value": 2},
+            {"_id": 5, "value": 2},
+            {"_id": "none"},
+        ]
+    )
+    assert ids(numbers.c.find({"$where": "half(this.x) == 2"})) == [4]
+    assert call(numbers, "function(x) { return [half(x), typeof none]; }", 5) == [2.5, "undefined"]
+    with numbers.c.find({"$where": "half(this.x) >= 1"}, batch_size=2) as cursor:
+        assert ids(cursor) == [2, 3, 4, 5]
+    numbers["system.js"].delete_one({"_id": "half"})
+    assert call(numbers, "function() { return typeof half; }") == "undefined"

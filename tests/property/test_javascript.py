@@ -71,7 +71,7 @@ VALUES = st.recursive(SCALARS, containers, max_leaves=12)
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[Scripts]:
     processes = ScriptProcesses()
-    yield Scripts(processes, lambda: None, lambda seconds: False, lambda line: None, 0, "8.2.0", 60_000)
+    yield Scripts(processes, lambda seconds: False, lambda line: None, 0, "8.2.0", 60_000)
     processes.close()
 
 

@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING, Final
 
-from mongottl.document.types import Timestamp, Value
+from mongottl.catalog.collection import Collection
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Timestamp, Value
+from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
@@ -31,6 +34,10 @@ STEP_S: Final = 0.002
 # Plans of one command that the profiler sums up.
 MAX_NOTED_PLANS: Final = 8
 _NO_PLANS: Final[list[object]] = []
+# Functions, and other values, that scripts of a database have as global variables; how many of them at most.
+_STORED_FUNCTIONS: Final = "system.js"
+_MAX_STORED_FUNCTIONS: Final = 1000
+
 _NO_NEEDS: Final[list[Need]] = []
 
 
@@ -149,14 +156,29 @@ class OperationContext(OperationState):
         """
         steps = self.script_steps
         if steps is None:
-            steps = ScriptSteps(self.service.script_opener(name, self.check_interrupt, self.now_ms))
-            self.script_steps = steps
+            steps = ScriptSteps(self.service.script_opener(name, self.now_ms))
+            self.continue_scripts(steps)
         return steps.scripts
 
     def continue_scripts(self, steps: ScriptSteps) -> None:
-        """Goes on with the scripts of another operation, which opened the cursor that this one uses."""
+        """Makes scripts this operation's: new ones, or those of the operation that opened the cursor it reads."""
         steps.scripts.check = self.check_interrupt
+        steps.scripts.stored_functions = self.stored_functions
         self.script_steps = steps
+
+    def stored_functions(self) -> bytes:
+        """What the database has stored for its scripts in `system.js`, as `{<_id>: <value>, …}`."""
+        collection = self.catalog.find(self.database, _STORED_FUNCTIONS)
+        if not isinstance(collection, Collection):
+            return EMPTY_DOCUMENT
+        found: list[tuple[str, Value]] = []
+        records, _ = self.recovery_unit.records(collection).scan(0, _MAX_STORED_FUNCTIONS, True, MAX_DOCUMENT_BYTES)
+        for record in records:
+            name = get_value(record[1], "_id")
+            value = get_value(record[1], "value")
+            if isinstance(name, str) and not isinstance(value, Missing):
+                found.append((name, value))
+        return encode_fields(found)
 
     def must_enter_scripts(self) -> bool:
         """Whether the operation must end its present step before it evaluates scripts."""

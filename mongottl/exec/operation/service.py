@@ -141,12 +141,10 @@ class ServiceContext:
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
 
-    def script_opener(
-        self, name: str, check: Callable[[], None], now_ms: int
-    ) -> "Callable[[Callable[[float], bool]], Scripts]":
+    def script_opener(self, name: str, now_ms: int) -> "Callable[[Callable[[float], bool]], Scripts]":
         """What opens the scripts of an operation, given its function that lets other operations run.
 
-        name: of the operator or command that needs them. check: raises the error that ends the operation.
+        name: of the operator or command that needs them.
         BadValue (2) or CommandNotSupported (115) if the server runs no scripts.
         """
         from mongottl.javascript.library import refusal
@@ -161,9 +159,7 @@ class ServiceContext:
             processes = ScriptProcesses()
             self._script_processes = processes
         version = f"{self.config.announced_version()}.0"
-        return lambda pause: Scripts(
-            processes, check, pause, self.log_script_output, now_ms, version, self.script_limit_ms
-        )
+        return lambda pause: Scripts(processes, pause, self.log_script_output, now_ms, version, self.script_limit_ms)
 
     def why_no_scripts(self) -> str:
         """Why the server runs no JavaScript, or "" if it does."""

@@ -29,7 +29,9 @@ def make(processes: ScriptProcesses) -> MakeScripts:
         log: Callable[[str], None] = lambda line: None,
         call_limit_ms: int = 10_000,
     ) -> Scripts:
-        return Scripts(processes, check, lambda seconds: False, log, 0, "8.2.0", call_limit_ms)
+        scripts = Scripts(processes, lambda seconds: False, log, 0, "8.2.0", call_limit_ms)
+        scripts.check = check
+        return scripts
 
     return make
 
