@@ -12,6 +12,7 @@ from typing import Any, Final
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.access import check_access
 from mongottl.commands.admin.handshake import app_name
+from mongottl.commands.admin.replica_set import CONFIG_NAMESPACE, publish_config
 from mongottl.commands.concerns import (
     WriteConcern,
     check_api_strict,
@@ -81,6 +82,11 @@ LONG_MESSAGE_BYTES: Final = 256 * 1024
 _COPY_POLL_S: Final = 0.005
 # Commands up to this length are shown in errors.
 _MAX_SHOWN_BYTES: Final = 2048
+# Collections that show what the server knows otherwise: brought up to date before a command that names them.
+_PUBLISHED: Final[dict[str, Callable[[OperationContext], Generator[None, None, None]]]] = {
+    TRANSACTIONS: publish_transactions,
+    CONFIG_NAMESPACE: publish_config,
+}
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = MAX_DOCUMENT_BYTES + 16 * 1024
 
@@ -301,7 +307,7 @@ class Dispatcher:
             return self._await_copy(spec, op, body, carry_out)
         if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
             raise refused_write()
-        if op.used_namespace == TRANSACTIONS:
+        if op.used_namespace in _PUBLISHED:
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._after_publishing(spec, op, carry_out)
         fail_point: FailCommand | None = None
@@ -485,9 +491,9 @@ class Dispatcher:
     def _after_publishing(
         self, spec: CommandSpec, op: OperationContext, carry_out: Callable[[], bytes | Steps[bytes]]
     ) -> Steps[bytes]:
-        """Runs a command on config.transactions, after bringing this collection up to date."""
+        """Runs a command on a collection of _PUBLISHED, after bringing it up to date."""
         try:
-            yield from publish_transactions(OperationContext(self.service, op.client, op.database))
+            yield from _PUBLISHED[op.used_namespace](OperationContext(self.service, op.client, op.database))
         except Exception as error:
             return self._failed(spec.name, error, op)
         return (yield from self._carry_out_later(spec, op, carry_out))

@@ -142,6 +142,16 @@ def test_mongosh_shows(mongosh: Shell, own: mongottl.RunningServer, script: str,
     assert failed_commands(own) <= PROBES
 
 
+def test_mongosh_prints_about_replication(mongosh: Shell, own: mongottl.RunningServer) -> None:
+    script = """
+        db.coll.insertOne({_id: 1});
+        const { value } = rs.printReplicationInfo();
+        print(value["configured oplog size"], Object.keys(value).length);
+        rs.printSecondaryReplicationInfo();
+    """
+    assert mongosh(own.uri, script) == "64 MB 6"
+
+
 def test_mongosh_refuses_what_needs_shards(mongosh: Shell, own: mongottl.RunningServer) -> None:
     script = """
         for (const call of [() => sh.status(), () => sh.enableSharding("test"), () => db.coll.getShardDistribution()]) {

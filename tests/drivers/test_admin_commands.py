@@ -38,6 +38,14 @@ def test_the_replica_set_has_one_member(admin: Database[Documents], client: Clie
     assert refusal(client.test, {"replSetGetStatus": 1}) == 13
 
 
+def test_the_configuration_can_be_read_as_a_document(admin: Database[Documents], client: Client) -> None:
+    """As mongosh's rs.printSecondaryReplicationInfo() does."""
+    stored = client.local["system.replset"]
+    assert stored.count_documents({}) == 1
+    assert stored.find_one() == admin.command("replSetGetConfig")["config"]
+    assert "system.replset" in client.local.list_collection_names()
+
+
 def test_commands_of_other_kinds_of_servers_do_not_exist(admin: Database[Documents]) -> None:
     for name in ("isdbgrid", "atlasVersion", "getFreeMonitoringStatus"):
         assert refusal(admin, {name: 1}) == 59

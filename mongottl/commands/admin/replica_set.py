@@ -3,17 +3,24 @@
 Source: MongoDB's reference of these commands.
 """
 
+from collections.abc import Generator
+from contextlib import suppress
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, ONE, Field
+from mongottl.document.build import encode
 from mongottl.document.types import Date, Int64, ObjectId, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.write.writes import insert_document, update_record
+from mongottl.storage.interface import WriteConflict
 
 TERM: Final = Int64(1)
 _PRIMARY: Final = 1
+_CONFIG_COLLECTION: Final = ("local", "system.replset")
+CONFIG_NAMESPACE: Final = ".".join(_CONFIG_COLLECTION)
 _HEARTBEAT_MS: Final = 2000
 
 
@@ -110,6 +117,54 @@ def repl_set_get_status(op: OperationContext, request: ReplSetGetStatusRequest) 
     }
 
 
+def _config(op: OperationContext) -> dict[str, Value]:
+    """The configuration of the replica set, with the address by which the client knows its member."""
+    return {
+        "_id": op.service.config.replica_set,
+        "version": 1,
+        "term": 1,
+        "members": [
+            {
+                "_id": 0,
+                "host": _name(op),
+                "arbiterOnly": False,
+                "buildIndexes": True,
+                "hidden": False,
+                "priority": 1.0,
+                "tags": {},
+                "secondaryDelaySecs": Int64(0),
+                "votes": 1,
+            }
+        ],
+        "protocolVersion": Int64(1),
+        "writeConcernMajorityJournalDefault": False,
+        "settings": {
+            "chainingAllowed": True,
+            "heartbeatIntervalMillis": _HEARTBEAT_MS,
+            "heartbeatTimeoutSecs": 10,
+            "electionTimeoutMillis": 10_000,
+            "catchUpTimeoutMillis": -1,
+            "catchUpTakeoverDelayMillis": 30_000,
+            "getLastErrorModes": {},
+            "getLastErrorDefaults": {"w": 1, "wtimeout": 0},
+            "replicaSetId": _replica_set_id(op),
+        },
+    }
+
+
+def publish_config(op: OperationContext) -> Generator[None, None, None]:
+    """Makes the document of local.system.replset, which tools read, the configuration as this client sees it."""
+    document = encode(_config(op))
+    collection = op.catalog.lookup(*_CONFIG_COLLECTION) or op.catalog.create_collection(*_CONFIG_COLLECTION)
+    records, _ = op.recovery_unit.records(collection).scan(0, 1, True, len(document))
+    with suppress(WriteConflict):  # another client reads it at the same time
+        if not records:
+            insert_document(op, collection, document)
+        elif records[0][1] != document:
+            update_record(op, collection, records[0], document)
+    yield None
+
+
 @command(
     "replSetGetConfig",
     ReplSetGetConfigRequest,
@@ -120,39 +175,7 @@ def repl_set_get_status(op: OperationContext, request: ReplSetGetStatusRequest) 
 )
 def repl_set_get_config(op: OperationContext, request: ReplSetGetConfigRequest) -> Reply:
     """`{config: {_id, version, members, settings, …}}`; with `commitmentStatus` whether it is committed: always."""
-    reply: dict[str, Value] = {
-        "config": {
-            "_id": op.service.config.replica_set,
-            "version": 1,
-            "term": 1,
-            "members": [
-                {
-                    "_id": 0,
-                    "host": _name(op),
-                    "arbiterOnly": False,
-                    "buildIndexes": True,
-                    "hidden": False,
-                    "priority": 1.0,
-                    "tags": {},
-                    "secondaryDelaySecs": Int64(0),
-                    "votes": 1,
-                }
-            ],
-            "protocolVersion": Int64(1),
-            "writeConcernMajorityJournalDefault": False,
-            "settings": {
-                "chainingAllowed": True,
-                "heartbeatIntervalMillis": _HEARTBEAT_MS,
-                "heartbeatTimeoutSecs": 10,
-                "electionTimeoutMillis": 10_000,
-                "catchUpTimeoutMillis": -1,
-                "catchUpTakeoverDelayMillis": 30_000,
-                "getLastErrorModes": {},
-                "getLastErrorDefaults": {"w": 1, "wtimeout": 0},
-                "replicaSetId": _replica_set_id(op),
-            },
-        }
-    }
+    reply: dict[str, Value] = {"config": _config(op)}
     if request.commitment_status:
         reply["commitmentStatus"] = True
     return reply
