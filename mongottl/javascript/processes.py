@@ -32,6 +32,7 @@ class ScriptProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={} if zone is None else {"TZ": zone},
+            cwd="/",
             start_new_session=True,  # signals of a terminal are for the server
         )
         assert self._process.stdin is not None

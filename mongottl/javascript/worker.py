@@ -11,7 +11,12 @@ Requests on standard input and replies on standard output are a byte for the kin
        exception that scripts cannot catch (time limit, memory) or that is too deep (stack)
 """
 
+import os
+import resource
 import sys
+
+# A lower priority than the server's, whose other clients a script must not hold up.
+_NICENESS = 5
 
 
 def main() -> None:
@@ -20,6 +25,9 @@ def main() -> None:
 
     with open(sys.argv[2], encoding="utf-8") as file:
         environment = file.read()
+    os.nice(_NICENESS)
+    # Scripts have no way to files and sockets. If one finds a hole in the engine, it can still open none.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
     requests = sys.stdin.buffer
     replies = sys.stdout.buffer
     invoke = None
