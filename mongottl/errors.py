@@ -48,7 +48,7 @@ class ErrorCode(IntEnum):
     IndexNotFound = 27
     PathNotViable = 28
     RoleNotFound = 31
-    CannotBackfillArray = 33
+    CannotBackfillArray = 34
     ConflictingUpdateOperators = 40
     CursorNotFound = 43
     DBPathInUse = 46

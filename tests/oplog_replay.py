@@ -36,6 +36,8 @@ def replay(documents: Iterable[Document]) -> Data:
     """The data that the documents of `local.oplog.rs`, from the first on, describe."""
     data: Data = {}
     for document in documents:
+        if document["op"] == "n":
+            continue
         operations = document["o"].get("applyOps") if document["op"] == "c" else None
         for operation in [document] if operations is None else operations:
             _apply(data, operation)

@@ -136,8 +136,6 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
             abort(service, latest)
         latest = begin(service, op.session_key, number)
         if generic.read_concern is not None:
-            level = get_value(generic.read_concern, "level")
-            latest.read_level = level if isinstance(level, str) else ""
             latest.read_concern = generic.read_concern
     elif (latest is None or latest.number < number) and _is_committed(session, number):
         if not spec.repeats_commit:

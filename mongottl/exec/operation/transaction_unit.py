@@ -44,7 +44,6 @@ def enter(op: OperationContext, transaction: Transaction) -> None:
             ErrorCode.SnapshotTooOld,
             "the snapshot of the transaction is older than the history of changes, which is bounded in memory",
         )
-    transaction.statements += 1
     transaction.active_since_s = op.service.clock.monotonic_s()
     op.transaction = transaction
     op.recovery_unit = TransactionRecoveryUnit(op.service, transaction)

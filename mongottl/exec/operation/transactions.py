@@ -33,8 +33,6 @@ class Transaction:
     active_since_s: monotonic time at which the latest statement began.
     busy: whether a statement runs. deadline_s: monotonic time after which it is aborted. expired: whether the statement
     that is running is to abort it at its end.
-    read_level: the level of its read concern.
-    statements: how many it has run.
     """
 
     def __init__(self, session_key: bytes, number: int, own: WriteSet, catalog_version: int, now_s: float) -> None:
@@ -52,12 +50,10 @@ class Transaction:
         self.state = IN_PROGRESS
         self.busy = False
         self.expired = False
-        self.read_level = ""
         self.collections: Final[dict[int, Collection]] = {}
         self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
         self.pending: Final[dict[str, Collection]] = {}
         self.entries: Final[list[OplogEntry]] = []
-        self.statements = 0
 
     @property
     def in_progress(self) -> bool:

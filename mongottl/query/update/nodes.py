@@ -443,7 +443,7 @@ def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]
 
 def _append_at(array: bytes, index: i64, type_code: i64, value: bytes) -> bytes:
     """The array extended by a value at an index after its last element, with nulls before it. CannotBackfillArray
-    (33)."""
+    (34)."""
     parts: list[bytes] = [array[4 : len(array) - 1]]
     _append_padded(parts, count_fields(array, 0), index, type_code, value)
     return frame(b"".join(parts))

@@ -219,10 +219,6 @@ class PatchedEntries(SortedDataInterface):
     def remove_one(self, key: bytes, record_id: int) -> None:
         raise _not_writable()
 
-    def has_entry(self, key: bytes, record_id: int) -> bool:
-        """Whether there is an entry of this key and record id."""
-        return (key, record_id) in self.find_exact([key])
-
     def scan(
         self,
         low: bytes,

@@ -81,7 +81,7 @@ def test_the_first_of_two_fields_of_one_name_changes(apply: Update) -> None:
 
 def test_errors(refuse: Refusal) -> None:
     names = {f"a.{index}": index for index in range(12)}
-    assert refuse({"_id": 1, "a": [1]}, {"$set": {**names, "a.2000000": 1}}).code == 33
+    assert refuse({"_id": 1, "a": [1]}, {"$set": {**names, "a.2000000": 1}}).code == 34
     assert refuse({"_id": 1, "a": [1]}, {"$set": {**names, "a.x": 1}}).code == 28
     assert refuse({"_id": 1, "f1": 5}, {"$set": {**{f"f{i}": i for i in range(2, 20)}, "f1.x": 1}}).code == 28
     assert refuse({"_id": 1}, {"$set": {**{f"f{i}": i for i in range(20)}, "_id": 2}}).code == 66
