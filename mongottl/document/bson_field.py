@@ -122,6 +122,7 @@ STAGE_OPTIONS: Final[dict[str, tuple[OptionField, ...]]] = {
         OptionField("allUsers", BOOL, null_is_absent=True),
         OptionField("users", ARRAY, null_is_absent=True),
     ),
+    "$listSampledQueries": (OptionField("namespace", STRING, null_is_absent=True),),
     "$listSessions": (
         OptionField("allUsers", BOOL, null_is_absent=True),
         OptionField("users", ARRAY, null_is_absent=True),

@@ -45,8 +45,8 @@ _ADMINISTER_USERS: Final = (
 )
 _MONITOR_CLUSTER: Final = (
     "checkFreeMonitoringStatus connPoolStats getClusterParameter getCmdLineOpts getDefaultRWConcern getLog getParameter"
-    " getShardMap hostInfo inprog listDatabases listSessions listShards netstat operationMetrics queryStatsRead"
-    " queryStatsReadTransformed replSetGetConfig replSetGetStatus serverStatus setFreeMonitoring"
+    " getShardMap hostInfo inprog listDatabases listSampledQueries listSessions listShards netstat operationMetrics"
+    " queryStatsRead queryStatsReadTransformed replSetGetConfig replSetGetStatus serverStatus setFreeMonitoring"
     " shardedDataDistribution shardingState top useUUID"
 )
 _MONITOR_DATABASES: Final = "collStats dbStats getDatabaseVersion getShardVersion indexStats"

@@ -565,7 +565,7 @@ def test_operations_of_others(root: Client, log_in: LogIn) -> None:
 # Stages that read no documents of the collection of their pipeline, with what they need instead.
 OTHER_STAGES = {
     "$changeStream", "$collStats", "$currentOp", "$documents", "$indexStats", "$listClusterCatalog",
-    "$listLocalSessions", "$listSessions", "$planCacheStats", "$querySettings",
+    "$listLocalSessions", "$listSampledQueries", "$listSessions", "$planCacheStats", "$querySettings",
 }  # fmt: skip
 
 
@@ -587,7 +587,9 @@ def test_stages_about_metadata(root: Client, log_in: LogIn) -> None:
     for stage in stages:
         assert refused(lambda: list(client.shop.carts.aggregate([stage])))  # noqa: B023
         assert list(root.shop.carts.aggregate([stage])) is not None
-    assert refused(lambda: list(client.admin.aggregate([{"$querySettings": {}}])))
+    for stage in ({"$querySettings": {}}, {"$listSampledQueries": {}}):
+        assert refused(lambda: list(client.admin.aggregate([stage])))  # noqa: B023
+        assert list(root.admin.aggregate([stage])) == []
     catalog: list[Document] = [{"$listClusterCatalog": {}}]
     assert refused(lambda: list(client.admin.aggregate(catalog)))
     assert "shop" not in {entry["db"] for entry in log_in(role("read", "admin")).admin.aggregate(catalog)}

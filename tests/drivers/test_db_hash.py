@@ -32,6 +32,13 @@ def test_what_is_digested(database: Database[Documents]) -> None:
     assert database.command("dbHash", collections=[])["collections"] == expected
 
 
+def test_time_series_collections_go_by_the_name_of_their_buckets(database: Database[Documents]) -> None:
+    database.create_collection("t", timeseries={"timeField": "t"})
+    database.create_collection("a")
+    assert list(database.command("dbHash")["collections"]) == ["a", "system.buckets.t"]
+    assert list(database.command("dbHash", collections=["system.buckets.t"])["uuids"]) == ["system.buckets.t"]
+
+
 def test_expired_documents_do_not_count(database: Database[Documents]) -> None:
     database.a.create_index("_ts", expireAfterSeconds=10)
     database.a.insert_one({"_id": 1})

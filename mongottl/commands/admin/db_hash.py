@@ -53,14 +53,16 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Steps[Reply]:
     uuids: dict[str, Value] = {}
     capped: list[Value] = []
     total = hashlib.md5(usedforsecurity=False)
-    for collection in op.catalog.collections(op.database):
-        if wanted and collection.name not in wanted:
+    named = {_shown_name(collection): collection for collection in op.catalog.collections(op.database)}
+    for name in sorted(named):
+        collection = named[name]
+        if wanted and name not in wanted:
             continue
         digest = yield from _digest(op, collection)
-        digests[collection.name] = digest
-        uuids[collection.name] = collection.uuid
+        digests[name] = digest
+        uuids[name] = collection.uuid
         if collection.options.capped:
-            capped.append(collection.name)
+            capped.append(name)
         total.update(digest.encode("ascii"))
     return {
         "host": op.client.local,
@@ -70,6 +72,11 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Steps[Reply]:
         "md5": total.hexdigest(),
         "timeMillis": int((op.service.clock.monotonic_s() - started_s) * 1000),
     }
+
+
+def _shown_name(collection: Collection) -> str:
+    """A collection's name; for a time series collection that of its buckets, which MongoDB stores in its place."""
+    return collection.name if collection.time_series is None else f"system.buckets.{collection.name}"
 
 
 def _digest(op: OperationContext, collection: Collection) -> Steps[str]:

@@ -23,6 +23,8 @@ from mongottl.query.expr.parser import type_of
 from mongottl.security.scram import MIN_ITERATIONS, SHA_1, SHA_256
 
 MAX_LOG_LEVEL: Final = 5
+# Of the documents of users: with credentials for SCRAM, as since MongoDB 3.0.
+AUTH_SCHEMA_VERSION: Final = 5
 _MAX_DESCRIPTOR_BYTES: Final = 64
 # mongod's log components and their parts.
 LOG_COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
@@ -264,6 +266,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "automationServiceDescriptor": ServerParameter(
         lambda op: op.service.automation_descriptor, at_startup=True, write=_set_descriptor
     ),
+    "authSchemaVersion": _fixed(AUTH_SCHEMA_VERSION),
     "authenticationMechanisms": _fixed(list(KNOWN_MECHANISMS)),
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
     "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),

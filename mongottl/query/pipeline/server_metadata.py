@@ -1,6 +1,7 @@
 """Stages that return server metadata instead of documents.
 
-`$currentOp $indexStats $listClusterCatalog $planCacheStats $querySettings $listSessions $listLocalSessions`
+`$currentOp $indexStats $listClusterCatalog $planCacheStats $querySettings $listSessions $listLocalSessions
+$listSampledQueries`
 """
 
 from typing import Final
@@ -44,6 +45,8 @@ class ServerMetadataSpec(StageSpec):
             return ListSource(run.cluster_catalog(self.namespace.partition(".")[0], shards))
         if self.name == "$planCacheStats":
             return ListSource(run.plan_cache(self.namespace))
+        if self.name == "$listSampledQueries":
+            return ListSource([])  # queries are sampled only where configureQueryAnalyzer, which is refused, says so
         if self.name == "$querySettings":
             return ListSource(run.query_settings(dict(fields(self.argument)).get("showDebugQueryShape") is True))
         return ListSource(run.sessions(dict(fields(self.argument))))
@@ -174,6 +177,32 @@ def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             ErrorCode.InvalidNamespace, "$querySettings must be run against the database with {aggregate: 1}"
         )
     return [ServerMetadataSpec("$querySettings", ctx.namespace, argument)]
+
+
+@stage(
+    "$listSampledQueries",
+    StageTraits(
+        in_facet=False,
+        stable=False,
+        collectionless=True,
+        read_levels=LOCAL_LEVEL,
+        actions=(),
+        cluster_action="listSampledQueries",
+        in_transaction=False,
+    ),
+)
+def parse_list_sampled_queries(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{namespace: string}`. 6876001 if it is not a document, InvalidNamespace (73) unless run on the admin database
+    without collection."""
+    if ctx.namespace != "admin.$cmd.aggregate":
+        raise CommandError(
+            ErrorCode.InvalidNamespace,
+            "$listSampledQueries must be run against the 'admin' database with {aggregate: 1}",
+        )
+    if not isinstance(argument, bytes):
+        raise CommandError(6876001, f"$listSampledQueries must take a nested object but found: {type_of(argument)}")
+    read_stage_options("$listSampledQueries", argument)
+    return [ServerMetadataSpec("$listSampledQueries", ctx.namespace, argument)]
 
 
 def _check_session_options(name: str, argument: Value) -> bytes:

@@ -360,7 +360,6 @@ _SEARCH: Final = StageTraits(in_facet=False, stable=False)
 for _name, _reason, _traits in (
     ("$listCatalog", "it is not there yet", StageTraits(in_facet=False)),
     ("$listMqlEntities", "it is an internal stage", _NO_TRAITS),
-    ("$listSampledQueries", "there is no sharding", StageTraits(in_facet=False)),
     ("$listSearchIndexes", _NO_SEARCH, StageTraits(in_facet=False)),
     ("$queryStats", "it is not there yet", StageTraits(in_facet=False)),
     ("$scoreFusion", "it is not there yet", StageTraits(in_facet=False, hybrid=True)),

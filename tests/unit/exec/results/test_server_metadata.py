@@ -105,6 +105,8 @@ def test_plan_cache(server: Running) -> None:
         ({"$listLocalSessions": {"users": [{"user": "x", "db": "y", "z": 1}]}}, 1, 40415),
         ({"$planCacheStats": 1}, "c", 9),
         ({"$planCacheStats": {"allHosts": 1}}, "c", 9),
+        ({"$listSampledQueries": {}}, 1, 73),
+        ({"$listSampledQueries": {}}, "c", 73),
         ({"$querySettings": 1}, 1, 7746800),
         ({"$querySettings": {"a": 1}}, 1, 40415),
         ({"$querySettings": {"showDebugQueryShape": 1}}, 1, 14),
