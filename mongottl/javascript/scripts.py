@@ -73,6 +73,13 @@ class Scripts:
         """Whether the function, expression or function body of a `$where` is true for a document."""
         return self._request("where", to_json(code), to_json(document)) is True
 
+    def matches_some(self, code: str, documents: list[bytes]) -> list[bool]:
+        """`matches` for several documents, in order: for fewer of them if it takes long or the script fails."""
+        found = self._request(
+            "whereSome", to_json(code), f"[{','.join([to_json(document) for document in documents])}]"
+        )
+        return [item is True for item in found[: len(documents)]] if isinstance(found, list) else []
+
     def call(self, code: str, arguments: list[Value]) -> Value:
         """The value of a function."""
         return self._value("call", to_json(code), to_json(arguments))

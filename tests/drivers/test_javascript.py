@@ -76,6 +76,30 @@ def test_where_in_every_command_with_a_filter(numbers: Database[Documents]) -> N
     assert ids(numbers.c.find()) == [0, 1, 2, 3]
 
 
+def test_where_comes_after_the_other_conditions(database: Database[Documents]) -> None:
+    """It may count on them, wherever it stands."""
+    database.c.insert_many([{"_id": i, "a": [1] * i} if i % 2 else {"_id": i} for i in range(100)])
+    database.c.create_index("_id")
+    script = {"$where": "this.a.length > 90"}
+    for filter in (
+        {**script, "a": {"$exists": True}},
+        {"$and": [{"$or": [script, {"_id": -1}]}, {"a": {"$exists": True}}]},
+    ):
+        assert ids(database.c.find(filter)) == [91, 93, 95, 97, 99]
+    assert ids(database.c.find({**script, "a": {"$exists": True}, "_id": {"$gt": 94}})) == [95, 97, 99]
+    assert ids(database.c.find({**script, "a": {"$exists": True}, "_id": {"$in": [1, 93]}})) == [93]
+    assert refusal(database, {"find": "c", "filter": script})[0] == 139
+
+
+def test_documents_before_one_for_which_a_script_fails(database: Database[Documents]) -> None:
+    database.c.insert_many([{"_id": i, "a": []} for i in range(20)])
+    database.c.insert_one({"_id": 20})
+    with pytest.raises(OperationFailure), database.c.find({"$where": "this.a.length == 0"}, batch_size=5) as cursor:
+        assert [next(cursor)["_id"] for _ in range(10)] == list(range(10))
+        list(cursor)
+    assert len(list(database.c.find({"$where": "this.a.length == 0"}).limit(5))) == 5
+
+
 def test_where_goes_on_with_the_next_batch(database: Database[Documents]) -> None:
     database.c.insert_many([{"_id": i} for i in range(500)])
     with database.c.find({"$where": "this._id % 2 == 0"}, batch_size=7) as cursor:

@@ -35,6 +35,7 @@ from mongottl.exec.stages.stage import (
 )
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
+from mongottl.query.match.where import test_ahead
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.storage.interface import MAX_RECORD_ID, FetchedEntry, Record
 from mongottl.ttl.policy import NO_TTL
@@ -331,6 +332,8 @@ class IndexScan(IndexStage):
         if match is None:
             records: list[Record] = [row[1:] for row in found]
         else:
+            if op.script_steps is not None:
+                test_ahead(match, [row[2] for row in found])
             records = [row[1:] for row in found if match.matches(row[2])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
@@ -404,6 +407,8 @@ class SkippingScan(IndexScan):
         self._seeks = reader.seeks
         match = self._residual
         if match is not None:
+            if op.script_steps is not None:
+                test_ahead(match, [record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)
@@ -460,6 +465,8 @@ class PointLookup(IndexStage):
             records = [(rid, self.with_key(document, of_rid[rid]), ts, ttl) for rid, document, ts, ttl in records]
         match = self._residual
         if match is not None:
+            if op.script_steps is not None:
+                test_ahead(match, [record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         seen = self._seen
         return records if seen is None else self.unseen(records, seen)

@@ -24,6 +24,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
 from mongottl.exec.stages.liveness import ReadMark, living
 from mongottl.query.match import MatchExpression
+from mongottl.query.match.where import test_ahead
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
@@ -340,6 +341,8 @@ class CollectionScan(PlanStage):
         self._position = records[-1][0]
         match = self._match
         if match is not None:
+            if op.script_steps is not None:
+                test_ahead(match, [record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         self._size = next_batch_size(op, size, started_s)
         if collection.default_ttl_s != NO_TTL:

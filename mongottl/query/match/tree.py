@@ -103,6 +103,10 @@ class MatchExpression:
         give_way()
         return self
 
+    def runs_scripts(self) -> bool:
+        """Whether a `$where` is part of it."""
+        return False
+
     def depth(self) -> int:
         """The number of levels of the tree; 1 for a leaf."""
         give_way()
@@ -177,6 +181,9 @@ class ListExpression(MatchExpression):
             if kinds:
                 return kinds
         return ()
+
+    def runs_scripts(self) -> bool:
+        return any(child.runs_scripts() for child in self.children)
 
     def depth(self) -> int:
         deepest = 0
@@ -274,6 +281,9 @@ class AndExpression(ListExpression):
                 flat.append(simple)
         if len(flat) == 1:
             return flat[0]
+        scripts = [child for child in flat if child.runs_scripts()]
+        if scripts:  # last, as in MongoDB: they may count on the other conditions
+            flat = [*[child for child in flat if child not in scripts], *scripts]
         self.children = flat
         if len(flat) > MANY_CHILDREN:
             self._divided()  # made here, where other operations can run in between

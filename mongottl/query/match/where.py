@@ -1,6 +1,6 @@
 """`$where`: tests whole documents with JavaScript."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -8,10 +8,15 @@ from mongottl.document.types import JavaScript, Value
 from mongottl.document.walk import read_embedded
 from mongottl.query.context import ParseContext
 from mongottl.query.match.registry import bad_value, root_operator
-from mongottl.query.match.tree import MatchExpression, WholeDocumentExpression
+from mongottl.query.match.tree import AndExpression, MatchExpression, WholeDocumentExpression
 
 if TYPE_CHECKING:
     from mongottl.javascript.scripts import Scripts
+
+
+# Documents, and about how many bytes of them, that one request tests ahead.
+_AHEAD: Final = 64
+_AHEAD_BYTES: Final = 256 * 1024
 
 
 class WhereExpression(WholeDocumentExpression):
@@ -21,12 +26,63 @@ class WhereExpression(WholeDocumentExpression):
     def __init__(self, code: str, scripts: "Scripts") -> None:
         self.code = code
         self._scripts: Scripts = scripts
+        # What `test_ahead` has found for these documents, by their identity.
+        self._ahead: list[bytes] = []
+        self._found: dict[int, bool] = {}
+
+    def test_ahead(self, documents: list[bytes]) -> None:
+        """Tests documents that `matches` will be asked about next, many in one request.
+
+        None from the first one on for which the script fails. Each must then be asked about once.
+        """
+        self._ahead = documents
+        self._found = {}
+        position = 0
+        while position < len(documents):
+            end = position
+            room = _AHEAD_BYTES
+            while end < len(documents) and end - position < _AHEAD and room > 0:
+                room -= len(documents[end])
+                end += 1
+            part = documents[position:end]
+            found: list[bool] = self._scripts.matches_some(self.code, part)
+            for i in range(len(found)):
+                self._found[id(part[i])] = found[i]
+            if not found:
+                return
+            position += len(found)
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
+        if start == 0:
+            found = self._found.pop(id(buf), None)
+            if found is not None:
+                if not self._found:
+                    self._ahead = []
+                return found
         return bool(self._scripts.matches(self.code, buf if start == 0 else read_embedded(buf, start)))
+
+    def runs_scripts(self) -> bool:
+        return True
 
     def describe(self) -> Value:
         return {"$where": JavaScript(self.code)}
+
+
+def test_ahead(match: MatchExpression, documents: list[bytes]) -> None:
+    """Prepares a filter for testing these documents one by one next: see `WhereExpression.test_ahead`.
+
+    Only documents that pass the conditions before it are tested by a `$where`, as without this.
+    """
+    if isinstance(match, WhereExpression):
+        match.test_ahead(documents)
+    elif isinstance(match, AndExpression):
+        for child in match.children:
+            if isinstance(child, WhereExpression):
+                child.test_ahead(documents)
+                return
+            if child.runs_scripts():
+                return
+            documents = [document for document in documents if child.matches(document)]
 
 
 @root_operator("$where")
