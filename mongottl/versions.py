@@ -21,6 +21,12 @@ Version: TypeAlias = tuple[int, int]
 
 COMMAND: Final = "command"
 OPTION: Final = "option"
+SYNTAX: Final = "syntax"
+# What may be written since a version, although each part of it is older.
+UPDATE_PIPELINE: Final = "updatePipeline"
+COMPOUND_HASHED: Final = "compoundHashedIndex"
+LOOKUP_WITH_BOTH: Final = "lookupWithFieldsAndPipeline"
+COMPOUND_WILDCARD: Final = "compoundWildcardIndex"
 
 # Kind to version to names.
 _TABLES: Final[dict[str, dict[str, str]]] = {
@@ -137,6 +143,8 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         "8.0": "update.updates.sort",
         "8.2": "rawData",
     },
+    # Reference: "update", "Hashed Indexes", "$lookup", "Compound Wildcard Indexes".
+    SYNTAX: {"4.2": UPDATE_PIPELINE, "4.4": COMPOUND_HASHED, "5.0": LOOKUP_WITH_BOTH, "7.0": COMPOUND_WILDCARD},
 }
 
 

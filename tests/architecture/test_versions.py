@@ -8,13 +8,16 @@ import pytest
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS
 from mongottl.commands.request import fields_of
 from mongottl.config import LATEST_VERSION, WIRE_VERSIONS
+from mongottl.errors import CommandError
+from mongottl.query.context import ParseContext
 from mongottl.query.expr.base import EXPRESSIONS
 from mongottl.query.match.registry import match_operators, root_operators
 from mongottl.query.pipeline import ACCUMULATORS, STAGES
 from mongottl.query.pipeline.window.function import WINDOW_FUNCTIONS
 from mongottl.query.registry import Registry
+from mongottl.query.update.driver import parse_update
 from mongottl.query.update.registry import modifiers
-from mongottl.versions import COMMAND, INTRODUCED, OLDEST, OPTION, Features, features_of
+from mongottl.versions import COMMAND, COMPOUND_HASHED, INTRODUCED, OLDEST, OPTION, SYNTAX, Features, features_of
 
 REGISTRIES: tuple[Registry[Any], ...] = (
     STAGES,
@@ -28,7 +31,7 @@ REGISTRIES: tuple[Registry[Any], ...] = (
 
 
 def test_every_table_is_of_a_registry() -> None:
-    assert set(INTRODUCED) <= {COMMAND, OPTION, *(registry.kind for registry in REGISTRIES)}
+    assert set(INTRODUCED) <= {COMMAND, OPTION, SYNTAX, *(registry.kind for registry in REGISTRIES)}
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
@@ -90,3 +93,7 @@ def test_what_old_versions_lack() -> None:
     body = bson.encode({"find": "c", "lsid": {}, "apiVersion": "1"})
     assert Features("4.4").missing_argument("find", body, []) == "find.apiVersion"
     assert old.missing_option("$dateToString", bson.encode({"date": 1, "onNull": 1})) == "$dateToString.onNull"
+    assert not Features("4.4").lacks(SYNTAX, COMPOUND_HASHED)
+    with pytest.raises(CommandError):
+        parse_update([bson.encode({"$set": {"a": 1}})], ParseContext(features=Features("4.0")))
+    parse_update([bson.encode({"$set": {"a": 1}})], ParseContext(features=Features("4.2")))

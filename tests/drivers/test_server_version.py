@@ -64,9 +64,11 @@ def command(name: str, value: Any, **options: Any) -> SON[str, Any]:
 
 
 DENSIFY = {"$densify": {"field": "_id", "range": {"step": 1, "bounds": "full"}}}
+JOIN = {"from": "coll", "pipeline": [{"$limit": 1}], "as": "x"}
 INPUT = {"input": "$a", "p": [0.5], "method": "approximate"}
 # The first version that has it, a command, and the code with which earlier versions refuse it.
 CASES = [
+    ("5.0", aggregate({"$lookup": {**JOIN, "localField": "a", "foreignField": "a"}}), 9),
     ("5.0", command("find", "coll", let={"x": 1}), 40415),
     ("5.0", command("ping", 1, apiVersion="1"), 40415),
     ("5.0", aggregate({"$group": {"_id": None, "n": {"$count": {}}}}), 15952),
@@ -82,6 +84,7 @@ CASES = [
     ("6.0", command("collMod", "coll", changeStreamPreAndPostImages={"enabled": False}), 40415),
     ("7.0", computed({"$percentile": INPUT}), 168),
     ("7.0", aggregate({"$group": {"_id": None, "p": {"$percentile": INPUT}}}), 15952),
+    ("7.0", command("createIndexes", "wild", indexes=[{"key": {"a": 1, "b.$**": 1}, "name": "w"}]), 67),
     ("8.0", command("distinct", "coll", key="a", hint="_id_"), 40415),
     (
         "8.0",

@@ -8,6 +8,8 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescriptor
+from mongottl.catalog.index_kinds.hashed import HASHED
+from mongottl.catalog.index_kinds.wildcard import is_wildcard
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.namespace import check_collection_name, check_database_name
 from mongottl.catalog.view import SYSTEM_VIEWS
@@ -23,12 +25,14 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.numbers import truncated
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value, is_number
+from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.write.expiry import count_expired, rearm_collection
 from mongottl.exec.write.index_build import build_indexes
+from mongottl.versions import COMPOUND_HASHED, COMPOUND_WILDCARD, SYNTAX, Features
 
 # Maximum members of a replica set.
 _MOST_MEMBERS: Final = 50
@@ -93,10 +97,25 @@ def _parsed(op: OperationContext, request: CreateIndexesRequest) -> list[IndexDe
     wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in request.indexes]
     if name == SYSTEM_VIEWS and any(_has_ttl(descriptor) for descriptor in wanted):
         raise CommandError(ErrorCode.CannotCreateIndex, "the definitions of views cannot expire")
+    if op.service.features is not None:
+        _check_version(op.service.features, wanted)
     refusal = op.service.dialect.date_ttl_refusal
     if refusal is not None and any(descriptor.expire_after_s is not None for descriptor in wanted):
         raise CommandError(ErrorCode.BadValue, refusal)
     return wanted
+
+
+def _check_version(features: Features, wanted: list[IndexDescriptor]) -> None:
+    """16763 for a compound hashed index, CannotCreateIndex (67) for a compound wildcard index, where the announced
+    version has neither."""
+    for descriptor in wanted:
+        pattern = fields(descriptor.key)
+        if len(pattern) == 1:
+            continue
+        if any(direction == HASHED for _, direction in pattern) and features.lacks(SYNTAX, COMPOUND_HASHED):
+            raise CommandError(16763, "Currently only single field hashed index supported.")
+        if any(is_wildcard(path) for path, _ in pattern) and features.lacks(SYNTAX, COMPOUND_WILDCARD):
+            raise CommandError(ErrorCode.CannotCreateIndex, "wildcard indexes do not allow compounding")
 
 
 def check_commit_quorum(quorum: Value) -> None:

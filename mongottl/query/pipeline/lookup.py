@@ -39,6 +39,7 @@ from mongottl.query.pipeline.subpipeline import (
     target_namespace,
 )
 from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, with_index
+from mongottl.versions import LOOKUP_WITH_BOTH, SYNTAX
 
 _MAX_PROBED: Final = 64  # foreign documents of one value that are fetched by an equality probe
 _MAX_BATCHES_PER_CALL: Final = 8  # batches that one call reads from the foreign collection
@@ -459,6 +460,10 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if ("localField" in parameters) != ("foreignField" in parameters):
         raise CommandError(
             ErrorCode.FailedToParse, "$lookup requires both or neither of 'localField' and 'foreignField'"
+        )
+    if "localField" in parameters and not isinstance(pipeline, Missing) and ctx.lacks(SYNTAX, LOOKUP_WITH_BOTH):
+        raise CommandError(
+            ErrorCode.FailedToParse, "$lookup with 'pipeline' may not specify 'localField' or 'foreignField'"
         )
     if isinstance(pipeline, Missing):
         if "localField" not in parameters:

@@ -37,6 +37,7 @@ from mongottl.query.update.nodes import KEEP, ApplyState, ArrayFilter, ObjectNod
 from mongottl.query.update.registry import Operand, modifiers
 from mongottl.query.update.stages import UpdatePipeline
 from mongottl.query.update.tree import TreeBuilder
+from mongottl.versions import SYNTAX, UPDATE_PIPELINE
 
 _EMPTY_TIMESTAMP: Final = b"\x00" * 8
 
@@ -224,7 +225,7 @@ def parse_update(
                 ErrorCode.FailedToParse, "arrayFilters may not be specified for replacement-style updates"
             )
         return ReplacementDriver(update, ctx)
-    if isinstance(update, list):
+    if isinstance(update, list) and not ctx.lacks(SYNTAX, UPDATE_PIPELINE):
         if array_filters:
             raise CommandError(ErrorCode.FailedToParse, "arrayFilters may not be specified for pipeline-syle updates")
         return PipelineDriver(UpdatePipeline(update, ctx))
