@@ -109,9 +109,12 @@ class OplogEntry:
         return size
 
 
-def is_logged(collection: Collection) -> bool:
-    """Whether the writes of a collection are in the oplog: not the server's own, nor those of `$out` before its end."""
-    if collection.database in ("local", "config") or collection.options.temporary:
+def is_logged(collection: Collection, renamed: bool = False) -> bool:
+    """Whether the writes of a collection are in the oplog: not the server's own, nor those of `$out` before its end.
+
+    renamed: whether it is being renamed, which is the end of `$out`.
+    """
+    if collection.database in ("local", "config") or (collection.options.temporary and not renamed):
         return False
     return not collection.name.startswith("system.") or collection.name in (SYSTEM_VIEWS, "system.js")
 

@@ -1,7 +1,8 @@
 """The documents that a statement writes at once share an entry of the oplog
 
 and a cluster time. MongoDB gives each document that an insert stores an entry and a time of its own (manual, "Replica
-Set Oplog").
+Set Oplog"). It also logs what `$out` writes into its temporary collection, and keeps images for change streams in
+`config.system.preimages` ("Change Streams with Document Pre- and Post-Images").
 """
 
 from typing import Any
@@ -32,3 +33,22 @@ def test_the_statements_of_a_transaction_have_entries_of_their_own(database: Dat
         {"lsid": {"$exists": True}, "o.applyOps.ns": f"{database.name}.c"}
     )
     assert first["o"]["partialTxn"] and last["prevOpTime"]["ts"] == first["ts"]
+
+
+def test_streams_tell_of_the_rename_at_the_end_of_out(database: Database[dict[str, Any]]) -> None:
+    database.c.insert_many([{}, {}])
+    with database.watch(show_expanded_events=True, max_await_time_ms=1) as stream:
+        list(database.c.aggregate([{"$out": "d"}]))
+        event = stream.try_next()
+        assert event is not None
+        assert (event["operationType"], event["to"]["coll"]) == ("rename", "d")
+        assert stream.try_next() is None
+
+
+def test_images_are_not_shown_as_a_collection(database: Database[dict[str, Any]]) -> None:
+    database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
+    database.c.insert_one({"_id": 1})
+    with database.c.watch(full_document_before_change="required") as stream:
+        database.c.delete_one({"_id": 1})
+        assert next(stream)["fullDocumentBeforeChange"] == {"_id": 1}
+    assert database.client.config["system.preimages"].count_documents({}) == 0

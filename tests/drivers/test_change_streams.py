@@ -618,6 +618,16 @@ def test_renames_wake_those_who_watch_the_new_name(database: Database[Documents]
     database.client.drop_database(other.name)
 
 
+def test_out_invalidates_the_streams_of_its_collection(database: Database[Documents]) -> None:
+    database.c.insert_one({"_id": 1})
+    for name in ("new", "old"):
+        if name == "old":
+            database[name].insert_one({})
+        with database[name].watch(**QUICK) as stream:
+            list(database.c.aggregate([{"$out": name}]))
+            assert kinds(stream) == ["rename", "invalidate"]
+
+
 def test_many_events_in_pages(database: Database[Documents]) -> None:
     with database.c.watch(batch_size=7, **QUICK) as stream:
         database.c.insert_many([{"_id": i, "x": "x" * 1000} for i in range(3000)])

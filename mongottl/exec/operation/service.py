@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.catalog import Catalog, new_uuid
-from mongottl.catalog.change_kinds import NOOP
+from mongottl.catalog.change_kinds import NOOP, RENAME
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
@@ -194,7 +194,7 @@ class ServiceContext:
 
     def _log_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
         """Adds a change of a collection or its indexes to the oplog. kind, detail: as in `OplogEntry`."""
-        if is_logged(collection):
+        if is_logged(collection, kind == RENAME):
             self._log(
                 work, OplogEntry(kind, collection.database, collection.name, collection.uuid, [], [], detail=detail)
             )
