@@ -182,6 +182,8 @@ class Features:
         for path in self._missing[OPTION]:
             owner, _, option = path.rpartition(".")
             self._missing_options.setdefault(owner, set()).add(option)
+        self._owners: Final = {owner.partition(".")[0] for owner in self._missing_options}
+        self._everywhere: Final = [name.encode() for name in self._missing_options.get("", ())]
 
     def lacks(self, kind: str, name: str) -> bool:
         """Whether this version does not know the name."""
@@ -190,6 +192,8 @@ class Features:
     def missing_argument(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> str:
         """The path of the first field of a command that this version does not know, as errors name it ("find.let",
         "update.updates.hint"); "" if it knows all of them. sequences: the documents of fields outside of its body."""
+        if command not in self._owners and not any(name in body for name in self._everywhere):
+            return ""  # the usual case: no command of this name, and none at all, has such a field
         missing = self.missing_option(command, body, self._missing_options.get("", ()))
         for field, documents in sequences:
             if not missing and f"{command}.{field}" in self._missing_options:
