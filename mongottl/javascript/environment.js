@@ -16,6 +16,7 @@ const evaluate = eval; // indirect, so it runs in the global scope and in sloppy
 
 const TAG = "\0"; // no BSON field has this name
 const MAX_DEPTH = 150;
+const MAX_LINES = 100, MAX_LINE_LENGTH = 1000; // of what one call prints
 const INT_MIN = -2147483648, INT_MAX = 2147483647;
 
 // By document: the names of its fields that are int32 in BSON. A number assigned to one of them later stays an int32
@@ -464,7 +465,9 @@ function tojsonObject(value, indent = "", oneLine = false, depth = 0) {
 function tojsononeline(value) { return tojson(value, " ", true); }
 
 function print(...args) {
-  if (printed.length < 100) printed.push(args.map((arg) => String(arg)).join(" ").slice(0, 1000));
+  if (printed.length > MAX_LINES) return;
+  const line = printed.length < MAX_LINES ? args.map((arg) => String(arg)).join(" ") : "more lines of this call are left out";
+  printed.push(line.length <= MAX_LINE_LENGTH ? line : line.slice(0, MAX_LINE_LENGTH) + "…");
 }
 
 function doassert(message) {
