@@ -142,8 +142,9 @@ class Scripts:
             self._wait(self._acquire, START_LIMIT_MS)
         process = self._process
         assert process is not None
-        self._exchange(process, b"N", f"{MEMORY_BYTES} {self.call_limit_ms / 1000 + OWN_LIMIT_AFTER_S}")
-        self._request("begin", str(self._now_ms), to_json(self._version))
+        limits = f"{MEMORY_BYTES} {self.call_limit_ms / 1000 + OWN_LIMIT_AFTER_S}"
+        self._exchange(process, b"N", limits, START_LIMIT_MS)
+        self._exchange(process, b"C", f'["begin",{self._now_ms},{to_json(self._version)}]', START_LIMIT_MS)
         for variables in (self.stored_functions(), self.scope):
             if variables != EMPTY_DOCUMENT:
                 self._request("scope", to_json(variables))
@@ -156,12 +157,15 @@ class Scripts:
         self._process = self._processes.acquire()
         return self._process is not None
 
-    def _exchange(self, process: "ScriptProcess", kind: bytes, body: str) -> str:
-        """Sends a request and waits for its reply. Kills the process if the operation must end."""
+    def _exchange(self, process: "ScriptProcess", kind: bytes, body: str, least_ms: int = 0) -> str:
+        """Sends a request and waits for its reply. Kills the process if the operation must end.
+
+        least_ms: the time limit, if longer than that of a call.
+        """
         try:
             process.send(kind, body)
             if not process.receive(_AT_ONCE_MS):
-                self._wait(process.receive, START_LIMIT_MS if kind == b"N" else 0)
+                self._wait(process.receive, least_ms)
             answer, text = process.reply()
         except CommandError:
             self._kill(process)

@@ -17,13 +17,13 @@ pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 Documents = dict[str, Any]
 
 # True for documents with this value, at its first call after so long that the test acts meanwhile.
-SLOW = "function() { if (this.slow) sleep(250); return this.v == 1; }"
+SLOW = "function() { if (this.slow) sleep(500); return this.v == 1; }"
 SLOW_UPDATE: list[Documents] = [
     {
         "$set": {
             "made": {
                 "$function": {
-                    "body": "function(slow, v) { if (slow) sleep(250); return 'of ' + v; }",
+                    "body": "function(slow, v) { if (slow) sleep(500); return 'of ' + v; }",
                     "args": ["$slow", "$v"],
                     "lang": "js",
                 }

@@ -86,7 +86,7 @@ def test_what_scripts_print(make: MakeScripts) -> None:
 
 
 def test_the_limit_of_a_call(make: MakeScripts, processes: ScriptProcesses) -> None:
-    scripts = make(call_limit_ms=50)
+    scripts = make(call_limit_ms=300)
     assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
     assert processes._used == set()
     assert scripts.call("function() { return 1; }", []) == 1.0
