@@ -64,6 +64,7 @@ class OplogRows:
         if known is not None:
             self._load(known)
         if not self._segments:
+            self.floor = (started.time, started.inc)  # an earlier version of the server may have dropped them
             with catalog.engine.unit_of_work() as work:
                 self._segments.append(_Segment(0, catalog.engine.create_record_store(f"{OPLOG_IDENT}0")))
                 self._put_state()

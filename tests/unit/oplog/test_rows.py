@@ -79,6 +79,17 @@ def test_a_rolled_back_segment_is_not_kept(engine: StorageEngine) -> None:
     assert ids(opened(engine, 80_000)) == [*range(6), 7]
 
 
+def test_entries_that_others_have_dropped_are_lost(engine: StorageEngine) -> None:
+    """A version of the server without a stored oplog drops what it does not know."""
+    put(opened(engine), engine, 0)
+    with engine.unit_of_work() as work:
+        engine.drop_ident(f"{OPLOG_IDENT}0")
+        work.commit()
+    later = Timestamp(500, 1)
+    rows = OplogRows(Catalog(engine), later, 1 << 20, 0)
+    assert (rows.first, rows.end, rows.floor) == (0, 0, (500, 1))
+
+
 def test_young_segments_are_kept(engine: StorageEngine) -> None:
     rows = opened(engine, 80_000, retention_ms=60_000)
     for number in range(100):
