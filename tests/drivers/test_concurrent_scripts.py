@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 import mongottl
 from mongottl.javascript.library import missing_reason
 
-pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())]
 
 Documents = dict[str, Any]
 
