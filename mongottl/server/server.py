@@ -238,19 +238,33 @@ class Server:
                 await trio.sleep(ACCEPT_RETRY_S)
                 continue
             failing = False
-            if self._accepted >= self.config.max_connections:
+            rate = self.service.connection_rate
+            wait_s = rate.admit(self.clock.monotonic_s()) if rate.enabled else 0.0
+            if wait_s < 0.0:
+                self.service.metrics.connections_rejected += 1
+                self.log.warning("network", "Connection refused: too many new connections", remote=_host_port(address))
+                sock.close()
+            elif self._accepted >= self.config.max_connections:
                 self.service.metrics.connections_rejected += 1
                 self.log.warning("network", "Connection refused: too many open connections", remote=_host_port(address))
                 sock.close()
             else:
                 self._accepted += 1
-                nursery.start_soon(self._serve, sock, address)
+                nursery.start_soon(self._serve, sock, address, wait_s)
             burst += 1
             if burst >= ACCEPT_BURST:
                 burst = 0
                 await trio.lowlevel.checkpoint()
 
-    async def _serve(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    async def _serve(self, sock: socket.socket, address: tuple[str, int], wait_s: float) -> None:
+        """Serves a connection, after so many seconds if the server limits the rate of new ones."""
+        if wait_s > 0.0:
+            try:
+                with trio.move_on_after(wait_s):
+                    await self.stopping.wait()
+            except trio.Cancelled:
+                sock.close()
+                raise
         self._last_connection_id += 1
         name = f"conn{self._last_connection_id}"
         metrics = self.service.metrics

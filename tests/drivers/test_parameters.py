@@ -1,14 +1,17 @@
 """getParameter and setParameter."""
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
+import bson
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.server_api import ServerApi
 
 import mongottl
+from mongottl.wire.encode import encode_request
 from tests.drivers.refusals import refusal
 from tests.replies import without_times
 
@@ -101,3 +104,35 @@ def test_commands_are_logged_from_level_1_on(admin: Database[Documents], capfd: 
 )
 def test_what_is_refused(admin: Database[Documents], command: Documents, code: int) -> None:
     assert refusal(admin, command) == code
+
+
+LIMITER = "ingressConnectionEstablishment"
+
+
+def test_the_rate_of_new_connections_is_limited(admin: Database[Documents]) -> None:
+    assert admin.client.address is not None
+    address = admin.client.address
+
+    def is_refused() -> bool:
+        with socket.create_connection(address, timeout=10) as connection:
+            try:
+                connection.sendall(encode_request(1, bson.encode({"ping": 1, "$db": "admin"}), [], 0))
+                return connection.recv(1) == b""
+            except ConnectionError:
+                return True
+
+    assert not is_refused()
+    right: list[tuple[str, Any]] = [("RatePerSec", 1), ("BurstCapacitySecs", 2.5), ("MaxQueueDepth", 0)]
+    for name, value in right:
+        assert refusal(admin, {"setParameter": 1, LIMITER + name: value}) == 0
+        assert admin.command({"getParameter": 1, LIMITER + name: 1})[LIMITER + name] == value
+    assert admin.command({"setParameter": 1, f"{LIMITER}RateLimiterEnabled": True})["was"] is False
+    assert True in [is_refused() for _ in range(4)]
+    admin.command({"setParameter": 1, f"{LIMITER}MaxQueueDepth": 1})
+    admin.command({"setParameter": 1, f"{LIMITER}RatePerSec": 1000})
+    assert not is_refused()
+    admin.command({"setParameter": 1, f"{LIMITER}RateLimiterEnabled": False})
+    assert not is_refused()
+    wrong: list[tuple[str, Any]] = [("RatePerSec", 0), ("BurstCapacitySecs", 0.0), ("MaxQueueDepth", -1)]
+    for name, value in [*wrong, ("RatePerSec", "x"), ("MaxQueueDepth", True), ("BurstCapacitySecs", float("nan"))]:
+        assert refusal(admin, {"setParameter": 1, LIMITER + name: value}) == 2

@@ -13,7 +13,7 @@ from mongottl.commands.security.login import KNOWN_MECHANISMS
 from mongottl.config import PARAMETERS, SETTINGS, Parameter
 from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.build import encode
-from mongottl.document.numbers import is_true, whole
+from mongottl.document.numbers import is_true, to_double, whole
 from mongottl.document.types import INT_MAX, Decimal128, Int64, Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -252,6 +252,35 @@ def _scram_iterations(name: str, mechanism: str) -> ServerParameter:
     return ServerParameter(read, at_startup=True, write=write)
 
 
+def _set_rate_limiter(op: OperationContext, value: Value) -> Value:
+    rate = op.service.connection_rate
+    was = rate.enabled
+    rate.enabled = _flag("ingressConnectionEstablishmentRateLimiterEnabled", value)
+    rate.refill()
+    return was
+
+
+def _rate(name: str, field: str, least: float) -> ServerParameter:
+    """A number of `ConnectionRate`: an int32 of at least `least`, or for seconds any number above it."""
+
+    def read(op: OperationContext) -> Value:
+        value: Value = getattr(op.service.connection_rate, field)
+        return value
+
+    def write(op: OperationContext, value: Value) -> Value:
+        was = read(op)
+        number: float | None = None
+        if not isinstance(value, bool) and isinstance(value, (int, float, Decimal128)):
+            number = to_double(value) if isinstance(was, float) else whole(value)
+        if number is None or not (least < number if isinstance(was, float) else least <= number <= INT_MAX):
+            raise CommandError(ErrorCode.BadValue, f"Invalid value for parameter {name}: {value} is out of range")
+        setattr(op.service.connection_rate, field, number)
+        op.service.connection_rate.refill()
+        return was
+
+    return ServerParameter(read, write=write)
+
+
 def _setting(field: str) -> ServerParameter:
     return ServerParameter(lambda op: getattr(op.service.config, field), at_startup=True)
 
@@ -270,6 +299,16 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "authenticationMechanisms": _fixed(list(KNOWN_MECHANISMS)),
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
     "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),
+    "ingressConnectionEstablishmentBurstCapacitySecs": _rate(
+        "ingressConnectionEstablishmentBurstCapacitySecs", "burst_s", 0
+    ),
+    "ingressConnectionEstablishmentMaxQueueDepth": _rate(
+        "ingressConnectionEstablishmentMaxQueueDepth", "queue_depth", 0
+    ),
+    "ingressConnectionEstablishmentRateLimiterEnabled": ServerParameter(
+        lambda op: op.service.connection_rate.enabled, write=_set_rate_limiter
+    ),
+    "ingressConnectionEstablishmentRatePerSec": _rate("ingressConnectionEstablishmentRatePerSec", "per_second", 1),
     "internalQueryJavaScriptFnTimeoutMillis": ServerParameter(
         lambda op: op.service.script_limit_ms, at_startup=True, write=_set_script_limit
     ),

@@ -16,6 +16,7 @@ from mongottl.document.types import Int64, Timestamp, Value
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
+from mongottl.exec.operation.connection_rate import ConnectionRate
 from mongottl.exec.operation.cursor_registry import CursorRegistry
 from mongottl.exec.operation.failpoints import FailPoints
 from mongottl.exec.operation.metrics import Metrics
@@ -128,6 +129,8 @@ class ServiceContext:
         self.fsync_locks: int = 0
         # Seconds from one TTL deletion to the next (`ttlMonitorSleepSecs`).
         self.ttl_monitor_sleep_s: int = 1
+        # How many connections are established per second.
+        self.connection_rate = ConnectionRate()
         # The parameter requireApiVersion: whether every command has to name the Stable API's version.
         self.requires_api_version = False
         # The parameter automationServiceDescriptor.
