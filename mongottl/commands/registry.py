@@ -269,7 +269,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     enableSharding
     filemd5
     flushRouterConfig
-    getDiagnosticData
     getnonce
     getShardMap
     getShardVersion

@@ -61,6 +61,16 @@ def test_agents_find_numbers_at_their_paths(database: Database[Documents], clien
     assert found["storageEngine"]["supportsSnapshotReadConcern"] is True
 
 
+def test_diagnostic_data_has_everything_at_once(client: Client) -> None:
+    data = client.admin.command("getDiagnosticData")["data"]
+    assert data["serverStatus"]["opcounters"].keys() == status(client)["opcounters"].keys()
+    assert data["replSetGetStatus"]["members"][0]["stateStr"] == "PRIMARY"
+    assert data["local.oplog.rs.stats"]["maxSize"] > 0
+    times = [data["start"], data["serverStatus"]["start"], data["local.oplog.rs.stats"]["end"], data["end"]]
+    assert times == sorted(times)
+    assert refusal(client.test, {"getDiagnosticData": 1}) == 13
+
+
 def test_sections_can_be_left_out(client: Client) -> None:
     found = status(client, opLatencies=0, repl=False, globalLock=1)
     assert "opLatencies" not in found

@@ -52,6 +52,11 @@ def _name(op: OperationContext) -> str:
     strict=False,
 )
 def repl_set_get_status(op: OperationContext, request: ReplSetGetStatusRequest) -> Reply:
+    return describe_status(op)
+
+
+def describe_status(op: OperationContext) -> dict[str, Value]:
+    """The state of the replica set and of its one member."""
     service = op.service
     clock = service.cluster_clock
     at: dict[str, Value] = {"ts": clock.operation_time, "t": TERM}

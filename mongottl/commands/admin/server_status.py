@@ -46,13 +46,18 @@ def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
 
     Other fields of the command name sections: false omits a section, `mirroredReads: 1` includes that one.
     """
-    reply = {**_process(op), **_load(op), **_storage(op), "metrics": _metrics(op), "mongottl": _own(op)}
+    reply = describe_server(op)
     for name, included in op.extra_fields.items():
         if name not in _ALWAYS and not is_true(included):
             reply.pop(name, None)
     if is_true(op.extra_fields.get("mirroredReads", MISSING)):
         reply["mirroredReads"] = {"seen": Int64(0), "sent": Int64(0)}
     return reply
+
+
+def describe_server(op: OperationContext) -> dict[str, Value]:
+    """All sections that are included unless they are left out."""
+    return {**_process(op), **_load(op), **_storage(op), "metrics": _metrics(op), "mongottl": _own(op)}
 
 
 def _process(op: OperationContext) -> dict[str, Value]:
