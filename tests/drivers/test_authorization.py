@@ -110,7 +110,7 @@ def refused(call: Callable[[], Any]) -> bool:
 # Anybody may run these, and any user the second ones: what they show or change depends on who asks.
 FOR_ANYBODY = """
     authenticate buildInfo connectionStatus endSessions hello isMaster listCommands logout ping saslContinue saslStart
-    whatsmyuri
+    testVersion2 whatsmyuri
 """.split()
 FOR_USERS = [
     "abortTransaction",
@@ -127,6 +127,7 @@ SPECIAL: dict[str, Document] = {
     "bulkWrite": {"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "test.c"}]},
     "explain": {"explain": {"find": "c"}},
     "getMore": {"getMore": bson.Int64(7), "collection": "c"},
+    "mapReduce": {"mapReduce": "c", "map": "function () {}", "reduce": "function () {}", "out": "d"},
     "renameCollection": {"renameCollection": "test.a", "to": "test.b"},
 }
 BY_KIND: dict[int, Any] = {
@@ -144,8 +145,8 @@ def request_of(name: str, foreign_cursor: int) -> Document:
     spec = COMMANDS[name]
     if name == "killCursors":
         return {"killCursors": "c", "cursors": [bson.Int64(foreign_cursor)]}
-    if name in SPECIAL:
-        return SPECIAL[name]
+    if spec.name in SPECIAL:
+        return SPECIAL[spec.name]
     fields: list[Field] = fields_of(spec.request)
     required = fields[: len(fields) - len(spec.request._field_defaults)] or fields[:1]
     request = {field.name: BY_KIND.get(field.kind, 1) for field in required}
