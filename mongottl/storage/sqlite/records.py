@@ -14,6 +14,9 @@ from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters
 # Parameters of the statement that looks up many ids at once. Below _FEW, single look-ups are faster.
 LOOKUP_WIDTH: Final = 64
 FEW: Final = 3
+# A prepared statement keeps a copy of what was bound last, and statements are kept for each store. From this length on
+# that is too much.
+_LONG_BYTES: Final = 64 * 1024
 LOOKUP_VALUES: Final = "(VALUES " + ",".join(["(?)"] * LOOKUP_WIDTH) + ")"
 
 
@@ -53,6 +56,8 @@ class SqliteRecordStore(RecordStore):
         by_default = f"FROM {table} INDEXED BY {table}_default WHERE ttl = 0 AND ts <= ?"
         by_own = f"FROM {table} INDEXED BY {table}_own WHERE ttl > 0 AND ts + ttl <= ?"
         self._insert = f"INSERT INTO {table} VALUES (?, ?, ?, ?)"
+        # For long documents: executed again without any, it stores nothing, and the statement forgets the document.
+        self._insert_long = f"INSERT INTO {table} SELECT ?1, ?2, ?3, ?4 WHERE ?1 IS NOT NULL"
         self._append = f"INSERT INTO {table} (doc, ts, ttl) VALUES (?, ?, ?)"
         # Parameters of the update: the new record, then the one that must still be stored (?5 is its id again).
         as_read = "doc = ?6 AND ts = ?7 AND ttl = ?8"
@@ -97,10 +102,14 @@ class SqliteRecordStore(RecordStore):
         connection = self._connection
         connection.touch(counters)
         record_id = counters.next_record_id
-        connection.write(self._insert, (record_id, document, ts, ttl))
+        length = len(document)
+        if length < _LONG_BYTES:
+            connection.write(self._insert, (record_id, document, ts, ttl))
+        else:
+            connection.write(self._insert_long, (record_id, document, ts, ttl))
+            connection.write(self._insert_long, (None, None, None, None))
         counters.next_record_id = record_id + 1
         counters.record_count += 1
-        length = len(document)
         counters.size_bytes += length
         if length > counters.longest:
             counters.longest = length

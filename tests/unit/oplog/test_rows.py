@@ -1,5 +1,8 @@
 """The stored oplog: numbers without gaps, segments that are dropped whole."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from mongottl.catalog.catalog import OPLOG_IDENT, Catalog
@@ -9,6 +12,7 @@ from mongottl.oplog.entry import INSERT, OplogEntry
 from mongottl.oplog.rows import OplogRows
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 
+STATM = Path("/proc/self/statm")
 STARTED = Timestamp(1, 1)
 
 
@@ -88,6 +92,24 @@ def test_entries_that_others_have_dropped_are_lost(engine: StorageEngine) -> Non
     later = Timestamp(500, 1)
     rows = OplogRows(Catalog(engine), later, 1 << 20, 0)
     assert (rows.first, rows.end, rows.floor) == (0, 0, (500, 1))
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="/proc is Linux's")
+def test_segments_of_the_past_take_no_memory(tmp_path: Path) -> None:
+    """A prepared statement, of which each segment has its own, keeps what was bound last."""
+    engine = open_storage_engine("sqlite", str(tmp_path))
+    rows = opened(engine, 1 << 20)
+    for number in range(10):
+        put(rows, engine, number, 1 << 20)
+    before = resident_bytes()
+    for number in range(10, 70):
+        put(rows, engine, number, 1 << 20)
+    assert resident_bytes() - before < 20 << 20
+    engine.close()
+
+
+def resident_bytes() -> int:
+    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_young_segments_are_kept(engine: StorageEngine) -> None:
