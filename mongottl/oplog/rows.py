@@ -104,10 +104,14 @@ class OplogRows:
         at = number - self._read_from
         if at < 0 or at >= len(self._read):
             segment = self._segment_of(number)
-            rows, _ = segment.store.scan(number - segment.base, _READ_ROWS, True, _READ_BYTES)
+            if at == -1:  # somebody reads backward
+                rows, _ = segment.store.scan(number - segment.base + 2, _READ_ROWS, False, _READ_BYTES)
+                rows.reverse()
+            else:
+                rows, _ = segment.store.scan(number - segment.base, _READ_ROWS, True, _READ_BYTES)
             self._read = [loaded_form(row[1]) for row in rows]
-            self._read_from = number
-            at = 0
+            self._read_from = segment.base + rows[0][0] - 1
+            at = number - self._read_from
         return self._read[at]
 
     def number_at(self, at: tuple[int, int]) -> int:

@@ -187,7 +187,8 @@ def await_users(op: OperationContext, request: Any) -> Steps[None]:
         users[0].own.on_release(signal.notify)
         op.waits_for = signal
         op.check_interrupt()
-        yield Wait(_LOOK_S, signal)
+        left_s = op.time_left_s()
+        yield Wait(_LOOK_S if left_s < 0.0 else min(_LOOK_S, left_s), signal)
         op.waits_for = None
 
 

@@ -3,6 +3,7 @@
 import datetime
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -394,6 +395,16 @@ def test_ddl_waits_for_the_transactions_of_its_collection(
     assert database.list_collection_names() == []
 
 
+def test_ddl_that_waits_obeys_its_time_limit(database: Database[Documents], session: ClientSession) -> None:
+    database.c.insert_one({"_id": 1})
+    with session.start_transaction():
+        database.c.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+        started_s = time.monotonic()
+        assert failure(lambda: database.command("drop", "c", maxTimeMS=50)) == (50, False)
+        assert time.monotonic() - started_s < 0.8
+    assert database.c.find_one() == {"_id": 1, "n": 1}
+
+
 # --- the state of a transaction ---
 
 
@@ -573,6 +584,15 @@ def test_collections_and_indexes_made_in_a_transaction(database: Database[Docume
     assert set(database.made.index_information()) == {"_id_", "k_1"}
     assert database.command("validate", "made")["valid"]
     assert failure(lambda: database.made.insert_one({"k": 3}))[0] == 11000
+
+
+def test_no_index_is_made_on_a_new_collection_with_documents(
+    database: Database[Documents], session: ClientSession
+) -> None:
+    session.start_transaction()
+    database.made.insert_one({"_id": 1}, session=session)
+    assert failure(lambda: database.made.create_index("k", session=session)) == (263, False)
+    assert database.list_collection_names() == []
 
 
 def test_creating_what_exists_in_a_transaction(database: Database[Documents], session: ClientSession) -> None:

@@ -184,11 +184,15 @@ class TransactionCatalog(SnapshotCatalog):
         return collection
 
     def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
-        """OperationNotSupportedInTransaction (263) for a collection that the transaction has not created."""
-        if not collection.pending:
+        """OperationNotSupportedInTransaction (263) for a collection that the transaction has not created, or that has
+        documents ("Create Collections and Indexes in a Transaction")."""
+        kind = "" if collection.pending else "existing"
+        if collection.pending and self._transaction.own.records_view(collection.store).count():
+            kind = "non-empty"
+        if kind:
             raise CommandError(
                 ErrorCode.OperationNotSupportedInTransaction,
-                f"Cannot create new indexes on existing collection {collection.namespace} in a multi-document"
+                f"Cannot create new indexes on {kind} collection {collection.namespace} in a multi-document"
                 " transaction.",
             )
         return self.shared.start_index(collection, descriptor)

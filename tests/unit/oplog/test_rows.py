@@ -56,6 +56,16 @@ def test_entries_are_numbered_without_gaps(engine: StorageEngine) -> None:
     assert [rows.number_at((100 + second, 1)) for second in range(6)] == [0, 1, 1, 2, 3, 4]
 
 
+def test_entries_are_read_backward(engine: StorageEngine) -> None:
+    rows = opened(engine, 200_000)
+    for number in range(400):
+        put(rows, engine, number, 100)
+    assert len([ident for ident in engine.idents() if ident.startswith(OPLOG_IDENT)]) > 2
+    backward = [rows.entry(number).id_of(0) for number in range(rows.end - 1, rows.first - 1, -1)]
+    assert backward == list(range(399, -1, -1))
+    assert [rows.entry(number).id_of(0) for number in (7, 6, 300, 299, 0, 399)] == [7, 6, 300, 299, 0, 399]
+
+
 def test_full_segments_are_dropped_beyond_the_bound(engine: StorageEngine) -> None:
     rows = opened(engine, 80_000)
     for number in range(100):
