@@ -77,7 +77,7 @@ def _stored_type_bits(index: dict[str, Value]) -> int:
     return type_bits if isinstance(type_bits, int) else -1
 
 
-# Kind of the change (`change_kinds`), collection, detail.
+# The unit of work of the change, its kind (`change_kinds`), collection, detail.
 ChangeListener: TypeAlias = Callable[[WriteUnitOfWork, int, Collection, Value], None]
 
 

@@ -93,11 +93,9 @@ def _command(entry: OplogEntry, namespace: str) -> bytes:
 
 def _renaming(entry: OplogEntry, namespace: str) -> bytes:
     assert isinstance(entry.detail, bytes)
-    to = get_value(entry.detail, "to")
-    assert isinstance(to, bytes)
     renaming: _Fields = [
         ("renameCollection", namespace),
-        ("to", f"{get_value(to, 'db')}.{get_value(to, 'coll')}"),
+        ("to", ".".join(entry.renamed_to())),
         ("stayTemp", False),
     ]
     dropped = get_value(entry.detail, "dropTarget")

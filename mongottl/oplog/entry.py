@@ -81,12 +81,17 @@ class OplogEntry:
     def watched_as(self) -> list[str]:
         """What change streams may watch that tell of it: the deployment (""), databases, collections."""
         watched = ["", self.database, f"{self.database}.{self.collection}"]
-        if self.kind == RENAME and isinstance(self.detail, bytes):
-            to = get_value(self.detail, "to")
-            assert isinstance(to, bytes)
-            database = str(get_value(to, "db"))
-            watched += [database, f"{database}.{get_value(to, 'coll')}"]
+        if self.kind == RENAME:
+            database, collection = self.renamed_to()
+            watched += [database, f"{database}.{collection}"]
         return watched
+
+    def renamed_to(self) -> tuple[str, str]:
+        """The new database and name of the collection that it renames."""
+        assert isinstance(self.detail, bytes)
+        to = get_value(self.detail, "to")
+        assert isinstance(to, bytes)
+        return str(get_value(to, "db")), str(get_value(to, "coll"))
 
     def id_of(self, index: int) -> Value:
         """The `_id` of the document of an operation."""

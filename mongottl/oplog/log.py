@@ -34,7 +34,6 @@ class Oplog:
         self._floor: tuple[int, int] = (0, 0)
         self._size_bytes: int = 0
         self.rows = rows
-        self.max_bytes = max_bytes
         self._memory_bytes: int = max_bytes
         self._retention_ms: int = retention_ms
         self._entries: list[OplogEntry] = []

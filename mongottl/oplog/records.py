@@ -10,11 +10,11 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.oplog.documents import oplog_document
 from mongottl.oplog.log import Oplog
 from mongottl.storage.interface import NO_BYTE_LIMIT, NewRecord, Record, RecordStore
+from mongottl.ttl.policy import NEVER
 
 DATABASE: Final = "local"
 NAME: Final = "oplog.rs"
 NAMESPACE: Final = f"{DATABASE}.{NAME}"
-_NEVER: Final = -1
 
 
 class OplogRecords(RecordStore):
@@ -47,7 +47,7 @@ class OplogRecords(RecordStore):
         number = record_id - 1
         if number < oplog.first or number >= oplog.end:
             return None
-        return (record_id, oplog_document(oplog.entry(number)), 0, _NEVER)
+        return (record_id, oplog_document(oplog.entry(number)), 0, NEVER)
 
     def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
         found: list[Record] = []

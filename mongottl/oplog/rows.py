@@ -17,10 +17,9 @@ from mongottl.document.types import BinData, Timestamp
 from mongottl.document.walk import get_value
 from mongottl.oplog.entry import OplogEntry, loaded_form, stored_form
 from mongottl.storage.interface import RecordStore, WriteUnitOfWork
+from mongottl.ttl.policy import NEVER
 
 _ENTRY: Final = "oplog"
-# A row is never expired.
-_NEVER: Final = -1
 # How many segments share the bound.
 _SEGMENTS: Final = 8
 # Rows that are read at once.
@@ -91,12 +90,12 @@ class OplogRows:
         if segment.store.size_bytes() * _SEGMENTS >= self._max_bytes:
             segment = self._begin_segment(entry, work)
         form = stored_form(entry)
-        record_id = segment.store.insert_record(form, 0, _NEVER)
+        record_id = segment.store.insert_record(form, 0, NEVER)
         if record_id != segment.store.count():
             # The store has left ids out, as it does after a crash. Numbers have no gaps.
-            segment.store.delete_record((record_id, form, 0, _NEVER))
+            segment.store.delete_record((record_id, form, 0, NEVER))
             segment = self._begin_segment(entry, work)
-            segment.store.insert_record(form, 0, _NEVER)
+            segment.store.insert_record(form, 0, NEVER)
         segment.note(entry)
 
     def entry(self, number: int) -> OplogEntry:

@@ -35,14 +35,13 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.sessions import Session
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.transaction_unit import abort, abort_expired, begin
 from mongottl.exec.operation.transaction_unit import enter as enter_transaction
 from mongottl.exec.operation.transactions import COMMITTED, Transaction
+from mongottl.exec.write.waiting import wait_to_look
 
 _LEVELS: Final = ("", "local", "majority", "snapshot")
-# How often a command that waits looks whether a transaction has outlived its time.
-_LOOK_S: Final = 1.0
 
 
 def is_statement(generic: GenericArguments) -> bool:
@@ -187,8 +186,7 @@ def await_users(op: OperationContext, request: Any) -> Steps[None]:
         users[0].own.on_release(signal.notify)
         op.waits_for = signal
         op.check_interrupt()
-        left_s = op.time_left_s()
-        yield Wait(_LOOK_S if left_s < 0.0 else min(_LOOK_S, left_s), signal)
+        yield wait_to_look(op, signal)
         op.waits_for = None
 
 

@@ -198,6 +198,7 @@ def work_until_killed(process: Process, client: Client, history: History, chance
     ]
     for worker in workers:
         worker.start()
+    # The moment of the kill is what differs between the runs; nothing is expected to have happened by then.
     time.sleep(chance.uniform(0.05, 0.6))
     process.popen.kill()
     history.stops.set()

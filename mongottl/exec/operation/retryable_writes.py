@@ -24,6 +24,7 @@ from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.session_ids import session_key, shown_id
 from mongottl.storage.interface import Record, RecordStore
+from mongottl.ttl.policy import NEVER
 
 # What a statement has done. Stored on disk: the numbers must not change.
 INSERTED: Final = 1
@@ -43,7 +44,6 @@ AFTER: Final = 2
 
 # Memory that an entry takes in addition to the bytes that it refers to.
 _ENTRY_BYTES: Final = 400
-_NEVER_EXPIRES: Final = -1
 _SCAN_BYTES: Final = 4 << 20
 _SCAN_ROWS: Final = 1000
 
@@ -151,11 +151,11 @@ class StatementRows:
             self._delete(history.unused_rows[1:])
         kept = b"" if entry.image is not None else document
         if old is None:
-            record_id = self._records.insert_record(document, 0, _NEVER_EXPIRES)
+            record_id = self._records.insert_record(document, 0, NEVER)
         else:
             record_id = old[0]
-            self._records.update_record(old, (record_id, document, 0, _NEVER_EXPIRES))
-        entry.row = (record_id, kept, 0, _NEVER_EXPIRES)
+            self._records.update_record(old, (record_id, document, 0, NEVER))
+        entry.row = (record_id, kept, 0, NEVER)
 
     def delete(self, rows: list[Record]) -> None:
         """Deletes rows. Inside a unit of work."""

@@ -72,10 +72,8 @@ def _is_of_view(entry: OplogEntry) -> bool:
 
 def _is_renamed_to(entry: OplogEntry, database: str, collection: str) -> bool:
     """Whether the new name of a renamed collection is the given one; for collection "", whether it is in a database."""
-    to = get_value(entry.detail, "to") if isinstance(entry.detail, bytes) else None
-    if not isinstance(to, bytes) or get_value(to, "db") != database:
-        return False
-    return collection in ("", get_value(to, "coll"))
+    to = entry.renamed_to()
+    return to[0] == database and collection in ("", to[1])
 
 
 def _invalidates(spec: ChangeStreamSpec, entry: OplogEntry) -> bool:

@@ -1,5 +1,7 @@
 """Waiting for a transaction that has written what a plain write wants to write."""
 
+from typing import Final
+
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Steps, Wait
@@ -8,7 +10,7 @@ from mongottl.storage.interface import WriteConflict
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
 
 # How often the wait looks whether the transaction has outlived its time.
-_LOOK_S = 1.0
+_LOOK_S: Final = 1.0
 
 
 def await_transaction(op: OperationContext, conflict: WriteConflict) -> Steps[None]:
@@ -30,9 +32,14 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> Steps[No
             op.check_interrupt()
             abort_expired(op.service)
             if not owner.released:
-                left_s = op.time_left_s()
-                yield Wait(_LOOK_S if left_s < 0.0 else min(_LOOK_S, left_s), signal)
+                yield wait_to_look(op, signal)
     finally:
         metrics.queued_writers -= 1
         op.waits_for = None
     op.refresh_now()
+
+
+def wait_to_look(op: OperationContext, signal: Signal) -> Wait:
+    """A wait for the end of a transaction, which ends earlier to look for one that has expired, and at the deadline."""
+    left_s = op.time_left_s()
+    return Wait(_LOOK_S if left_s < 0.0 else min(_LOOK_S, left_s), signal)
