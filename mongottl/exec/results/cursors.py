@@ -183,9 +183,13 @@ class ClientCursor(OpenCursor):
         page = Page(wanted)
         op.step_records = min(op.step_records, self.step_records)
         while True:
+            conflict: ClaimedByTransaction | None = None
+            more = True
             try:
                 more = self.source.fill(op, page)
-            except ClaimedByTransaction as conflict:  # a write of `$merge`, which goes on with the same document
+            except ClaimedByTransaction as raised:  # a write of `$merge`, which goes on with the same document
+                conflict = raised
+            if conflict is not None:
                 yield from await_transaction(op, conflict)
                 continue
             if not more:

@@ -100,19 +100,18 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry
             return  # all remaining records were deleted
         try:
             _add_batch(op, collection, indexes, records)
+            added = True
         except WriteConflict:
+            added = False
             conflicts += 1
             if conflicts > MAX_CONFLICTS:
                 raise
-            yield None
-            op.check_interrupt()
-            _check_wanted(collection, indexes)
-            continue
-        conflicts = 0
-        built_through = records[-1][0]
-        for index in indexes:
-            index.built_through = built_through
-        size = min(batch, next_batch_size(op, size, started_s))
+        if added:
+            conflicts = 0
+            built_through = records[-1][0]
+            for index in indexes:
+                index.built_through = built_through
+            size = min(batch, next_batch_size(op, size, started_s))
         yield None
         op.check_interrupt()
         _check_wanted(collection, indexes)

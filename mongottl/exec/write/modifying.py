@@ -191,12 +191,15 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
         found = record[1]
         if selection.metadata:
             record = _plain_record(record)
+        conflict: WriteConflict | None = None
         try:
             if len(record[1]) < LARGE_DOCUMENT_BYTES:
                 apply_update(op, selection.collection, selection.match, record, driver, result)
             else:
                 yield from _apply_in_turns(op, selection.collection, selection.match, record, driver, result)
-        except WriteConflict as conflict:
+        except WriteConflict as raised:
+            conflict = raised
+        if conflict is not None:
             yield from await_transaction(op, conflict)
             continue
         if selection.metadata:
@@ -312,13 +315,14 @@ def _update_batch(
                 modified += 1
         unit.driver = driver
         update_records(op, unit, changes)
-    except (CommandError, WriteConflict):
-        for record in records:
-            yield from _apply_to_latest(op, collection, match, record, driver, result)
+        result.matched += len(records)
+        result.modified += modified
+        op.service.metrics.documents["updated"] += modified
         return
-    result.matched += len(records)
-    result.modified += modified
-    op.service.metrics.documents["updated"] += modified
+    except (CommandError, WriteConflict):
+        pass
+    for record in records:
+        yield from _apply_to_latest(op, collection, match, record, driver, result)
 
 
 def _apply_to_latest(
@@ -337,9 +341,10 @@ def _apply_to_latest(
         try:
             apply_update(op, collection, match, current, driver, result)
             return
-        except WriteConflict as conflict:
-            yield from await_transaction(op, conflict)
-            current = _reread(op, collection, match, current)
+        except WriteConflict as raised:
+            conflict = raised
+        yield from await_transaction(op, conflict)
+        current = _reread(op, collection, match, current)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 
@@ -403,11 +408,11 @@ def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None
         assert selection.collection is not None
         try:
             delete_batch(op, selection.collection, [_plain_record(record) if selection.metadata else record])
-        except WriteConflict as conflict:
-            yield from await_transaction(op, conflict)
-            continue
-        op.service.metrics.documents["deleted"] += 1
-        return record[1]
+            op.service.metrics.documents["deleted"] += 1
+            return record[1]
+        except WriteConflict as raised:
+            conflict = raised
+        yield from await_transaction(op, conflict)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 
@@ -438,10 +443,11 @@ def _delete_all(
         delete_batch(op, collection, batch)
         return len(batch)
     except WriteConflict:
-        deleted = 0
-        for record in batch:
-            deleted += yield from _delete_latest(op, collection, match, record)
-        return deleted
+        pass
+    deleted = 0
+    for record in batch:
+        deleted += yield from _delete_latest(op, collection, match, record)
+    return deleted
 
 
 def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Steps[int]:
@@ -452,6 +458,7 @@ def _delete_latest(op: OperationContext, collection: Collection, match: MatchExp
         try:
             delete_batch(op, collection, [current])
             return 1
-        except WriteConflict as conflict:
-            yield from await_transaction(op, conflict)
+        except WriteConflict as raised:
+            conflict = raised
+        yield from await_transaction(op, conflict)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")

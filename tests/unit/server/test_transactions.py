@@ -3,6 +3,7 @@ failing storage do to a transaction while one of its statements is under way."""
 
 import io
 import random
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.session_ids import session_key
-from mongottl.exec.operation.steps import Flush, Steps, run_to_end
+from mongottl.exec.operation.steps import Flush, Steps, Wait, run_to_end
 from mongottl.exec.operation.transaction_unit import abort_open
 from mongottl.exec.write.expiry import PURGE_BYTES, reap_due
 from mongottl.server.dispatch import Dispatcher
@@ -249,3 +250,34 @@ def test_the_reaper_finds_what_is_due_behind_claimed_documents(setup: Setup, how
     setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})
     assert run_to_end(reap_due(setup.service)) == 50
     assert setup.stored() == 0
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]},
+        {"update": "c", "updates": [{"q": {"n": {"$gt": 0}}, "u": {"$inc": {"n": 1}}}]},
+        LONG_UPDATE,
+        {"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$inc": {"n": 1}}, "upsert": True}]},
+        {"delete": "c", "deletes": [{"q": {"n": {"$gt": 0}}, "limit": 1}]},
+        {"delete": "c", "deletes": [{"q": {}, "limit": 0}]},
+        {"findAndModify": "c", "query": {"n": {"$gt": 0}}, "update": {"$inc": {"n": 1}}},
+        {"findAndModify": "c", "query": {"n": {"$gt": 0}}, "remove": True},
+        {"insert": "c", "documents": [{"_id": 2}]},
+        {"aggregate": "d", "pipeline": [{"$set": {"n": 5}}, {"$merge": "c"}], "cursor": {}},
+    ],
+)
+def test_a_write_that_waits_for_a_transaction_leaves_no_exception_behind(setup: Setup, write: Document) -> None:
+    """The conflict that the write has met is not the exception that is handled by what runs meanwhile or afterwards."""
+    setup.insert({"_id": 1, "n": 1})
+    assert setup.run({"insert": "d", "documents": [{"_id": 1}]})["n"] == 1
+    assert setup.run({"insert": "c", "documents": [{"_id": 2, "n": 0}]}, **start(1))["n"] == 1
+    assert setup.run({"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}, **statement(1))["n"] == 1
+    for _ in range(2):
+        waiting = setup.steps(write)
+        while not isinstance(next(waiting), Wait):
+            pass
+        assert sys.exc_info() == (None, None, None)
+        waiting.close()  # the client has disconnected
+        assert sys.exc_info() == (None, None, None)
+    assert setup.run({"ping": 1})["ok"] == 1
