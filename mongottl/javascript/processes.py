@@ -2,91 +2,157 @@
 
 import os
 import select
+import socket
 import subprocess
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from mongottl.errors import CommandError, ErrorCode
 
-# Processes that a server keeps although no operation uses them, and that it has at most. Each takes about 12 MB.
+# Processes that a server keeps although no operation uses them, and that it has at most. Each takes about 20 MB.
 MAX_IDLE: Final = 2
 MAX_PROCESSES: Final = 32
 
-_READ_BYTES: Final = 1 << 20
-# No reply is longer: 16 MiB of BSON, as JSON. It bounds what the server reads from a process.
+# Top-level modules that a script process imports besides the standard library.
+_IMPORTED: Final = ("mongottl", "_quickjs", "bson", "librt", "mypy_extensions")
+# No reply is longer. It bounds what the server reads from a process.
 _MAX_REPLY_BYTES: Final = 64 << 20
+_HEADER_BYTES: Final = 5
+# What is received at once, and how much of that in one step of the server.
+_READ_BYTES: Final = 256 << 10
+_STEP_BYTES: Final = 1 << 20
+# What the operating system keeps of a request that the process has not read yet, if it allows as much.
+_SEND_BUFFER_BYTES: Final = 1 << 20
+# Shorter parts of a request are sent together.
+_LARGE_PART_BYTES: Final = 64 << 10
 
 
 class ScriptProcess:
-    """A process that runs scripts, one call at a time."""
+    """A process that runs scripts, one call at a time. No method waits longer than it is told.
 
-    def __init__(self, quickjs_folder: str) -> None:
+    watched: a file whose end comes when the server no longer lives. folders: of the packages that the process imports.
+    """
+
+    def __init__(self, watched: int, folders: list[str]) -> None:
         folder = Path(__file__).parent
-        program = [str(folder / "worker.py"), quickjs_folder, str(folder / "environment.js")]
+        program = [str(folder / "worker.py"), str(watched), str(folder / "environment.js"), *folders]
         zone = os.environ.get("TZ")
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", *program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={} if zone is None else {"TZ": zone},
-            cwd="/",
-            start_new_session=True,  # signals of a terminal are for the server
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._requests: Final = self._process.stdin.fileno()
-        self._replies: Final = self._process.stdout.fileno()
-        os.set_blocking(self._replies, False)
+        self._socket, theirs = socket.socketpair()
+        try:
+            self._process: Final = subprocess.Popen(
+                [sys.executable, "-I", "-S", *program],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=subprocess.DEVNULL,
+                env={} if zone is None else {"TZ": zone},
+                cwd="/",
+                pass_fds=(watched,),
+                # Signals of a terminal are for the server. A session of its own would have the same effect, but Linux
+                # then gives the process as much time as the server, whatever its priority (sched_autogroup).
+                process_group=0,
+            )
+        except OSError:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        self.file: Final = self._socket.fileno()
         self._poll: Final = select.poll()
-        self._poll.register(self._replies, select.POLLIN)
-        self._received = bytearray()
+        self._unsent: list[memoryview] = []
+        self._received: list[bytes] = []
+        self._received_bytes = 0
+        # Of the reply, header included; 0 until it is known.
+        self._reply_bytes = 0
 
-    def send(self, kind: bytes, body: str) -> None:
-        """Sends a request (`worker`). BrokenPipeError if the process has ended."""
-        encoded = body.encode("ascii")
-        rest = memoryview(kind + len(encoded).to_bytes(4, "little") + encoded)
-        while rest:
-            rest = rest[os.write(self._requests, rest) :]
+    @property
+    def is_sending(self) -> bool:
+        """Whether `file` must become writable for the request to go on; else readable, for the reply."""
+        return bool(self._unsent)
 
-    def receive(self, timeout_ms: int) -> bool:
-        """Waits for the reply to the latest request. Whether it has come as a whole; see `reply`.
+    def begin_request(self, kind: bytes, parts: list[bytes]) -> None:
+        """Sets the next request (`worker`); `proceed` sends it."""
+        buffer = bytearray(kind + sum(map(len, parts)).to_bytes(4, "little"))
+        unsent: list[memoryview] = []
+        for part in parts:
+            if len(part) < _LARGE_PART_BYTES:
+                buffer += part
+            else:
+                if buffer:
+                    unsent.append(memoryview(buffer))
+                    buffer = bytearray()
+                unsent.append(memoryview(part))
+        if buffer:
+            unsent.append(memoryview(buffer))
+        self._unsent = unsent
 
-        EOFError if the process has ended, ValueError for a reply that is too long.
+    def proceed(self, timeout_s: float) -> bool:
+        """Sends what is left of the request, and receives its reply. Whether it has come as a whole; see `reply`.
+
+        timeout_s: how long to wait where that needs waiting. OSError or EOFError if the process has ended, ValueError
+        for a reply that is too long.
         """
-        received = self._received
-        while True:
-            if len(received) >= 5:
-                size = int.from_bytes(received[1:5], "little")
-                if size > _MAX_REPLY_BYTES:
-                    raise ValueError("the reply is too long")
-                if len(received) >= 5 + size:
-                    return True
-            if not self._poll.poll(timeout_ms):
-                return False
-            chunk = os.read(self._replies, _READ_BYTES)
-            if not chunk:
-                raise EOFError
-            received += chunk
+        room = _STEP_BYTES
+        while room > 0:
+            try:
+                room -= self._send() if self._unsent else self._receive()
+            except BlockingIOError:
+                self._poll.register(self.file, select.POLLOUT if self._unsent else select.POLLIN)
+                if not timeout_s or not self._poll.poll(timeout_s * 1000):
+                    return False
+                timeout_s = 0
+            if self._received_bytes == self._reply_bytes > 0:
+                return True
+        return False
 
-    def reply(self) -> tuple[bytes, str]:
-        """The kind and the text of the reply that `receive` has found."""
-        received = bytes(self._received)
-        self._received.clear()
-        return received[:1], received[5:].decode("utf-8")
+    def _send(self) -> int:
+        rest = self._unsent[0]
+        sent = self._socket.send(rest)
+        if sent < len(rest):
+            self._unsent[0] = rest[sent:]
+        else:
+            del self._unsent[0]
+        return sent
+
+    def _receive(self) -> int:
+        missing = (self._reply_bytes or _HEADER_BYTES) - self._received_bytes
+        chunk = self._socket.recv(min(missing, _READ_BYTES))
+        if not chunk:
+            raise EOFError
+        self._received.append(chunk)
+        self._received_bytes += len(chunk)
+        if not self._reply_bytes and self._received_bytes == _HEADER_BYTES:
+            header = b"".join(self._received)
+            self._received = [header]
+            size = int.from_bytes(header[1:], "little")
+            if size > _MAX_REPLY_BYTES:
+                raise ValueError("the reply is too long")
+            self._reply_bytes = _HEADER_BYTES + size
+        return len(chunk)
+
+    def reply(self) -> tuple[bytes, bytes]:
+        """The kind and the rest of the reply that `proceed` has received."""
+        header, *rest = self._received
+        kind = header[:1]
+        body = rest[0] if len(rest) == 1 else b"".join(rest)
+        self._received = []
+        self._received_bytes = 0
+        self._reply_bytes = 0
+        return kind, body
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """Ends the process, whatever it does."""
+        """Ends the process, whatever it does. Does not wait: on a busy machine it may take a while to end."""
         self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self._socket.close()
+        if self._process.poll() is None:
+            threading.Thread(target=self._process.wait, daemon=True).start()
 
 
 class ScriptProcesses:
@@ -95,6 +161,9 @@ class ScriptProcesses:
     def __init__(self) -> None:
         self._idle: list[ScriptProcess] = []
         self._used: set[ScriptProcess] = set()
+        self._folders: Final = _folders()
+        # Nothing is written. All processes read this pipe, which ends when the server does, even if it is killed.
+        self._pipe: Final = list(os.pipe())
 
     def acquire(self) -> ScriptProcess | None:
         """A process for one operation; None if there are too many already. JSInterpreterFailure (139) if it cannot be
@@ -108,11 +177,8 @@ class ScriptProcesses:
         if process is None:
             if len(self._used) >= MAX_PROCESSES:
                 return None
-            found = find_spec("quickjs")
-            assert found is not None
-            assert found.origin is not None
             try:
-                process = ScriptProcess(str(Path(found.origin).parent.parent))
+                process = ScriptProcess(self._pipe[0], self._folders)
             except OSError as error:
                 raise CommandError(
                     ErrorCode.JSInterpreterFailure, f"the JavaScript engine cannot be started: {error}"
@@ -137,8 +203,24 @@ class ScriptProcesses:
             process.kill()
 
     def close(self) -> None:
-        """Ends all processes."""
+        """Ends all processes. May be called more than once."""
         for process in [*self._idle, *self._used]:
             process.kill()
         self._idle.clear()
         self._used.clear()
+        for file in self._pipe:
+            os.close(file)
+        self._pipe.clear()
+
+
+def _folders() -> list[str]:
+    """Where a script process finds the modules that it imports."""
+    folders: list[str] = []
+    for name in _IMPORTED:
+        found = find_spec(name)
+        assert found is not None
+        places = found.submodule_search_locations or [found.origin or ""]
+        folder = str(Path(places[0]).parent)
+        if folder not in folders:
+            folders.append(folder)
+    return folders

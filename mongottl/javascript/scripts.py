@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.javascript.values import from_json, parse_reply, to_json
+from mongottl.javascript.messages import decode, encode_parts
 
 if TYPE_CHECKING:
     from mongottl.javascript.processes import ScriptProcess, ScriptProcesses
@@ -24,12 +24,17 @@ START_LIMIT_MS: Final = 30_000
 OWN_LIMIT_AFTER_S: Final = 1.0
 
 # A reply that comes within this time costs no change to another operation.
-_AT_ONCE_MS: Final = 2
-# A call that takes longer is looked at after 1 ms, 2 ms and so on, and finally this often.
-_LOOK_EVERY_MS: Final = 10
+_AT_ONCE_S: Final = 0.002
+# While a call takes longer, how often is looked whether the operation must end.
+_LOOK_EVERY_S: Final = 0.05
+# How often is looked whether there is a process for the operation.
+_ACQUIRE_EVERY_S: Final = 0.01
+# Of a message, how many bytes are encoded or decoded before other operations may run: about a millisecond.
+_SLICE_BYTES: Final = 16 << 10
 
-# Lets other operations run for so many seconds; False, at once, if that is not possible.
-Pause: TypeAlias = Callable[[float], bool]
+# Lets other operations run for so many seconds, or until a file can be read, or be written to; no file if it is
+# negative. False, at once, if that is not possible.
+Pause: TypeAlias = Callable[[float, int, bool], bool]
 
 
 def _nothing() -> None:
@@ -45,7 +50,7 @@ class Scripts:
 
     check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown). stored_functions: reads the global
     variables that scripts of the database have besides, a document.
-    log: takes each line that a script prints.
+    pause, monotonic_s: let other operations run, and the elapsed time. log: takes each line that a script prints.
     call_limit_ms: how long one call may take. scope: global variables, as a document.
     """
 
@@ -53,6 +58,7 @@ class Scripts:
         self,
         processes: "ScriptProcesses",
         pause: Pause,
+        monotonic_s: Callable[[], float],
         log: Callable[[str], None],
         now_ms: int,
         version: str,
@@ -63,38 +69,40 @@ class Scripts:
         self.call_limit_ms = call_limit_ms
         self.scope = EMPTY_DOCUMENT
         self._processes: Final = processes
-        self._pause = pause
+        self._pause: Final = pause
+        self._monotonic_s: Final = monotonic_s
         self._log = log
         self._now_ms = now_ms
         self._version = version
         self._process: ScriptProcess | None = None
+        # Whether the latest reply came at once, so that it pays to wait for the next one.
+        self._is_prompt = True
+        # Bytes encoded or decoded since other operations ran.
+        self._slice_bytes = 0
 
     def matches(self, code: str, document: bytes) -> bool:
         """Whether the function, expression or function body of a `$where` is true for a document."""
-        return self._request("where", to_json(code), to_json(document)) is True
+        return self._request("where", code, document) is True
 
     def matches_some(self, code: str, documents: list[bytes]) -> list[bool]:
         """`matches` for several documents, in order: for fewer of them if it takes long or the script fails."""
-        found = self._request(
-            "whereSome", to_json(code), f"[{','.join([to_json(document) for document in documents])}]"
-        )
+        found = self._request("whereSome", code, list(documents))
         return [item is True for item in found[: len(documents)]] if isinstance(found, list) else []
 
     def call(self, code: str, arguments: list[Value]) -> Value:
         """The value of a function."""
-        return self._value("call", to_json(code), to_json(arguments))
+        return self._request("call", code, arguments)
 
     def accumulate(self, code: str, state: Value, calls: list[list[Value]]) -> Value:
         """The state after `function(state, …arguments)` was called for each list of arguments."""
-        return self._value("accumulate", to_json(code), to_json(state), to_json(calls))
+        return self._request("accumulate", code, state, list(calls))
 
     def emitted(self, code: str, documents: list[bytes]) -> list[list[list[Value]]]:
         """For each document the [key, value] pairs that a map function emits."""
-        given: list[Value] = list(documents)
-        found = self._value("map", to_json(code), to_json(given))
+        found = self._request("map", code, list(documents))
         for pairs in found if isinstance(found, list) else [None]:
             if not isinstance(pairs, list) or any(not isinstance(pair, list) or len(pair) != 2 for pair in pairs):
-                raise _malformed("no list of pairs")
+                raise CommandError(ErrorCode.JSInterpreterFailure, "JavaScript execution failed: no list of pairs")
         return found  # type: ignore[return-value]
 
     def release(self) -> None:
@@ -110,63 +118,76 @@ class Scripts:
         if self._process is not None:
             self.release()
 
-    def _value(self, kind: str, *arguments: str) -> Value:
-        """The BSON value of a reply. Errors as of `_request`, and BSONObjectTooLarge (10334)."""
-        value = self._request(kind, *arguments)
-        try:
-            return from_json(value)
-        except CommandError:
-            raise
-        except Exception as error:  # a script has made something that is no BSON, or no reply
-            raise _malformed(str(error)) from None
-
-    def _request(self, kind: str, *arguments: str) -> object:
+    def _request(self, kind: str, *arguments: Value) -> Value:
         """The value of a reply. JSInterpreterFailure (139), or the numeric `code` of the error that a script throws."""
         process = self._process
         if process is None:
             process = self._begin()
-        text = self._exchange(process, b"C", f'["{kind}",{",".join(arguments)}]')
+        message = self._exchange(process, b"C", self._encoded([kind, *arguments]))
         try:
-            reply = parse_reply(text)
-        except ValueError as error:
+            reply = decode(message, 0, self._breathe)
+        except (ValueError, IndexError) as error:
             raise self._broken(process, str(error)) from None
-        printed = reply.get("printed")
+        if not isinstance(reply, list) or len(reply) not in (2, 4):
+            raise self._broken(process, "no reply")
+        printed = reply[0]
         for line in printed if isinstance(printed, list) else []:
             self._log(str(line))
-        if "error" in reply:
-            raise _script_error(reply)
-        return reply.get("value")
+        if len(reply) == 4:
+            raise _script_error(str(reply[1]), str(reply[2]), reply[3])
+        return reply[1]
 
     def _begin(self) -> "ScriptProcess":
-        if not self._acquire(0):
-            self._wait(self._acquire, START_LIMIT_MS)
-        process = self._process
-        assert process is not None
+        process = self._acquire()
+        self._process = process
+        self._is_prompt = True
         limits = f"{MEMORY_BYTES} {self.call_limit_ms / 1000 + OWN_LIMIT_AFTER_S}"
-        self._exchange(process, b"N", limits, START_LIMIT_MS)
-        self._exchange(process, b"C", f'["begin",{self._now_ms},{to_json(self._version)}]', START_LIMIT_MS)
+        self._exchange(process, b"N", [limits.encode("ascii")], START_LIMIT_MS)
+        start = self._encoded(["begin", float(self._now_ms), self._version])
+        self._exchange(process, b"C", start, START_LIMIT_MS)
         for variables in (self.stored_functions(), self.scope):
             if variables != EMPTY_DOCUMENT:
-                self._request("scope", to_json(variables))
+                self._request("scope", variables)
         return process
 
-    def _acquire(self, timeout_ms: int) -> bool:
-        """Whether there is a process for this operation, after so much time at most."""
-        if timeout_ms:
-            select.poll().poll(timeout_ms)
-        self._process = self._processes.acquire()
-        return self._process is not None
+    def _acquire(self) -> "ScriptProcess":
+        """A process for this operation; waits for one if there are too many."""
+        process = self._processes.acquire()
+        deadline_s = self._monotonic_s() + START_LIMIT_MS / 1000
+        while process is None:
+            if not self._pause(_ACQUIRE_EVERY_S, -1, False):
+                select.poll().poll(_ACQUIRE_EVERY_S * 1000)
+            self.check()
+            if self._monotonic_s() >= deadline_s:
+                raise _too_long(START_LIMIT_MS)
+            process = self._processes.acquire()
+        return process
 
-    def _exchange(self, process: "ScriptProcess", kind: bytes, body: str, least_ms: int = 0) -> str:
+    def _encoded(self, request: list[Value]) -> list[bytes]:
+        parts: list[bytes] = []
+        for part in encode_parts(request):
+            parts.append(part)
+            self._breathe(len(part))
+        return parts
+
+    def _breathe(self, size: int) -> None:
+        """Called for each part of a message that is encoded or decoded, with its size: lets other operations run after
+        a while."""
+        self._slice_bytes += size
+        if self._slice_bytes >= _SLICE_BYTES:
+            self._slice_bytes = 0
+            if self._pause(0, -1, False):
+                self.check()
+
+    def _exchange(self, process: "ScriptProcess", kind: bytes, parts: list[bytes], least_ms: int = 0) -> bytes:
         """Sends a request and waits for its reply. Kills the process if the operation must end.
 
         least_ms: the time limit, if longer than that of a call.
         """
         try:
-            process.send(kind, body)
-            if not process.receive(_AT_ONCE_MS):
-                self._wait(process.receive, least_ms)
-            answer, text = process.reply()
+            process.begin_request(kind, parts)
+            self._wait(process, max(self.call_limit_ms, least_ms))
+            answer, message = process.reply()
         except CommandError:
             self._kill(process)
             raise
@@ -176,26 +197,23 @@ class Scripts:
             self._kill(process)
             raise
         if answer == b"X":
-            raise self._broken(process, text)
-        return text
+            raise self._broken(process, message.decode("utf-8", "replace"))
+        return message
 
-    def _wait(self, is_over: Callable[[int], bool], least_ms: int = 0) -> None:
-        """Waits until `is_over`, while other operations run if that is possible.
+    def _wait(self, process: "ScriptProcess", limit_ms: int) -> None:
+        """Waits until the reply is there, while other operations run if that is possible.
 
-        is_over: gets how many milliseconds it may wait itself. least_ms: the limit, if longer than that of a call.
+        limit_ms: JSInterpreterFailure (139) after so much time.
         """
-        waited_ms = 0
-        look_ms = 1
-        limit_ms = max(self.call_limit_ms, least_ms)
-        while not is_over(0 if self._pause(look_ms / 1000) else look_ms):
+        start_s = self._monotonic_s()
+        if process.proceed(_AT_ONCE_S if self._is_prompt else 0):
+            self._is_prompt = self._monotonic_s() - start_s <= _AT_ONCE_S
+            return
+        while not process.proceed(0 if self._pause(_LOOK_EVERY_S, process.file, process.is_sending) else _LOOK_EVERY_S):
             self.check()
-            waited_ms += look_ms
-            look_ms = min(look_ms * 2, _LOOK_EVERY_MS)
-            if waited_ms >= limit_ms:
-                raise CommandError(
-                    ErrorCode.JSInterpreterFailure,
-                    f"JavaScript execution exceeded the time limit of {limit_ms} ms",
-                )
+            if self._monotonic_s() - start_s >= limit_ms / 1000:
+                raise _too_long(limit_ms)
+        self._is_prompt = self._monotonic_s() - start_s <= _AT_ONCE_S
 
     def _broken(self, process: "ScriptProcess", reason: str) -> CommandError:
         """The error for a context that cannot be used any more."""
@@ -207,17 +225,14 @@ class Scripts:
         self._processes.kill(process)
 
 
-def _malformed(reason: str) -> CommandError:
+def _too_long(limit_ms: int) -> CommandError:
     return CommandError(
-        ErrorCode.JSInterpreterFailure, f"JavaScript execution failed: the result cannot be converted to BSON: {reason}"
+        ErrorCode.JSInterpreterFailure, f"JavaScript execution exceeded the time limit of {limit_ms} ms"
     )
 
 
-def _script_error(reply: dict[str, object]) -> CommandError:
-    code = reply.get("code")
-    stack = str(reply.get("stack") or "")
-    message = str(reply["error"])
+def _script_error(message: str, stack: str, code: Value) -> CommandError:
     if stack:
         message += f" :\n{stack}"
-    number = int(code) if isinstance(code, float) else 0
+    number = code if isinstance(code, int) else 0
     return CommandError(number or ErrorCode.JSInterpreterFailure, message)

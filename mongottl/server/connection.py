@@ -359,30 +359,43 @@ class Connection:
             steps.close()
 
     async def _wait(self, step: Wait, may_abandon: bool) -> None:
-        """Waits as long as the step says, or until its signal, until the server stops, or until the client sends
-        something or disconnects."""
-        stopping = self._server.stopping
+        """Waits as long as the step says, or until its signal or its file, until the server stops, or until the client
+        sends something or disconnects."""
         signal = step.signal
+        client_left = False
         with trio.move_on_after(step.seconds) as scope:
             if signal is not None:
                 if signal.notified:
                     return
                 signal.wake = scope.cancel
             try:
-                if may_abandon and self._wire.unread_size == 0 and self._peek_client_state() != _TALKING:
-                    state = _SILENT
-                    while state == _SILENT:  # under TLS the socket may have a part of a record
-                        await trio.lowlevel.wait_readable(self._socket)
-                        if stopping.is_set():
-                            return  # what made it readable was `stop_reading`
-                        state = self._peek_client_state()
-                    if state == _GONE:
-                        raise ClientLeftError
+                if step.file < 0:
+                    client_left = await self._wait_for_client(may_abandon)
                 else:
-                    await stopping.wait()
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(_wait_for_file, step, scope)
+                        client_left = await self._wait_for_client(may_abandon)
+                        scope.cancel()
             finally:
                 if signal is not None:
                     signal.wake = None
+        if client_left:
+            raise ClientLeftError
+
+    async def _wait_for_client(self, may_abandon: bool) -> bool:
+        """Waits until the server stops, or until the client sends something or disconnects; whether it has
+        disconnected."""
+        stopping = self._server.stopping
+        if may_abandon and self._wire.unread_size == 0 and self._peek_client_state() != _TALKING:
+            state = _SILENT
+            while state == _SILENT:  # under TLS the socket may have a part of a record
+                await trio.lowlevel.wait_readable(self._socket)
+                if stopping.is_set():
+                    return False  # what made it readable was `stop_reading`
+                state = self._peek_client_state()
+            return state == _GONE
+        await stopping.wait()
+        return False
 
     def _peek_client_state(self) -> int:
         """Whether the client has sent something, nothing, or has disconnected; does not wait, and consumes no bytes."""
@@ -412,3 +425,9 @@ class Connection:
             if self._tls is not None:
                 # A long message is encrypted in parts, and a fast client leaves no time to others.
                 await trio.lowlevel.checkpoint()
+
+
+async def _wait_for_file(step: Wait, scope: trio.CancelScope) -> None:
+    """Ends a wait, which `scope` cancels, when the step's file can be read or written to."""
+    await (trio.lowlevel.wait_writable(step.file) if step.to_write else trio.lowlevel.wait_readable(step.file))
+    scope.cancel()

@@ -31,6 +31,7 @@ from pymongo.write_concern import WriteConcern
 
 import mongottl
 from mongottl.config import SETTINGS
+from mongottl.javascript.library import missing_reason
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -438,6 +439,49 @@ def test_directory_that_is_a_file(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that a process has started, and those that these have started."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    rows = [(int(child), int(parent)) for child, parent in map(str.split, listed.splitlines())]
+    found = {pid}
+    while more := {child for child, parent in rows if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def cpu_seconds(pid: int) -> float:
+    """How long a process has run; -1 if it has ended."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if fields[0] != "Z":
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return -1.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_kill_9_ends_scripts_that_run(spawn: Callable[..., Process]) -> None:
+    server = spawn()
+
+    def loop() -> None:
+        with contextlib.suppress(PyMongoError):
+            client.d.c.find_one({"$where": "while (true);"})
+
+    with Client(server.uri, retryReads=False, serverSelectionTimeoutMS=100) as client:
+        client.d.c.insert_one({})
+        looping = threading.Thread(target=loop)
+        looping.start()
+        scripts: set[int] = set()
+        while not any(cpu_seconds(pid) > 0.5 for pid in scripts):
+            scripts = descendants(server.popen.pid)
+        server.kill()
+        deadline_s = time.monotonic() + 2
+        while any(cpu_seconds(pid) >= 0 for pid in scripts):
+            assert time.monotonic() < deadline_s
+        looping.join()
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Values that pass through JavaScript unchanged: BSON, JSON, QuickJS and back."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ from mongottl.document.types import (
 from mongottl.javascript.library import missing_reason
 from mongottl.javascript.processes import ScriptProcesses
 from mongottl.javascript.scripts import Scripts
+from tests.unit.javascript.conftest import never_pause
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 
@@ -71,7 +73,7 @@ VALUES = st.recursive(SCALARS, containers, max_leaves=12)
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[Scripts]:
     processes = ScriptProcesses()
-    yield Scripts(processes, lambda seconds: False, lambda line: None, 0, "8.2.0", 60_000)
+    yield Scripts(processes, never_pause, time.monotonic, lambda line: None, 0, "8.2.0", 60_000)
     processes.close()
 
 

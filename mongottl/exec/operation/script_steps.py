@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
 
 if TYPE_CHECKING:
-    from mongottl.javascript.scripts import Scripts
+    from mongottl.javascript.scripts import Pause, Scripts
 
 
 class _Abandoned(BaseException):
@@ -30,7 +30,7 @@ class _Abandoned(BaseException):
 class ScriptSteps:
     """Runs the steps of one operation in greenlets. scripts: what it evaluates."""
 
-    def __init__(self, open_scripts: "Callable[[Callable[[float], bool]], Scripts]") -> None:
+    def __init__(self, open_scripts: "Callable[[Pause], Scripts]") -> None:
         library: Any = importlib.import_module("greenlet")
         self._greenlet: Any = library.greenlet
         self._current: Any = library.getcurrent
@@ -55,12 +55,15 @@ class ScriptSteps:
             return self._switch(run, [steps, error])
         return self._switch(run, [])
 
-    def pause(self, seconds: float) -> bool:
-        """Called in the middle of a step: lets other operations run. False, at once, outside of `advance`."""
+    def pause(self, seconds: float, file: int, to_write: bool) -> bool:
+        """Called in the middle of a step: lets other operations run. False, at once, outside of `advance`.
+
+        seconds, file, to_write: as those of a `Wait`; without any, it is a step that only yields.
+        """
         run = self._run
         if run is None or run is not self._current():
             return False
-        run.parent.switch(Wait(seconds))
+        run.parent.switch(Wait(seconds, file=file, to_write=to_write) if seconds or file >= 0 else None)
         return True
 
     def end(self) -> None:

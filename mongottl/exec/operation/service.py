@@ -43,7 +43,7 @@ from mongottl.versions import features_of
 
 if TYPE_CHECKING:
     from mongottl.javascript.processes import ScriptProcesses
-    from mongottl.javascript.scripts import Scripts
+    from mongottl.javascript.scripts import Pause, Scripts
 
 MS_PER_S: Final = 1000
 # How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
@@ -144,7 +144,7 @@ class ServiceContext:
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
 
-    def script_opener(self, name: str, now_ms: int) -> "Callable[[Callable[[float], bool]], Scripts]":
+    def script_opener(self, name: str, now_ms: int) -> "Callable[[Pause], Scripts]":
         """What opens the scripts of an operation, given its function that lets other operations run.
 
         name: of the operator or command that needs them.
@@ -162,7 +162,9 @@ class ServiceContext:
             processes = ScriptProcesses()
             self._script_processes = processes
         version = f"{self.config.announced_version()}.0"
-        return lambda pause: Scripts(processes, pause, self.log_script_output, now_ms, version, self.script_limit_ms)
+        elapsed = self.clock.monotonic_s
+        limit_ms = self.script_limit_ms
+        return lambda pause: Scripts(processes, pause, elapsed, self.log_script_output, now_ms, version, limit_ms)
 
     def why_no_scripts(self) -> str:
         """Why the server runs no JavaScript, or "" if it does."""

@@ -15,11 +15,17 @@ T = TypeVar("T")
 
 
 class Wait:
-    """A step that waits: resumed after `seconds` of monotonic time, when `signal` is notified, or at shutdown."""
+    """A step that waits: resumed after `seconds` of monotonic time, when `signal` is notified, or at shutdown.
 
-    def __init__(self, seconds: float, signal: Signal | None = None) -> None:
+    file: also resumes when this file descriptor can be read, or written to if `to_write`; -1 for none. It must not be
+    closed meanwhile.
+    """
+
+    def __init__(self, seconds: float, signal: Signal | None = None, file: int = -1, to_write: bool = False) -> None:
         self.seconds = seconds
         self.signal = signal
+        self.file = file
+        self.to_write = to_write
 
 
 class Flush:

@@ -1,14 +1,19 @@
 """Scripts without a server."""
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from mongottl.javascript.library import missing_reason
 from mongottl.javascript.processes import ScriptProcesses
-from mongottl.javascript.scripts import Scripts
+from mongottl.javascript.scripts import Pause, Scripts
 
 MakeScripts = Callable[..., Scripts]
+
+
+def never_pause(seconds: float, file: int, to_write: bool) -> bool:
+    return False
 
 
 @pytest.fixture
@@ -22,14 +27,15 @@ def processes() -> Iterator[ScriptProcesses]:
 
 @pytest.fixture
 def make(processes: ScriptProcesses) -> MakeScripts:
-    """Makes the scripts of an operation that cannot let others run."""
+    """Makes the scripts of an operation that cannot let others run, unless it is given a `pause`."""
 
     def make(
         check: Callable[[], None] = lambda: None,
         log: Callable[[str], None] = lambda line: None,
         call_limit_ms: int = 10_000,
+        pause: Pause = never_pause,
     ) -> Scripts:
-        scripts = Scripts(processes, lambda seconds: False, log, 0, "8.2.0", call_limit_ms)
+        scripts = Scripts(processes, pause, time.monotonic, log, 0, "8.2.0", call_limit_ms)
         scripts.check = check
         return scripts
 

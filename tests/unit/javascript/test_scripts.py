@@ -1,6 +1,7 @@
 """Calling functions in script processes."""
 
 import os
+import select
 import signal
 
 import pytest
@@ -69,6 +70,42 @@ def test_accumulating(scripts: Scripts) -> None:
 def test_large_values(scripts: Scripts) -> None:
     text = "äöü" * 500_000
     assert scripts.call("function(x) { return x + x; }", [text]) == text + text
+
+
+class Pauses:
+    """Waits as a server does, and counts for what."""
+
+    def __init__(self) -> None:
+        self.to_read = self.to_write = self.others = 0
+
+    def __call__(self, seconds: float, file: int, to_write: bool) -> bool:
+        if file < 0:
+            self.others += 1
+        elif to_write:
+            self.to_write += 1
+            select.select([], [file], [], seconds)
+        else:
+            self.to_read += 1
+            select.select([file], [], [], seconds)
+        return True
+
+
+def test_others_run_while_a_long_document_is_sent(make: MakeScripts) -> None:
+    pauses = Pauses()
+    scripts = make(pause=pauses)
+    assert scripts.matches("this.a.length == 15e6", encode({"a": "x" * 15_000_000}))
+    assert pauses.to_write > 1
+
+
+def test_others_run_while_a_long_result_is_received_and_decoded(make: MakeScripts) -> None:
+    pauses = Pauses()
+    scripts = make(pause=pauses)
+    code = "function() { return Array.from({length: 100000}, (_, i) => i); }"
+    assert scripts.call(code, []) == [float(i) for i in range(100_000)]
+    assert pauses.others > 20
+    pauses.others = 0
+    assert scripts.call("function(x) { return x.length; }", [list(range(100_000))]) == 100_000
+    assert pauses.others > 20
 
 
 def test_what_scripts_print(make: MakeScripts) -> None:

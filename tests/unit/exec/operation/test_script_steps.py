@@ -1,6 +1,5 @@
 """Steps that are left in the middle and gone on with later."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.javascript.library import missing_reason
+from mongottl.javascript.scripts import Pause
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 
@@ -25,7 +25,7 @@ class FakeScripts:
 def open_steps() -> tuple[ScriptSteps, FakeScripts]:
     scripts = FakeScripts()
 
-    def open_scripts(pause: Callable[[float], bool]) -> Any:
+    def open_scripts(pause: Pause) -> Any:
         return scripts
 
     return ScriptSteps(open_scripts), scripts
@@ -37,10 +37,10 @@ def test_a_pause_is_a_step() -> None:
 
     def run() -> Steps[str]:
         done.append("a")
-        assert steps.pause(0.5)
+        assert steps.pause(0.5, -1, False)
         done.append("b")
         yield None
-        assert steps.pause(0.25)
+        assert steps.pause(0.25, -1, False)
         return "end"
 
     running: Steps[Any] = run()
@@ -62,17 +62,17 @@ def test_a_pause_is_a_step() -> None:
 
 def test_there_is_no_pause_outside_of_a_step() -> None:
     steps, _ = open_steps()
-    assert not steps.pause(1.0)
+    assert not steps.pause(1.0, -1, False)
 
     def run() -> Steps[None]:
         yield None
-        assert steps.pause(1.0)
+        assert steps.pause(1.0, -1, False)
 
     running: Steps[Any] = run()
     steps.advance(running, None)
-    assert not steps.pause(1.0)
+    assert not steps.pause(1.0, -1, False)
     steps.advance(running, None)
-    assert not steps.pause(1.0)  # while the step is paused, in the code of another operation
+    assert not steps.pause(1.0, -1, False)  # while the step is paused, in the code of another operation
     steps.end()
 
 
@@ -82,7 +82,7 @@ def test_two_operations_pause_side_by_side() -> None:
     def run(name: str, steps: ScriptSteps) -> Steps[None]:
         for i in range(3):
             order.append(f"{name}{i}")
-            assert steps.pause(0.0)
+            assert steps.pause(0.0, -1, False)
         yield None
 
     pairs = [(steps, run(name, steps)) for name, (steps, _) in (("a", open_steps()), ("b", open_steps()))]
@@ -99,7 +99,7 @@ def test_an_error_is_thrown_into_the_steps() -> None:
         try:
             yield None
         except KeyError:
-            assert steps.pause(1.0)
+            assert steps.pause(1.0, -1, False)
             raise ValueError("of the step") from None
 
     running: Steps[Any] = run()
@@ -116,7 +116,7 @@ def test_a_paused_step_that_is_given_up() -> None:
 
     def run() -> Steps[None]:
         try:
-            steps.pause(1.0)
+            steps.pause(1.0, -1, False)
             done.append("went on")
         except Exception:
             done.append("caught")
