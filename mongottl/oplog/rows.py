@@ -65,7 +65,7 @@ class OplogRows:
         if not self._segments:
             self.floor = (started.time, started.inc)  # an earlier version of the server may have dropped them
             with catalog.engine.unit_of_work() as work:
-                self._segments.append(_Segment(0, catalog.engine.create_record_store(f"{OPLOG_IDENT}0")))
+                self._segments.append(_Segment(0, catalog.engine.create_record_store(f"{OPLOG_IDENT}0", is_log=True)))
                 self._put_state()
                 work.commit()
 
@@ -159,7 +159,7 @@ class OplogRows:
         engine = self._catalog.engine
         work.on_rollback(partial(self._restore, self._segments, self.floor))
         base = self.end
-        segments = [*self._segments, _Segment(base, engine.create_record_store(f"{OPLOG_IDENT}{base}"))]
+        segments = [*self._segments, _Segment(base, engine.create_record_store(f"{OPLOG_IDENT}{base}", is_log=True))]
         size_bytes = self.size_bytes
         while len(segments) > 1 and size_bytes >= self._max_bytes:
             oldest = segments[0]

@@ -60,6 +60,8 @@ class ContractEngine(StorageEngine):
         # The open unit of work of the wrapped engine.
         self.unit: WriteUnitOfWork | None = None
         self.closed = False
+        # The record that the open unit of work has added last to a log: the commit checks that it is there.
+        self.logged: tuple[ContractRecordStore, Record] | None = None
         self._records: dict[str, ContractRecordStore] = {}
         self._sorted: dict[str, ContractSortedData] = {}
 
@@ -103,12 +105,12 @@ class ContractEngine(StorageEngine):
         assert len(set(found)) == len(found), "idents: one is there twice"
         return found
 
-    def create_record_store(self, ident: str) -> RecordStore:
+    def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         self.require_unit("create_record_store")
         _check_name(ident)
         assert ident not in self.inner.idents(), f"create_record_store: {ident} exists"
         with _Allowed("create_record_store"):
-            inner = self.inner.create_record_store(ident)
+            inner = self.inner.create_record_store(ident, is_log)
         assert inner.ident == ident and inner.count() == 0 and inner.size_bytes() == 0
         assert inner.scan(0, 1) == ([], False)
         assert self.inner.record_store(ident) is inner, "record_store: another object than was created"
@@ -250,6 +252,7 @@ class ContractUnitOfWork(WriteUnitOfWork):
     def __enter__(self) -> WriteUnitOfWork:
         assert not self._entered, "a unit of work is entered once"
         assert self._engine.unit is None, "units of work do not nest"
+        self._engine.logged = None
         with _Allowed("unit of work"):
             self._inner.__enter__()
         self._entered = True
@@ -271,6 +274,10 @@ class ContractUnitOfWork(WriteUnitOfWork):
                 self._inner.commit()
         finally:
             self._engine.unit = None
+        if self._engine.logged is not None:
+            store, record = self._engine.logged
+            if not store.dropped:
+                assert store.inner.find_record(record[0]) == record, "commit: what was added to a log is not there"
 
     def on_commit(self, action: Callable[[], None]) -> None:
         self._engine.require_unit("on_commit")
@@ -284,6 +291,7 @@ class ContractUnitOfWork(WriteUnitOfWork):
 class ContractRecordStore(RecordStore):
     def __init__(self, engine: ContractEngine, inner: RecordStore) -> None:
         self.ident = inner.ident
+        self.is_log = inner.is_log
         self.inner = inner
         self.engine = engine
         self.dropped = False
@@ -323,7 +331,12 @@ class ContractRecordStore(RecordStore):
         assert record_id > self._highest_id, "insert_record: ids ascend and are never given twice"
         self._highest_id = record_id
         assert (self.inner.count(), self.inner.size_bytes()) == (count + 1, size + len(document))
-        assert self.inner.find_record(record_id) == (record_id, document, ts, ttl)
+        record = (record_id, document, ts, ttl)
+        if self.is_log:
+            # A read would have the engine write the record before the commit, which is what is to be tested.
+            self.engine.logged = (self, record)
+        else:
+            assert self.inner.find_record(record_id) == record
         return record_id
 
     def _check_update(self, method: str, old: list[Record], new: list[Record]) -> bool:
@@ -361,6 +374,8 @@ class ContractRecordStore(RecordStore):
 
     def delete_records(self, records: list[Record]) -> None:
         self._require("delete_records", True)
+        if self.is_log:
+            self.engine.logged = None
         current = self._is_current("delete_records", records)
         count, size = self.inner.count(), self.inner.size_bytes()
         with _Allowed("delete_records", WriteConflict):
@@ -372,6 +387,8 @@ class ContractRecordStore(RecordStore):
 
     def delete_record(self, record: Record) -> None:
         self._require("delete_record", True)
+        if self.is_log:
+            self.engine.logged = None
         current = self._is_current("delete_record", [record])
         count, size = self.inner.count(), self.inner.size_bytes()
         with _Allowed("delete_record", WriteConflict):

@@ -136,9 +136,12 @@ class RecordStore(ABC):
     Record ids start at 1, ascend in the order of insertion, never change, and are never used twice in the same store,
     even after a restart; only the ids of a unit of work that was rolled back may be used again. Both expiry indexes are
     always maintained, so that switching TTL on or off writes no record.
+
+    is_log: whether the engine keeps more in its rows than records (`StorageEngine.create_record_store`).
     """
 
     ident: str
+    is_log: bool = False
 
     @abstractmethod
     def insert_records(self, records: list[NewRecord]) -> list[int]:
@@ -367,8 +370,12 @@ class StorageEngine(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def create_record_store(self, ident: str) -> RecordStore:
-        """A new, empty record store. `ident` must not exist. Inside a unit of work."""
+    def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
+        """A new, empty record store. `ident` must not exist. Inside a unit of work.
+
+        is_log: whether most units of work add a record to it right before they commit, so that the engine may keep
+        with such a record what it would otherwise store elsewhere.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -45,7 +45,7 @@ class MemoryEngine(StorageEngine):
         self._units.require_open()
         return [*self._records, *self._sorted]
 
-    def create_record_store(self, ident: str) -> RecordStore:
+    def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         self._check_new(ident)
         store = MemoryRecordStore(self._units, ident)
         self._units.log(_UndoIdent(self, ident, None, None))

@@ -8,10 +8,20 @@ read just before, so the connection remembers what the last read has returned un
 store: records that equal it need not be compared by SQLite, which would copy and read each document again.
 
 Counters of a record store live in memory and are exact: the calls adjust them, a rollback restores them, and the commit
-writes them into the row of the store in the same transaction, so that they are also exact after a crash.
+writes them in the same transaction, so that they are also exact after a crash. They go into the row of the store in
+`stores`. But the commit of a unit that has added a row to a log puts them into that row: each page that a commit
+changes costs as much as two statements, and the log's is one that it changes anyway.
+
+    stores    store 5: 1000 records …       as of the last time that counters were settled
+    log       row 71: store 5 has 1001      what `stores` lacks: read when the database is opened after a crash
+              row 72: store 5 has 1002, store 8 has 20
+
+Counters that only the log has (`_ahead`) are settled, that is written into `stores`, by a unit that changes one of them
+without adding to the log, by one that creates or drops a log, after some thousand rows, and at the end.
 """
 
 import sqlite3
+import struct
 import threading
 from typing import Any, Final
 
@@ -22,6 +32,10 @@ from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
 _REMEMBERED_BYTES: Final = 1 << 20
 
 _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, next_record_id = ? WHERE id = ?"
+# The counters of one store in a row of a log: id of the store, records, bytes, next record id.
+_PACKED_COUNTERS: Final = struct.Struct("<4q")
+# After how many units that have added to the log the counters are settled: so many rows are read after a crash.
+_UNITS_UNTIL_SETTLED: Final = 4096
 
 
 def engine_error(error: sqlite3.Error) -> Exception:
@@ -50,6 +64,13 @@ class StoreCounters:
         self.longest = 0
         self.measured_through = 0 if record_count else MAX_RECORD_ID
 
+    def set(self, record_count: int, size_bytes: int, next_record_id: int) -> None:
+        """Sets all three, at the opening."""
+        self.record_count = record_count
+        self.size_bytes = size_bytes
+        self.next_record_id = next_record_id
+        self.measured_through = 0 if record_count else MAX_RECORD_ID
+
     def fits(self, count: int, max_bytes: int) -> bool:
         """True if no `count` different records of the store can reach `max_bytes` together; False if they might."""
         return self.size_bytes < max_bytes or (
@@ -64,6 +85,24 @@ class StoreCounters:
         """A length that the documents of `count` records do not exceed together, even if one is named repeatedly."""
         longest = self.longest if self.measured_through == MAX_RECORD_ID else self.size_bytes
         return count * longest
+
+
+class LogRow:
+    """A row that was added to a log by the open unit of work, and is not written yet.
+
+    sql: inserts it, with the counters as the last parameter. forget_sql: executed without values, it makes the
+    statement forget a long document; empty for a short one.
+    """
+
+    def __init__(self, sql: str, forget_sql: str, record: Record) -> None:
+        self.sql = sql
+        self.forget_sql = forget_sql
+        self.record = record
+
+
+def unpacked_counters(packed: bytes) -> list[tuple[int, int, int, int]]:
+    """The counters in a row of a log, each as (id of the store, records, bytes, next record id)."""
+    return list(_PACKED_COUNTERS.iter_unpack(packed))
 
 
 class SqliteConnection(UnitOfWorkState):
@@ -83,6 +122,12 @@ class SqliteConnection(UnitOfWorkState):
         # end at once, so no two statements share it.
         self._cursor: sqlite3.Cursor = raw.cursor()
         self._touched: list[StoreCounters] = []
+        # The row that the unit of work has added to a log last.
+        self._log_row: LogRow | None = None
+        # Stores whose counters only the log has, by their ids, and in how many units they were put there.
+        self._ahead: dict[int, StoreCounters] = {}
+        self._ahead_units: int = 0
+        self._settles = False
         # The store of the last read that returned several records, and its rows: records, or index entries with records
         # (`_read_id_at`: the place of the record id in a row).
         self._read_store: StoreCounters | None = None
@@ -91,6 +136,8 @@ class SqliteConnection(UnitOfWorkState):
 
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """All rows of a query."""
+        if self._log_row is not None:
+            self._write_log_row(None)
         try:
             return self._cursor.execute(sql, parameters).fetchall()
         except sqlite3.Error as error:
@@ -103,6 +150,8 @@ class SqliteConnection(UnitOfWorkState):
         left: 0 or less if the limit was reached. counted_at: the index of the document or key in a row."""
         rows: list[Any] = []
         left = max_bytes
+        if self._log_row is not None:
+            self._write_log_row(None)
         try:
             # A cursor of its own, because it is closed before its end, which ends the read.
             cursor = self.raw.execute(sql, parameters)
@@ -120,6 +169,8 @@ class SqliteConnection(UnitOfWorkState):
 
     def read_row(self, sql: str, parameters: tuple[object, ...]) -> Any:
         """The only row of a query that has one row at most, or None. (A further row would keep the read open.)"""
+        if self._log_row is not None:
+            self._write_log_row(None)
         try:
             return self._cursor.execute(sql, parameters).fetchone()
         except sqlite3.Error as error:
@@ -129,6 +180,8 @@ class SqliteConnection(UnitOfWorkState):
         """Runs one writing statement; how many rows it changed."""
         if self.state != OPEN:
             raise self.no_unit()
+        if self._log_row is not None:
+            self._write_log_row(None)
         try:
             return int(self._cursor.execute(sql, parameters).rowcount)
         except sqlite3.Error as error:
@@ -139,6 +192,8 @@ class SqliteConnection(UnitOfWorkState):
         """Runs one writing statement for each row of parameters; how many rows were changed in all."""
         if self.state != OPEN:
             raise self.no_unit()
+        if self._log_row is not None:
+            self._write_log_row(None)
         try:
             return int(self._cursor.executemany(sql, rows).rowcount)
         except sqlite3.Error as error:
@@ -152,6 +207,8 @@ class SqliteConnection(UnitOfWorkState):
         """
         if self.state != OPEN:
             raise self.no_unit()
+        if self._log_row is not None:
+            self._write_log_row(None)
         before: int = self.raw.total_changes
         try:
             self._cursor.executemany(sql, rows)
@@ -209,25 +266,91 @@ class SqliteConnection(UnitOfWorkState):
         except sqlite3.Error as error:
             raise engine_error(error) from error
 
+    def add_log_row(self, row: LogRow) -> None:
+        """Adds a row to a log: written at the commit, with the counters that the unit changes, or before the next
+        statement."""
+        if self.state != OPEN:
+            raise self.no_unit()
+        if self._log_row is not None:
+            self._write_log_row(None)
+        self._log_row = row
+
+    def _write_log_row(self, counters: bytes | None) -> None:
+        row = self._log_row
+        assert row is not None
+        self._log_row = None
+        try:
+            self._cursor.execute(row.sql, (*row.record, counters))
+            if row.forget_sql:
+                self._cursor.execute(row.forget_sql, (None, None, None, None, None))
+        except sqlite3.Error as error:
+            self.state = FAILED
+            raise engine_error(error) from error
+
+    def settle_counters(self) -> None:
+        """Has the open unit of work write all counters that only the log has into `stores`."""
+        self._settles = True
+
+    def note_ahead(self, counters: StoreCounters) -> None:
+        """Notes at the opening that the log has newer counters of a store than `stores`."""
+        self._ahead[counters.store_id] = counters
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether there are counters that only the log has."""
+        return len(self._ahead) > 0
+
     def commit_writes(self) -> None:
         """Writes the counters that have changed, and commits the transaction."""
+        touched = self._touched
+        ahead = self._ahead
+        in_log = False
+        settles = self._settles
         try:
             if self.persistent:
-                for counters in self._touched:
-                    self._cursor.execute(
-                        _SAVE_COUNTERS,
-                        (counters.record_count, counters.size_bytes, counters.next_record_id, counters.store_id),
+                in_log = self._log_row is not None
+                if ahead:
+                    settles = settles or (
+                        self._ahead_units >= _UNITS_UNTIL_SETTLED
+                        if in_log
+                        else any(counters.store_id in ahead for counters in touched)
                     )
+                in_log = in_log and not settles
+                if self._log_row is not None:
+                    self._write_log_row(_packed(touched) if in_log else None)
+                if settles:
+                    self._save_counters([*ahead.values(), *[c for c in touched if c.store_id not in ahead]])
+                elif not in_log:
+                    self._save_counters(touched)
+            elif self._log_row is not None:
+                self._write_log_row(None)
             self._cursor.execute("COMMIT")
         except sqlite3.Error as error:
             raise engine_error(error) from error
-        for counters in self._touched:
+        if settles:
+            self._settles = False
+            self._ahead = {}
+            self._ahead_units = 0
+        elif in_log:
+            self._ahead_units += 1
+            for counters in touched:
+                ahead[counters.store_id] = counters
+        for counters in touched:
             counters.touched = False
-        self._touched.clear()
+        touched.clear()
+
+    def _save_counters(self, stores: list[StoreCounters]) -> None:
+        for counters in stores:
+            self._cursor.execute(
+                _SAVE_COUNTERS,
+                (counters.record_count, counters.size_bytes, counters.next_record_id, counters.store_id),
+            )
 
     def undo_writes(self) -> None:
         """Restores the counters, and rolls the transaction back."""
         self._forget_read()
+        self._log_row = None
+        self._settles = False
         for counters in self._touched:
             counters.record_count = counters.saved_count
             counters.size_bytes = counters.saved_size
@@ -239,3 +362,14 @@ class SqliteConnection(UnitOfWorkState):
                 self._cursor.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise engine_error(error) from error
+
+
+def _packed(stores: list[StoreCounters]) -> bytes:
+    return b"".join(
+        [
+            _PACKED_COUNTERS.pack(
+                counters.store_id, counters.record_count, counters.size_bytes, counters.next_record_id
+            )
+            for counters in stores
+        ]
+    )

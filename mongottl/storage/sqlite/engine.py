@@ -52,7 +52,7 @@ from mongottl.storage.sqlite.directory import (
     open_data_directory,
     sync_file,
 )
-from mongottl.storage.sqlite.records import SqliteRecordStore, create_record_table
+from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
@@ -60,6 +60,7 @@ from mongottl.storage.unit_of_work import EngineUnitOfWork
 _RECORDS: Final = 0
 _SORTED: Final = 1
 _SORTED_UNIQUE: Final = 2
+_LOG: Final = 3
 
 # Pages of 4 KiB: larger ones make a single insert slower in proportion, since the log takes whole pages.
 _PAGE_BYTES: Final = 4096
@@ -187,11 +188,15 @@ class SqliteEngine(StorageEngine):
     def idents(self) -> list[str]:
         return [*self._records, *self._sorted]
 
-    def create_record_store(self, ident: str) -> RecordStore:
+    def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         self._save()
-        store_id = self._new_store(ident, _RECORDS)
-        create_record_table(self._connection, store_id)
-        store = SqliteRecordStore(self._connection, ident, StoreCounters(store_id, 0, 0, 1))
+        connection = self._connection
+        store_id = self._new_store(ident, _LOG if is_log else _RECORDS)
+        create_record_table(connection, store_id, is_log)
+        counters = StoreCounters(store_id, 0, 0, 1)
+        store = SqliteLog(connection, ident, counters) if is_log else SqliteRecordStore(connection, ident, counters)
+        if is_log:
+            connection.settle_counters()  # only those of the newest log are read
         self._records[ident] = store
         return store
 
@@ -216,6 +221,8 @@ class SqliteEngine(StorageEngine):
         self._save()
         store = self._records.pop(ident, None)
         if store is not None:
+            if isinstance(store, SqliteLog):
+                self._connection.settle_counters()
             counters = store.counters
             count = counters.record_count
             average = counters.size_bytes // count if count else 0
@@ -381,6 +388,10 @@ class SqliteEngine(StorageEngine):
             self._connection.rollback()
         with self._maintain_lock, self._flush_lock:
             try:
+                if self._connection.has_unsettled and not self.failed:
+                    with self.unit_of_work() as unit:
+                        self._connection.settle_counters()
+                        unit.commit()
                 if self._checkpointer is not None:
                     self._checkpointer.close()
                 # The last connection to close runs a checkpoint, waits for the disk, and removes the log.
@@ -422,18 +433,40 @@ class SqliteEngine(StorageEngine):
         tables = {row[0] for row in connection.read("SELECT name FROM sqlite_schema WHERE type = 'table'", ())}
         connection.read("SELECT key FROM catalog LIMIT 1", ())
         rows = connection.read("SELECT id, ident, kind, record_count, size_bytes, next_record_id FROM stores", ())
+        newest: SqliteLog | None = None
         for store_id, ident, kind, record_count, size_bytes, next_record_id in rows:
             self._next_store_id = max(self._next_store_id, store_id + 1)
-            if (f"r{store_id}" if kind == _RECORDS else f"k{store_id}") not in tables:
+            if (f"r{store_id}" if kind in (_RECORDS, _LOG) else f"k{store_id}") not in tables:
                 raise EngineUnavailable(f"the table of {ident} is missing")
             if ident is None:
                 average = size_bytes // record_count if record_count else 0
-                self._dropped.append(_Dropped(store_id, kind, 1 + average // _DROP_ROW_BYTES))
+                dropped_as = _RECORDS if kind == _LOG else kind
+                self._dropped.append(_Dropped(store_id, dropped_as, 1 + average // _DROP_ROW_BYTES))
+            elif kind == _LOG:
+                counters = StoreCounters(store_id, record_count, size_bytes, next_record_id)
+                log = SqliteLog(connection, ident, counters)
+                self._records[ident] = log
+                if newest is None or store_id > newest.counters.store_id:
+                    newest = log
             elif kind == _RECORDS:
                 counters = StoreCounters(store_id, record_count, size_bytes, next_record_id)
                 self._records[ident] = SqliteRecordStore(connection, ident, counters)
             else:
                 self._sorted[ident] = SqliteSortedData(connection, ident, store_id, kind == _SORTED_UNIQUE)
+        if newest is not None:
+            self._load_counters(newest)
+
+    def _load_counters(self, log: SqliteLog) -> None:
+        """Corrects the counters of all stores by what the log has behind the place up to which they were settled."""
+        ahead = log.counters_from(log.counters.next_record_id)
+        stores = {store.counters.store_id: store.counters for store in self._records.values()}
+        for store_id, (record_count, size_bytes, next_record_id) in ahead.items():
+            # An id in the log is not given again, though its store may have been dropped since.
+            self._next_store_id = max(self._next_store_id, store_id + 1)
+            counters = stores.get(store_id)
+            if counters is not None:
+                counters.set(record_count, size_bytes, next_record_id)
+                self._connection.note_ahead(counters)
 
     def _save(self) -> None:
         """To be called before each change of idents: at the first one in a unit, registers that a rollback undoes

@@ -9,7 +9,7 @@ from operator import add
 from typing import Final
 
 from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT, NewRecord, Record, RecordStore
-from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters
+from mongottl.storage.sqlite.connection import LogRow, SqliteConnection, StoreCounters, unpacked_counters
 
 # Parameters of the statement that looks up many ids at once. Below _FEW, single look-ups are faster.
 LOOKUP_WIDTH: Final = 64
@@ -25,10 +25,14 @@ def padded(values: list[object]) -> tuple[object, ...]:
     return (*values, *([None] * (LOOKUP_WIDTH - len(values))))
 
 
-def create_record_table(connection: SqliteConnection, store_id: int) -> None:
+def create_record_table(connection: SqliteConnection, store_id: int, is_log: bool) -> None:
+    """The table of a record store; with a column for counters in that of a log."""
     table = f"r{store_id}"
+    # Before the document, so that they can be read without following the pages of a long one.
+    counters = "counters BLOB, " if is_log else ""
     connection.write(
-        f"CREATE TABLE {table} (rid INTEGER PRIMARY KEY, doc BLOB NOT NULL, ts INTEGER NOT NULL, ttl INTEGER NOT NULL)",
+        f"CREATE TABLE {table} "
+        f"(rid INTEGER PRIMARY KEY, {counters}doc BLOB NOT NULL, ts INTEGER NOT NULL, ttl INTEGER NOT NULL)",
         (),
     )
     connection.write(f"CREATE INDEX {table}_default ON {table} (ts) WHERE ttl = 0", ())
@@ -55,9 +59,9 @@ class SqliteRecordStore(RecordStore):
         columns = "rid, doc, ts, ttl"
         by_default = f"FROM {table} INDEXED BY {table}_default WHERE ttl = 0 AND ts <= ?"
         by_own = f"FROM {table} INDEXED BY {table}_own WHERE ttl > 0 AND ts + ttl <= ?"
-        self._insert = f"INSERT INTO {table} VALUES (?, ?, ?, ?)"
+        self._insert = f"INSERT INTO {table} ({columns}) VALUES (?, ?, ?, ?)"
         # For long documents: executed again without any, it stores nothing, and the statement forgets the document.
-        self._insert_long = f"INSERT INTO {table} SELECT ?1, ?2, ?3, ?4 WHERE ?1 IS NOT NULL"
+        self._insert_long = f"INSERT INTO {table} ({columns}) SELECT ?1, ?2, ?3, ?4 WHERE ?1 IS NOT NULL"
         self._append = f"INSERT INTO {table} (doc, ts, ttl) VALUES (?, ?, ?)"
         # Parameters of the update: the new record, then the one that must still be stored (?5 is its id again).
         as_read = "doc = ?6 AND ts = ?7 AND ttl = ?8"
@@ -266,3 +270,38 @@ class SqliteRecordStore(RecordStore):
     def own_seconds(self, after_due: int, limit: int) -> list[int]:
         seconds: list[int] = [row[0] for row in self._connection.read(self._own_seconds, (after_due, limit))]
         return seconds
+
+
+class SqliteLog(SqliteRecordStore):
+    """A record store whose rows can hold counters of all stores (`connection`)."""
+
+    def __init__(self, connection: SqliteConnection, ident: str, counters: StoreCounters) -> None:
+        super().__init__(connection, ident, counters)
+        self.is_log = True
+        columns = "rid, doc, ts, ttl, counters"
+        self._add = f"INSERT INTO {self.table} ({columns}) VALUES (?, ?, ?, ?, ?)"
+        self._add_long = f"INSERT INTO {self.table} ({columns}) SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?1 IS NOT NULL"
+
+    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
+        counters = self.counters
+        record_id = counters.next_record_id
+        length = len(document)
+        is_long = length >= _LONG_BYTES
+        record = (record_id, document, ts, ttl)
+        self._connection.add_log_row(LogRow(self._add_long if is_long else self._add, self._add_long * is_long, record))
+        self._connection.touch(counters)
+        counters.next_record_id = record_id + 1
+        counters.record_count += 1
+        counters.size_bytes += length
+        if length > counters.longest:
+            counters.longest = length
+        return record_id
+
+    def counters_from(self, record_id: int) -> dict[int, tuple[int, int, int]]:
+        """Records, bytes and next record id of stores, by their ids, as the rows from this id on have them last."""
+        found: dict[int, tuple[int, int, int]] = {}
+        sql = f"SELECT counters FROM {self.table} WHERE rid >= ? AND counters IS NOT NULL ORDER BY rid"
+        for row in self._connection.read(sql, (record_id,)):
+            for store_id, count, size, next_id in unpacked_counters(row[0]):
+                found[store_id] = (count, size, next_id)
+        return found
