@@ -32,16 +32,27 @@ def apply_diff(document: Any, diff: Document) -> Any:
     return changed
 
 
+class Replay:
+    """What the documents of `local.oplog.rs`, applied in their order from the first on, make of an empty server."""
+
+    def __init__(self) -> None:
+        self.data: Data = {}
+
+    def apply(self, documents: Iterable[Document]) -> None:
+        """Applies the next documents."""
+        for document in documents:
+            if document["op"] == "n":
+                continue
+            operations = document["o"].get("applyOps") if document["op"] == "c" else None
+            for operation in [document] if operations is None else operations:
+                _apply(self.data, operation)
+
+
 def replay(documents: Iterable[Document]) -> Data:
     """The data that the documents of `local.oplog.rs`, from the first on, describe."""
-    data: Data = {}
-    for document in documents:
-        if document["op"] == "n":
-            continue
-        operations = document["o"].get("applyOps") if document["op"] == "c" else None
-        for operation in [document] if operations is None else operations:
-            _apply(data, operation)
-    return data
+    whole = Replay()
+    whole.apply(documents)
+    return whole.data
 
 
 def _apply(data: Data, operation: Document) -> None:

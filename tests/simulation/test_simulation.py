@@ -1,13 +1,12 @@
 """Seeded simulations: several clients, step by step, while the clock jumps, storage fails, the server crashes and the
 power is cut.
 
-A seed is a test: `MONGOTTL_SIMULATION_SEEDS=700-710` runs those, `MONGOTTL_SIMULATION_SECONDS=600` as many fresh ones
-as fit. What is expected is told in `clients.py`, what must hold at any time in `World.check_everything`.
+A seed is a test: `seeds.py` tells how to choose them. What is expected is told in `clients.py`, what must hold at any
+time in `World.check_everything`.
 """
 
-import os
 import random
-import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,14 +26,11 @@ from tests.simulation.clients import (
     ttl_tuner,
     writer,
 )
+from tests.simulation.seeds import MANY, run_seeds, seeds, turns
 from tests.simulation.world import Client, Request, World
 
-TURNS = 2000
-
-
-def seeds() -> list[int]:
-    first, _, last = os.environ.get("MONGOTTL_SIMULATION_SEEDS", "1-6").partition("-")
-    return list(range(int(first), int(last or first) + 1))
+LONG = 2000
+SHORT = 150
 
 
 def opener() -> Client:
@@ -94,10 +90,9 @@ async def _simulate_in(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds("1-3"))
 def test_simulation(seed: int, tmp_path: Path) -> None:
-    print(f"seed {seed}")
-    stage = simulate(seed, tmp_path, TURNS)
+    stage = simulate(seed, tmp_path, turns(LONG))
     # A simulation in which nothing happens proves nothing.
     world = stage.world
     assert stage.acknowledged > 30 and stage.durable > 5 and stage.read > 10 and stage.slow_builds > 0
@@ -106,15 +101,26 @@ def test_simulation(seed: int, tmp_path: Path) -> None:
         assert world.crashes > 0 and world.disk.waits > 20
 
 
+def count(seed: int, folder: Path, length: int) -> "Counter[str]":
+    stage = simulate(seed, folder, length)
+    world = stage.world
+    return Counter(
+        acknowledged=stage.acknowledged,
+        durable=stage.durable,
+        read=stage.read,
+        retried_after_crash=stage.retried_after_crash,
+        slow_builds=stage.slow_builds,
+        crashes=world.crashes,
+        power_cuts=world.power_cuts,
+        disk_failures=world.disk_failures,
+        failures=world.failures,
+    )
+
+
 @pytest.mark.slow
-def test_campaign(tmp_path: Path) -> None:
-    """As many seeds as fit the time; the seed of a failure is printed."""
-    seconds = float(os.environ.get("MONGOTTL_SIMULATION_SECONDS", "0"))
-    if not seconds:
-        pytest.skip("MONGOTTL_SIMULATION_SECONDS is not set")
-    deadline = time.monotonic() + seconds
-    seed = int(os.environ.get("MONGOTTL_SIMULATION_FIRST", "1000"))
-    while time.monotonic() < deadline:
-        print(f"seed {seed}", flush=True)
-        simulate(seed, tmp_path / str(seed), 3 * TURNS)
-        seed += 1
+def test_short_simulations(tmp_path: Path) -> None:
+    numbers = seeds(MANY)
+    counts = run_seeds(count, numbers, tmp_path, turns(SHORT))
+    print(dict(counts))
+    if len(numbers) == 1000:
+        assert all(counts[what] >= 10 for what in count(1, tmp_path, SHORT)), counts
