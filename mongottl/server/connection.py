@@ -23,6 +23,7 @@ import trio
 from mongottl.errors import ProtocolError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
+from mongottl.server.poller import Pause
 from mongottl.server.shell import Shell
 from mongottl.server.transport import Transport
 from mongottl.server.transport.tls import HandshakeError, TlsTransport
@@ -82,6 +83,8 @@ class Connection:
         self._outcome: bytes | Steps[bytes] | None = None
         self._step: Wait | Flush | InThread | None = None
         self._unsent = b""
+        # Set while that answer waits in the poller.
+        self._pause: Pause | None = None
 
     async def run(self) -> None:
         """Serves the connection until the client leaves, breaks the protocol, or the server stops."""
@@ -96,6 +99,7 @@ class Connection:
         except Exception as error:
             log.exception("network", "Connection failed", error, self._name, remote=self._client.remote)
         finally:
+            self._end_pause()
             if self._tls is not None:
                 self._tls.close()
 
@@ -130,6 +134,9 @@ class Connection:
         transport = self._transport
         burst = 0
         while True:
+            if self._pause is not None:
+                await self._wait_in_poller()
+                continue
             message = self._message
             if message is not None:
                 await self._go_on(message)
@@ -141,7 +148,9 @@ class Connection:
                     await trio.lowlevel.checkpoint()
                 received = wire.next_message()
             if not isinstance(received, NeedData):
-                await self._answer(received)
+                if not await self._answer(received):
+                    burst = 0
+                    continue  # at once: what pauses is resumed only while this task waits in the poller
             else:
                 try:
                     data = transport.recv(RECEIVE_SIZE)
@@ -149,9 +158,7 @@ class Connection:
                     if self._server.stopping.is_set():
                         return
                     burst = 0
-                    await self._server.poller.wait(self._socket, self.answer_ready)
-                    if self._error is not None:
-                        raise self._error from None
+                    await self._wait_in_poller()
                     continue
                 if not data:
                     return
@@ -162,13 +169,19 @@ class Connection:
                 burst = 0
                 await trio.lowlevel.checkpoint()
 
+    async def _wait_in_poller(self) -> None:
+        """Waits until there is something to do for this task: a message to read or to go on with."""
+        await self._server.poller.wait(self._socket, self.answer_ready)
+        if self._error is not None:
+            raise self._error from None
+
     def answer_ready(self) -> bool:
         """Answers what the client has sent, as far as that can be done at once; for the poller.
 
         False: the connection's task has to go on.
         """
         try:
-            return self._answer_ready()
+            return self._answer_ready() if self._pause is None else self._interrupt()
         except Exception as error:
             self._error = error
             return False
@@ -203,28 +216,95 @@ class Connection:
             outcome = dispatcher.handle(message, self._client)
             if not isinstance(outcome, bytes):
                 outcome = self._begin(outcome)
-            if (
-                not isinstance(outcome, bytes)
-                or (message.compressor != NOT_COMPRESSED and len(outcome) >= LONG_REPLY_BYTES)
-                or (isinstance(message, OpMsg) and message.flags & (MORE_TO_COME | EXHAUST_ALLOWED))
-            ):
-                self._message = message
-                self._outcome = outcome
-                return False
-            self._last_reply_id += 1
-            reply = encode_reply_to(message, self._last_reply_id, outcome)
-            try:
-                sent = transport.send(reply)
-            except BlockingIOError:
-                sent = 0
-            metrics.bytes_out += sent
-            if sent < len(reply):
-                self._message = message
-                self._unsent = reply[sent:]
+                if not full and self._pauses(message, outcome):
+                    return True
+            if not self._send_at_once(message, outcome):
                 return False
             if wire.unread_size == 0 and not full:
                 return True
         return wire.unread_size == 0
+
+    def _send_at_once(self, message: OpMsg | OpQuery, outcome: bytes | Steps[bytes]) -> bool:
+        """Sends the only reply to a message; False if the connection's task has to."""
+        if (
+            not isinstance(outcome, bytes)
+            or (message.compressor != NOT_COMPRESSED and len(outcome) >= LONG_REPLY_BYTES)
+            or (isinstance(message, OpMsg) and message.flags & (MORE_TO_COME | EXHAUST_ALLOWED))
+        ):
+            self._message = message
+            self._outcome = outcome
+            return False
+        self._last_reply_id += 1
+        reply = encode_reply_to(message, self._last_reply_id, outcome)
+        try:
+            sent = self._transport.send(reply)
+        except BlockingIOError:
+            sent = 0
+        self._server.service.metrics.bytes_out += sent
+        if sent < len(reply):
+            self._message = message
+            self._unsent = reply[sent:]
+            return False
+        return True
+
+    def _pauses(self, message: OpMsg | OpQuery, outcome: bytes | Steps[bytes]) -> bool:
+        """Whether a command waits for a signal, which it then does in the poller.
+
+        Its client has sent nothing behind it, and may leave without the command's result.
+        """
+        step = self._step
+        if isinstance(outcome, bytes) or not isinstance(step, Wait) or step.signal is None:
+            return False
+        if self._wire.unread_size or not isinstance(message, OpMsg) or message.flags & (MORE_TO_COME | EXHAUST_ALLOWED):
+            return False
+        server = self._server
+        if server.stopping.is_set() or not server.dispatcher.may_abandon(message):
+            return False
+        self._step = None
+        self._message = message
+        self._outcome = outcome
+        self._pause = server.poller.pause(self._socket, step.seconds, step.signal, self._resume)
+        return True
+
+    def _resume(self) -> bool:
+        """Goes on with a command after its pause; answers as `answer_ready`."""
+        message = self._message
+        steps = self._outcome
+        assert message is not None and steps is not None and not isinstance(steps, bytes)
+        self._pause = None
+        self._message = None
+        self._outcome = None
+        try:
+            outcome = self._begin(steps)
+            return self._pauses(message, outcome) or self._send_at_once(message, outcome)
+        except Exception as error:
+            self._error = error
+            return False
+
+    def _interrupt(self) -> bool:
+        """Ends the pause of a command if its client has sent something or has disconnected, or the server stops."""
+        client = self._peek_client_state()
+        if client == _SILENT and not self._server.stopping.is_set():
+            return True
+        if client == _GONE:
+            self._end_pause()
+            raise ClientLeftError
+        assert self._pause is not None
+        self._pause.end()
+        self._pause = None
+        return False
+
+    def _end_pause(self) -> None:
+        """Ends the command that pauses, if there is one."""
+        pause = self._pause
+        if pause is None:
+            return
+        pause.end()
+        self._pause = None
+        if not isinstance(self._outcome, bytes) and self._outcome is not None:
+            self._outcome.close()
+        self._message = None
+        self._outcome = None
 
     def _begin(self, steps: Steps[bytes]) -> bytes | Steps[bytes]:
         """The reply of a command that ends within AT_ONCE_S, else the steps that are left of it."""
@@ -253,11 +333,18 @@ class Connection:
         else:
             await self._reply(message, outcome)
 
-    async def _answer(self, message: OpMsg | OpQuery) -> None:
+    async def _answer(self, message: OpMsg | OpQuery) -> bool:
+        """Answers a message; False if its command pauses."""
         dispatcher = self._server.dispatcher
         if self._server.durability.holds_writers and dispatcher.may_write(message):
             await self._server.durability.wait_until_writers_may_go()
-        await self._reply(message, dispatcher.handle(message, self._client))
+        outcome = dispatcher.handle(message, self._client)
+        if not isinstance(outcome, bytes) and self._server.poller.takes_pauses:
+            outcome = self._begin(outcome)
+            if self._pauses(message, outcome):
+                return False
+        await self._reply(message, outcome)
+        return True
 
     async def _reply(self, message: OpMsg | OpQuery, outcome: bytes | Steps[bytes]) -> None:
         """Sends the reply to a message, or all of them; outcome: the first reply, or the steps to it."""

@@ -4,6 +4,8 @@
     readable           the poller calls the connection, which answers all that can be answered at once
     all else           a command that is long or has to wait, a reply for which the socket has no room: the connection's
                        own task is woken for it, and the socket is not registered until that task waits again
+    waits for data     a getMore at the end of a stream, for example, pauses: its connection stays registered, and when
+                       its signal is notified the poller resumes it, without the connection's task
 
 A long operation has the readable ones answered between two of its steps, without a switch of tasks. So a short request
 costs neither such a switch nor a registration of its own (measured: a find by `_id` takes 40 % less CPU than with
@@ -14,27 +16,69 @@ and its task does everything.
 import select
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Final
 
 import trio
 
 from mongottl.clock import Clock
+from mongottl.exec.operation.signal import Signal
 
 # After so long other tasks run before the next connection is answered.
 SLICE_S: Final = 0.001
 # Sockets asked for at once.
 _MAX_EVENTS: Final = 256
+# From this length on, the list of times is cleared of pauses that have ended, when they are the most of it.
+_MANY_TIMES: Final = 1024
+
+
+class Pause:
+    """A command that waits for a signal while its connection is registered as an idle one.
+
+    resume: called once, when the signal is notified or the time is over; it answers as the `answer` of `Poller.wait`.
+    ended: whether that was done, or was ended for another reason.
+    """
+
+    def __init__(self, poller: "Poller", number: int, signal: Signal, resume: Callable[[], bool]) -> None:
+        self._poller = poller
+        self.number = number
+        self._signal = signal
+        self.resume = resume
+        self.ended = False
+        signal.wake = self._wake
+
+    def _wake(self) -> None:
+        self._signal.wake = None
+        self._poller.resume_soon(self)
+
+    def end(self) -> None:
+        """Makes the poller forget it."""
+        if not self.ended:
+            self.ended = True
+            self._signal.wake = None
+            self._poller.pauses -= 1
 
 
 class Poller:
-    """The readiness of the sockets of one server's connections."""
+    """The readiness of the sockets of one server's connections. pauses: how many commands pause."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._epoll = select.epoll() if sys.platform == "linux" else None
         # By file descriptor: the task to wake, and what to call first.
         self._waiting: dict[int, tuple[trio.lowlevel.Task, Callable[[], bool]]] = {}
+        self.pauses: int = 0
+        # Those to resume; all by the time at which they end without a signal, with a number that makes times differ.
+        self._woken: deque[Pause] = deque()
+        self._times: list[tuple[float, int, Pause]] = []
+        self._begun: int = 0
+        # Whether `run` answers now, and will resume what is woken. Else `resume_due` does, which sleeps in a scope.
+        self._answering = False
+        self._wakes_at = inf
+        self._sleep: trio.CancelScope | None = None
 
     async def wait(self, sock: socket.socket, answer: Callable[[], bool]) -> None:
         """Waits until `sock` is readable and there is something to do for the calling task.
@@ -54,6 +98,75 @@ class Poller:
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
+    @property
+    def known_times(self) -> int:
+        """How many times of pauses it remembers, those that have ended included."""
+        return len(self._times)
+
+    @property
+    def takes_pauses(self) -> bool:
+        return self._epoll is not None
+
+    def pause(self, sock: socket.socket, seconds: float, signal: Signal, resume: Callable[[], bool]) -> Pause:
+        """Has `resume` called when the signal is notified or the time is over.
+
+        sock: one for which `wait` waits, or will before any other task runs.
+        """
+        pause = Pause(self, sock.fileno(), signal, resume)
+        self.pauses += 1
+        if signal.notified:
+            self.resume_soon(pause)
+            return pause
+        due_at = self._clock.monotonic_s() + seconds
+        if len(self._times) > _MANY_TIMES and len(self._times) > 2 * self.pauses:
+            self._times = [entry for entry in self._times if not entry[2].ended]
+            heapify(self._times)
+        self._begun += 1
+        heappush(self._times, (due_at, self._begun, pause))
+        if self._sleep is not None and due_at < self._wakes_at:
+            self._sleep.cancel()
+        return pause
+
+    def resume_soon(self, pause: Pause) -> None:
+        """Has a pause end, because its signal was notified."""
+        self._woken.append(pause)
+        if not self._answering and self._sleep is not None:
+            self._sleep.cancel()
+
+    async def resume_due(self) -> None:
+        """Resumes what pauses when its time is over, or when a task has notified its signal; as long as the server
+        runs."""
+        while True:
+            times = self._times
+            now = self._clock.monotonic_s()
+            while times and (times[0][2].ended or times[0][0] <= now):
+                self._woken.append(heappop(times)[2])
+            if self._woken:
+                await self._resume_all()
+                continue
+            self._wakes_at = times[0][0] if times else inf
+            with trio.move_on_after(self._wakes_at - now) as self._sleep:
+                await trio.sleep_forever()
+            self._sleep = None
+
+    async def _resume_all(self) -> None:
+        """Resumes what is woken; other tasks run every SLICE_S."""
+        while self._resume_woken(self._clock.monotonic_s() + SLICE_S):
+            await trio.lowlevel.checkpoint()
+
+    def _resume_woken(self, slice_end: float) -> bool:
+        """Resumes what is woken until the end of a slice; whether there is more."""
+        woken = self._woken
+        while woken:
+            pause = woken.popleft()
+            if pause.ended or pause.number not in self._waiting:
+                continue
+            pause.end()
+            self._settle(pause.number, pause.resume())
+            if self._clock.monotonic_s() >= slice_end:
+                break
+        return bool(woken)
+
     def answer_ready(self) -> bool:
         """Answers the clients that wait, for about SLICE_S; whether a connection's task has to run.
 
@@ -72,7 +185,7 @@ class Poller:
                 woken = True
             if self._clock.monotonic_s() >= slice_end:
                 return True
-        return woken
+        return woken or bool(self._woken)
 
     async def run(self) -> None:
         """Answers for as long as the server runs."""
@@ -83,12 +196,16 @@ class Poller:
         number = epoll.fileno()
         while True:
             await trio.lowlevel.wait_readable(number)
+            self._answering = True
             slice_end = monotonic_s() + SLICE_S
             for ready, _ in epoll.poll(0, _MAX_EVENTS):
                 self._answer(ready)
                 if monotonic_s() >= slice_end:
                     await trio.lowlevel.checkpoint()
                     slice_end = monotonic_s() + SLICE_S
+            if self._woken:
+                await self._resume_all()
+            self._answering = False
 
     def close(self) -> None:
         if self._epoll is not None:
@@ -99,12 +216,16 @@ class Poller:
         entry = self._waiting.get(number)
         if entry is None:
             return True  # it ended while others ran
-        task, answer = entry
-        if answer():
-            return True
-        self._forget(number)
-        trio.lowlevel.reschedule(task)
-        return False
+        _, answer = entry
+        return self._settle(number, answer())
+
+    def _settle(self, number: int, done: bool) -> bool:
+        """Wakes the task of a connection unless it is `done`; returns that."""
+        if not done:
+            task, _ = self._waiting[number]
+            self._forget(number)
+            trio.lowlevel.reschedule(task)
+        return done
 
     def _forget(self, number: int) -> None:
         assert self._epoll is not None

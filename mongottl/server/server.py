@@ -162,6 +162,7 @@ class Server:
         if self.config.auth:
             nursery.start_soon(trio.to_thread.run_sync, scram.load)
         nursery.start_soon(self.shell.poller.run)
+        nursery.start_soon(self.shell.poller.resume_due)
         nursery.start_soon(self.reaper.run)
         nursery.start_soon(self.durability.run)
         nursery.start_soon(run_janitor, self.service, self.log)

@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +11,13 @@ from typing import Any
 import bson
 import pymongo
 import pytest
+import trio
 from bson import Int64
 from pymongo.database import Database
 
 import mongottl
+from mongottl.config import ServerConfig
+from mongottl.server.server import open_server
 from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.crc32c import crc32c
 from mongottl.wire.encode import encode_op_query, encode_request
@@ -504,6 +508,109 @@ def test_scan_of_a_client_that_leaves_is_given_up(
     deadline = time.monotonic() + 2
     while connections(client) > before:
         assert time.monotonic() < deadline
+
+
+class TaskSteps(trio.abc.Instrument):
+    """Counts the steps of the task that serves the first connection."""
+
+    def __init__(self) -> None:
+        self.task: trio.lowlevel.Task | None = None
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if self.task is None and task.name.endswith("Server._serve"):
+            self.task = task
+        self.count += task is self.task
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="epoll is Linux's")
+def test_a_stream_that_waits_is_answered_without_its_connections_task() -> None:
+    """A switch of tasks with what belongs to it costs more than the event."""
+    steps = TaskSteps()
+
+    def watch(port: int) -> int:
+        watcher = Raw(port)
+        opened = watcher.run({"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}})
+        more = {"getMore": Int64(opened["cursor"]["id"]), "collection": "c", "$db": "test"}
+        writer = Raw(port)
+        before = steps.count
+        for n in range(20):
+            watcher.send(watcher.request(more))
+            while not writer.run(WAITING)["cursor"]["firstBatch"]:
+                pass
+            writer.run({"insert": "c", "documents": [{"_id": n}]})
+            assert [event["documentKey"] for event in watcher.reply()["cursor"]["nextBatch"]] == [{"_id": n}]
+        taken = steps.count - before
+        for each in (watcher, writer):
+            each.socket.close()
+        return taken
+
+    async def main() -> int:
+        async with open_server(ServerConfig(port=0, quiet=True)) as server:
+            return await trio.to_thread.run_sync(watch, server.port)
+
+    # The first getMore may come while the task has not yet begun to wait.
+    assert trio.run(main, instruments=[steps]) < 5
+
+
+WAITING = {
+    "aggregate": 1,
+    "pipeline": [{"$currentOp": {}}, {"$match": {"command.getMore": {"$exists": True}}}],
+    "cursor": {},
+    "$db": "admin",
+}
+
+
+@pytest.fixture
+def waiting(
+    connect: Callable[[], Raw], database: Database[dict[str, Any]]
+) -> Iterator[Callable[[int], tuple[Raw, Raw, Int64]]]:
+    """Begins a getMore that waits so many milliseconds: its connection, another one, its cursor's id."""
+    opened: list[Int64] = []
+
+    def begin(milliseconds: int) -> tuple[Raw, Raw, Int64]:
+        watcher, other = connect(), connect()
+        stream = {"aggregate": 1, "pipeline": [{"$changeStream": {}}], "cursor": {}, "$db": database.name}
+        cursor_id = Int64(watcher.run(stream)["cursor"]["id"])
+        opened.append(cursor_id)
+        more = {"getMore": cursor_id, "collection": "$cmd.aggregate", "maxTimeMS": milliseconds, "$db": database.name}
+        watcher.send(watcher.request(more))
+        while milliseconds > 1000 and not other.run(WAITING)["cursor"]["firstBatch"]:
+            pass
+        return watcher, other, cursor_id
+
+    yield begin
+    database.command("killCursors", "$cmd.aggregate", cursors=opened)
+
+
+def test_a_stream_waits_until_its_time_is_over(waiting: Callable[[int], tuple[Raw, Raw, Int64]]) -> None:
+    watcher, _, cursor_id = waiting(20)
+    reply = watcher.reply()
+    assert (reply["cursor"]["id"], reply["cursor"]["nextBatch"]) == (cursor_id, [])
+
+
+def test_a_stream_waits_until_its_client_sends_something(waiting: Callable[[int], tuple[Raw, Raw, Int64]]) -> None:
+    watcher, _, cursor_id = waiting(60_000)
+    watcher.send(watcher.request({"ping": 1, "$db": "admin"}))
+    reply = watcher.reply()
+    assert (reply["cursor"]["id"], reply["cursor"]["nextBatch"]) == (cursor_id, [])
+    assert watcher.reply() == {"ok": 1.0}
+
+
+def test_a_stream_that_waits_ends_with_its_client(waiting: Callable[[int], tuple[Raw, Raw, Int64]]) -> None:
+    watcher, other, _ = waiting(60_000)
+    watcher.socket.close()
+    status = {"serverStatus": 1, "$db": "admin"}
+    deadline = time.monotonic() + 2
+    while other.run(status)["metrics"]["cursor"]["open"]["total"]:
+        assert time.monotonic() < deadline, "the cursor of a stream outlives its client"
+    assert other.run(WAITING)["cursor"]["firstBatch"] == []
+
+
+def test_a_stream_that_waits_is_killed(waiting: Callable[[int], tuple[Raw, Raw, Int64]]) -> None:
+    watcher, other, cursor_id = waiting(60_000)
+    other.run({"killCursors": "$cmd.aggregate", "cursors": [cursor_id], "$db": "test"})
+    assert watcher.reply()["code"] == 237
 
 
 def test_hello_describes_the_server(raw: Raw, server: mongottl.RunningServer) -> None:

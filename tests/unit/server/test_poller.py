@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from mongottl.clock import SystemClock
-from mongottl.server.poller import Poller
+from mongottl.exec.operation.signal import Signal
+from mongottl.server.poller import Pause, Poller
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="epoll is Linux's")
 
@@ -121,3 +122,111 @@ def test_who_waits_may_be_cancelled(poller: Poller, pair: Pair) -> None:
 
 def test_a_long_operation_has_clients_answered(poller: Poller, pair: Pair) -> None:
     trio.run(_answers_for_an_operation, poller, pair)
+
+
+class TriosClock(SystemClock):
+    """The clock of trio, which a test may move."""
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+
+class Pausing:
+    """A command that pauses with a signal, and what it was resumed for."""
+
+    def __init__(self, poller: Poller, side: Side) -> None:
+        self.poller = poller
+        self.side = side
+        self.signal = Signal()
+        self.resumed: list[bool] = []
+        self.pause: Pause | None = None
+
+    def begin(self, seconds: float) -> None:
+        self.signal.clear()
+        self.pause = self.poller.pause(self.side.sock, seconds, self.signal, self.resume)
+
+    def resume(self) -> bool:
+        self.resumed.append(self.signal.notified)
+        return True
+
+
+async def _pauses(pair: Pair) -> None:
+    poller = Poller(TriosClock())
+    side = Side(pair[0])
+    command = Pausing(poller, side)
+    resumed = command.resumed
+
+    async def serve() -> None:
+        await poller.wait(side.sock, side.answer)
+        side.woken += 1
+
+    async with trio.open_nursery() as nursery:
+        for task in (poller.run, poller.resume_due, serve):
+            nursery.start_soon(task)
+        await wait_all_tasks_blocked()
+        command.begin(60.0)
+        command.signal.notify()
+        command.signal.notify()
+        await wait_all_tasks_blocked()
+        assert (resumed, poller.pauses) == ([True], 0)
+        # A shorter pause than those before it ends first, and one that was ended is not resumed.
+        command.begin(60.0)
+        assert command.pause is not None
+        command.pause.end()
+        command.begin(5.0)
+        await trio.sleep(4.0)
+        assert (resumed, poller.pauses) == ([True], 1)
+        await trio.sleep(2.0)
+        assert (resumed, poller.pauses) == ([True, False], 0)
+        await trio.sleep(100.0)
+        assert len(resumed) == 2
+        assert side.woken == 0
+        nursery.cancel_scope.cancel()
+    poller.close()
+
+
+async def _resumes_for_an_answer(poller: Poller, pair: Pair) -> None:
+    """What another client's message notifies is resumed after its answer."""
+    side = Side(pair[0])
+    command = Pausing(poller, side)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+
+    def notify() -> bool:
+        ours.recv(64)
+        command.signal.notify()
+        assert command.resumed == []
+        return True
+
+    with ours, theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poller.run)
+            nursery.start_soon(poller.wait, side.sock, side.answer)
+            nursery.start_soon(poller.wait, ours, notify)
+            await wait_all_tasks_blocked()
+            command.begin(60.0)
+            theirs.send(b"a")
+            await wait_all_tasks_blocked(0.01)
+            assert command.resumed == [True]
+            nursery.cancel_scope.cancel()
+
+
+async def _forgets_times(poller: Poller, pair: Pair) -> None:
+    command = Pausing(poller, Side(pair[0]))
+    for _ in range(10_000):
+        command.begin(60.0)
+        assert command.pause is not None
+        command.pause.end()
+    assert poller.known_times < 2000
+
+
+def test_what_pauses_is_resumed_by_its_signal_or_its_time(pair: Pair) -> None:
+    trio.run(_pauses, pair, clock=MockClock(autojump_threshold=0))
+
+
+def test_what_an_answer_notifies_is_resumed_behind_it(poller: Poller, pair: Pair) -> None:
+    trio.run(_resumes_for_an_answer, poller, pair)
+
+
+def test_the_times_of_pauses_that_have_ended_are_forgotten(poller: Poller, pair: Pair) -> None:
+    trio.run(_forgets_times, poller, pair)
