@@ -5,7 +5,8 @@
     values       BSON values as JSON, for scripts, and back
     messages     BSON values in the messages between the server and a script process
     answers      what a script process does with a request: conversion to JSON, the call, and conversion back
-    worker       the program of a script process: runs scripts with QuickJS
+    worker       what a script process does: runs scripts with QuickJS
+    spawner      the program of the process that starts script processes, and kills them
     processes    script processes, and the pool of them
     scripts      what the query engine uses: calls functions, for one operation
 

@@ -1,18 +1,18 @@
 """Script processes, and the pool of them that a server has."""
 
+import contextlib
 import os
 import select
 import socket
 import subprocess
 import sys
-import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from mongottl.errors import CommandError, ErrorCode
 
-# Processes that a server keeps although no operation uses them, and that it has at most. Each takes about 20 MB.
+# Processes that a server keeps although no operation uses them, and that it has at most. Each takes about 5 MB.
 MAX_IDLE: Final = 2
 MAX_PROCESSES: Final = 32
 
@@ -26,32 +26,30 @@ _READ_BYTES: Final = 256 << 10
 _STEP_BYTES: Final = 1 << 20
 # What the operating system keeps of a request that the process has not read yet, if it allows as much.
 _SEND_BUFFER_BYTES: Final = 1 << 20
+# How long the processes may take to end when the server stops.
+_END_S: Final = 1.0
 # Shorter parts of a request are sent together.
 _LARGE_PART_BYTES: Final = 64 << 10
 
 
-class ScriptProcess:
-    """A process that runs scripts, one call at a time. No method waits longer than it is told.
+class Spawner:
+    """The process that starts script processes (`spawner`), and ends them when it, or the server, ends."""
 
-    watched: a file whose end comes when the server no longer lives. folders: of the packages that the process imports.
-    """
-
-    def __init__(self, watched: int, folders: list[str]) -> None:
+    def __init__(self) -> None:
         folder = Path(__file__).parent
-        program = [str(folder / "worker.py"), str(watched), str(folder / "environment.js"), *folders]
+        program = [str(folder / "spawner.py"), str(folder / "environment.js"), *_folders()]
         zone = os.environ.get("TZ")
         self._socket, theirs = socket.socketpair()
         try:
             self._process: Final = subprocess.Popen(
                 [sys.executable, "-I", "-S", *program],
                 stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={} if zone is None else {"TZ": zone},
                 cwd="/",
-                pass_fds=(watched,),
                 # Signals of a terminal are for the server. A session of its own would have the same effect, but Linux
-                # then gives the process as much time as the server, whatever its priority (sched_autogroup).
+                # then gives the processes as much time as the server, whatever their priority (sched_autogroup).
                 process_group=0,
             )
         except OSError:
@@ -59,6 +57,41 @@ class ScriptProcess:
             raise
         finally:
             theirs.close()
+        self._socket.setblocking(False)
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def start(self, requests: int, pipe: int) -> None:
+        """Starts a script process. requests: its end of a socket. pipe: when it ends, the process is killed."""
+        socket.send_fds(self._socket, [b"S"], [requests, pipe])
+
+    def close(self) -> None:
+        """Ends it and all its processes."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class ScriptProcess:
+    """A process that runs scripts, one call at a time. No method waits longer than it is told."""
+
+    def __init__(self, spawner: Spawner) -> None:
+        self._socket, theirs = socket.socketpair()
+        pipe, self._life = os.pipe()
+        try:
+            spawner.start(theirs.fileno(), pipe)
+        except OSError:
+            self.kill()
+            raise
+        finally:
+            theirs.close()
+            os.close(pipe)
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self.file: Final = self._socket.fileno()
@@ -144,15 +177,23 @@ class ScriptProcess:
         self._reply_bytes = 0
         return kind, body
 
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
+    def is_waiting(self) -> bool:
+        """Whether it waits for a request; else it has ended."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
     def kill(self) -> None:
-        """Ends the process, whatever it does. Does not wait: on a busy machine it may take a while to end."""
-        self._process.kill()
+        """Ends the process, whatever it does. Does not wait for its end."""
         self._socket.close()
-        if self._process.poll() is None:
-            threading.Thread(target=self._process.wait, daemon=True).start()
+        # The end of the pipe does not suffice: a process that the user's program has forked may have it open.
+        with contextlib.suppress(OSError):
+            os.write(self._life, b"K")
+        os.close(self._life)
 
 
 class ScriptProcesses:
@@ -161,9 +202,7 @@ class ScriptProcesses:
     def __init__(self) -> None:
         self._idle: list[ScriptProcess] = []
         self._used: set[ScriptProcess] = set()
-        self._folders: Final = _folders()
-        # Nothing is written. All processes read this pipe, which ends when the server does, even if it is killed.
-        self._pipe: Final = list(os.pipe())
+        self._spawner: Spawner | None = None
 
     def acquire(self) -> ScriptProcess | None:
         """A process for one operation; None if there are too many already. JSInterpreterFailure (139) if it cannot be
@@ -171,20 +210,30 @@ class ScriptProcesses:
         process = None
         while process is None and self._idle:
             process = self._idle.pop()
-            if not process.is_alive():
+            if not process.is_waiting():
                 process.kill()
                 process = None
         if process is None:
             if len(self._used) >= MAX_PROCESSES:
                 return None
             try:
-                process = ScriptProcess(self._pipe[0], self._folders)
+                process = self._start()
             except OSError as error:
                 raise CommandError(
                     ErrorCode.JSInterpreterFailure, f"the JavaScript engine cannot be started: {error}"
                 ) from error
         self._used.add(process)
         return process
+
+    def _start(self) -> ScriptProcess:
+        spawner = self._spawner
+        if spawner is not None and not spawner.is_alive():
+            spawner.close()
+            spawner = None
+        if spawner is None:
+            spawner = Spawner()
+            self._spawner = spawner
+        return ScriptProcess(spawner)
 
     def release(self, process: ScriptProcess) -> None:
         """Takes back a process that waits for a request."""
@@ -208,9 +257,9 @@ class ScriptProcesses:
             process.kill()
         self._idle.clear()
         self._used.clear()
-        for file in self._pipe:
-            os.close(file)
-        self._pipe.clear()
+        if self._spawner is not None:
+            self._spawner.close()
+            self._spawner = None
 
 
 def _folders() -> list[str]:

@@ -1,7 +1,4 @@
-"""The program of a script process; `processes` starts it by its path.
-
-Arguments: a file descriptor, the path of `environment.js`, and the folders of the packages that are imported. The file
-ends when the server does; then this process ends, too, whatever it does.
+"""What a script process does: `spawner` runs it in each process that it forks.
 
 Requests on standard input and replies on standard output are a byte for the kind, four for the length of the rest
 (little-endian), and the rest:
@@ -15,62 +12,47 @@ Requests on standard input and replies on standard output are a byte for the kin
 All conversions between BSON and JSON are done here, where they cost the server's thread nothing.
 """
 
-import _thread
 import os
 import resource
-import sys
 from collections.abc import Callable
+from typing import Final
+
+# The package quickjs imports this extension, and besides much of the standard library, which takes 25 ms.
+from _quickjs import Context
+
+from mongottl.javascript.answers import answer
 
 # A lower priority than the server's, whose other clients a script must not hold up.
-_NICENESS = 10
+_NICENESS: Final = 10
 
 
-def main() -> None:
+def run(environment: str) -> None:
+    """Answers requests until there are no more. environment: the text of `environment.js`."""
     os.nice(_NICENESS)
-    _thread.start_new_thread(_end_with_server, (int(sys.argv[1]),))
-    sys.path.extend(sys.argv[3:])
-    # The package quickjs imports this extension, and besides much of the standard library, which takes 25 ms.
-    from _quickjs import Context
-
-    from mongottl.javascript.answers import answer
-
-    with open(sys.argv[2], encoding="utf-8") as file:
-        environment = file.read()
     # Scripts have no way to files and sockets. If one finds a hole in the engine, it can still open none.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-    requests = sys.stdin.buffer
-    replies = sys.stdout.buffer
-    invoke: Callable[[str], object] | None = None
-    while len(header := requests.read(5)) == 5:
-        body = requests.read(int.from_bytes(header[1:], "little"))
-        kind = b"D"
-        parts: list[bytes] = []
-        try:
-            if header[:1] == b"N":
-                memory, seconds = body.split()
-                invoke = None  # frees the previous context first
-                context = Context()
-                context.set_memory_limit(int(memory))
-                context.set_time_limit(float(seconds))
-                invoke = context.eval(environment)
-            else:
-                assert invoke is not None
-                parts = answer(invoke, body)
-        except Exception as error:
-            kind = b"X"
-            reason = str(error).partition("\n")[0] or type(error).__name__
-            parts = [reason.encode("utf-8", "replace")]
-        replies.write(kind + sum(map(len, parts)).to_bytes(4, "little"))
-        for part in parts:
-            replies.write(part)
-        replies.flush()
-
-
-def _end_with_server(watched: int) -> None:
-    """Waits until no process has the other end of a pipe open: QuickJS runs without Python's lock."""
-    os.read(watched, 1)
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    main()
+    with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as replies:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+        invoke: Callable[[str], object] | None = None
+        while len(header := requests.read(5)) == 5:
+            body = requests.read(int.from_bytes(header[1:], "little"))
+            kind = b"D"
+            parts: list[bytes] = []
+            try:
+                if header[:1] == b"N":
+                    memory, seconds = body.split()
+                    invoke = None  # frees the previous context first
+                    context = Context()
+                    context.set_memory_limit(int(memory))
+                    context.set_time_limit(float(seconds))
+                    invoke = context.eval(environment)
+                else:
+                    assert invoke is not None
+                    parts = answer(invoke, body)
+            except Exception as error:
+                kind = b"X"
+                reason = str(error).partition("\n")[0] or type(error).__name__
+                parts = [reason.encode("utf-8", "replace")]
+            replies.write(kind + sum(map(len, parts)).to_bytes(4, "little"))
+            for part in parts:
+                replies.write(part)
+            replies.flush()

@@ -213,7 +213,7 @@ def test_no_circles_but_those_listed() -> None:
 
 SHELL = ROWS.index(("server",))
 # Modules below the shell that have sockets all the same: pairs, to speak with processes of their own.
-SOCKET_PAIRS = {"javascript.processes"}
+SOCKET_PAIRS = {"javascript.processes", "javascript.spawner"}
 
 
 @pytest.mark.parametrize("module", [m for m in modules() if place_of(m)[0] < SHELL])

@@ -10,6 +10,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
+from mongottl.javascript import processes
 from mongottl.javascript.library import missing_reason
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())]
@@ -155,6 +156,40 @@ def test_a_client_that_leaves(slow: Database[Documents], server: mongottl.Runnin
         "$where" in str(operation.get("command")) for operation in slow.client.admin.command("currentOp")["inprog"]
     ):
         pass
+
+
+@pytest.mark.parametrize("ending", ["maxTimeMS", "killOp"])
+def test_an_operation_that_waits_for_a_process(
+    slow: Database[Documents], monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr(processes, "MAX_PROCESSES", 1)
+    admin = slow.client.admin
+    codes: dict[str, int | None] = {}
+
+    def loop(name: str, limit_ms: int) -> None:
+        try:
+            list(slow.c.find({"$where": "while (true);"}, comment=name, max_time_ms=limit_ms))
+        except OperationFailure as failure:
+            codes[name] = failure.code
+
+    def number(name: str) -> Any:
+        while True:
+            for operation in admin.command("currentOp")["inprog"]:
+                if operation.get("command", {}).get("comment") == name:
+                    return operation["opid"]
+
+    running = threading.Thread(target=loop, args=("running", 60_000))
+    running.start()
+    first = number("running")
+    waiting = threading.Thread(target=loop, args=("waiting", 300 if ending == "maxTimeMS" else 60_000))
+    waiting.start()
+    if ending == "killOp":
+        admin.command("killOp", op=number("waiting"))
+    waiting.join(10)
+    assert codes == {"waiting": 50 if ending == "maxTimeMS" else 11601}
+    admin.command("killOp", op=first)
+    running.join(10)
+    assert codes["running"] == 11601
 
 
 def test_many_at_once(slow: Database[Documents]) -> None:

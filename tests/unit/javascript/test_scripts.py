@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import subprocess
 
 import pytest
 
@@ -10,7 +11,7 @@ from mongottl.document.build import encode
 from mongottl.document.types import JavaScript
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.javascript import processes as script_processes
-from mongottl.javascript.processes import ScriptProcesses
+from mongottl.javascript.processes import ScriptProcesses, Spawner
 from mongottl.javascript.scripts import Scripts
 from tests.unit.javascript.conftest import MakeScripts
 
@@ -140,11 +141,21 @@ def test_an_operation_that_must_end(make: MakeScripts, processes: ScriptProcesse
     assert processes._used == set()
 
 
+def started_by(spawner: Spawner | None) -> list[int]:
+    """The script processes that run, by their numbers."""
+    assert spawner is not None
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    return [int(row[0]) for row in rows if int(row[1]) == spawner._process.pid and not row[2].startswith("Z")]
+
+
 def test_a_process_that_ends(scripts: Scripts, processes: ScriptProcesses) -> None:
     scripts.call("function() {}", [])
     [process] = processes._used
-    os.kill(process._process.pid, signal.SIGKILL)
-    process._process.wait()
+    [number] = started_by(processes._spawner)
+    os.kill(number, signal.SIGKILL)
+    while process.is_waiting():
+        pass
     assert code_of(scripts, "function() {}") == ErrorCode.JSInterpreterFailure
     assert scripts.call("function() { return 1; }", []) == 1.0
 
@@ -154,9 +165,51 @@ def test_an_idle_process_that_ends(make: MakeScripts, processes: ScriptProcesses
     first.call("function() {}", [])
     first.release()
     [process] = processes._idle
-    os.kill(process._process.pid, signal.SIGKILL)
-    process._process.wait()
+    [number] = started_by(processes._spawner)
+    os.kill(number, signal.SIGKILL)
+    while process.is_waiting():
+        pass
     assert make().call("function() { return 1; }", []) == 1.0
+
+
+def test_a_process_that_is_killed_leaves_nothing(make: MakeScripts, processes: ScriptProcesses) -> None:
+    scripts = make(call_limit_ms=200)
+    assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
+    while started_by(processes._spawner):
+        pass
+
+
+def test_a_lower_priority(scripts: Scripts, processes: ScriptProcesses) -> None:
+    """Linux compares priorities within a session alone."""
+    scripts.call("function() {}", [])
+    [number] = started_by(processes._spawner)
+    assert os.getpriority(os.PRIO_PROCESS, number) > os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getsid(number) == os.getsid(0)
+    assert os.getpgid(number) != os.getpgid(0)
+
+
+def test_a_process_is_killed_although_a_forked_one_has_its_files(make: MakeScripts, processes: ScriptProcesses) -> None:
+    scripts = make(call_limit_ms=200)
+    scripts.call("function() {}", [])
+    [process] = processes._used
+    copy = os.dup(process._life)
+    try:
+        assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
+        while started_by(processes._spawner):
+            pass
+    finally:
+        os.close(copy)
+
+
+def test_a_spawner_that_ends(make: MakeScripts, processes: ScriptProcesses) -> None:
+    first = make()
+    first.call("function() {}", [])
+    spawner = processes._spawner
+    assert spawner is not None
+    spawner._process.kill()
+    spawner._process.wait()
+    assert make().call("function() { return 1; }", []) == 1.0
+    assert first.call("function() { return 1; }", []) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""The program of the process that starts a server's script processes; `processes` starts it by its path.
+
+It imports what they need once, and forks one for each request in a few milliseconds. The server does not do that
+itself: it would wait for each new process, and has threads.
+
+Arguments: the path of `environment.js`, and the folders of the packages that are imported.
+
+Standard input is a socket; each byte that comes requests a process. With it come two files: the socket by which the
+process gets its requests and sends its replies (`worker`), and a pipe to which the server writes when the process is to
+end, and which ends when the server does, even if it was killed. Then the process is killed, whatever it does.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+
+# How often is looked whether processes that were killed have ended.
+_REAP_EVERY_MS = 100
+
+
+def main() -> None:
+    sys.path.extend(sys.argv[2:])
+    from mongottl.javascript.worker import run
+
+    environment = Path(sys.argv[1]).read_text(encoding="utf-8")
+    control = socket.socket(fileno=0)
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    processes: dict[int, int] = {}  # by its pipe
+    killed: list[int] = []
+    gc.freeze()  # so that less memory of the processes becomes their own
+    while True:
+        for file, _ in poll.poll(_REAP_EVERY_MS if killed else None):
+            if file:
+                poll.unregister(file)
+                os.close(file)
+                process = processes.pop(file)
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+                continue
+            request, files, _, _ = socket.recv_fds(control, 1, 2)
+            if not request:
+                for process in processes.values():
+                    os.kill(process, signal.SIGKILL)
+                return
+            requests, pipe = files
+            try:
+                process = os.fork()
+            except OSError:  # the server finds its socket closed
+                os.close(requests)
+                os.close(pipe)
+                continue
+            if process == 0:
+                try:
+                    os.dup2(requests, 0)
+                    os.dup2(requests, 1)
+                    os.closerange(3, max(requests, pipe, *processes, 3) + 1)
+                    run(environment)
+                finally:
+                    os._exit(0)
+            os.close(requests)
+            processes[pipe] = process
+            poll.register(pipe, select.POLLIN)
+        # A process is looked for until it has ended, so no other one can have its number meanwhile.
+        killed = [process for process in killed if os.waitpid(process, os.WNOHANG)[0] == 0]
+
+
+if __name__ == "__main__":
+    main()
