@@ -16,6 +16,10 @@ DATABASE: Final = "local"
 NAME: Final = "oplog.rs"
 NAMESPACE: Final = f"{DATABASE}.{NAME}"
 
+# Bytes of documents that one scan makes; the last document may exceed it. They are made, not found, so they take longer
+# than a collection's.
+_STEP_BYTES: Final = 1 << 20
+
 
 class OplogRecords(RecordStore):
     """The records of an oplog. Writes are refused (73)."""
@@ -65,7 +69,7 @@ class OplogRecords(RecordStore):
         self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[Record], bool]:
         found: list[Record] = []
-        left = max_bytes
+        left = min(max_bytes, _STEP_BYTES)
         for record_id in self._ids(after, forward):
             record = self.find_record(record_id)
             assert record is not None

@@ -127,6 +127,58 @@ def test_the_oplog_is_tailed(client: "pymongo.MongoClient[Documents]", oplog: Co
     assert cursor.alive
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["in memory", "stored"])
+def test_what_a_filter_on_time_excludes_is_not_read(tmp_path: Any, restarts: bool) -> None:
+    """A tailing tool begins where it stopped, in an oplog of millions of entries."""
+    options: Any = {"data_dir": str(tmp_path)} if restarts else {}
+    with mongottl.start_server(**options) as server, pymongo.MongoClient[Documents](server.uri) as client:
+        write_everything(client.shop)
+        for n in range(600):
+            client.shop.many.insert_one({"_id": n})
+        write_everything(client.other)
+        if not restarts:
+            _check_spans(client)
+    if restarts:
+        with mongottl.start_server(**options) as server, pymongo.MongoClient[Documents](server.uri) as client:
+            _check_spans(client)
+
+
+def _check_spans(client: "pymongo.MongoClient[Documents]") -> None:
+    oplog = client.local["oplog.rs"]
+    everything = list(oplog.find())
+    times = [document["ts"] for document in everything]
+    assert times == sorted(set(times))
+    between = Timestamp(times[60].time, times[60].inc)
+    for low, high in ((5, 9), (20, 60), (60, 61), (0, len(times) - 1), *((i, i + 1) for i in range(10, 20))):
+        first, last = times[low], times[high]
+        for filter, wanted in (
+            ({"$gte": first, "$lte": last}, range(low, high + 1)),
+            ({"$gt": first, "$lt": last}, range(low + 1, high)),
+            ({"$in": [last, first]}, (low, high)),
+            ({"$eq": last}, (high,)),
+        ):
+            expected = [everything[i] for i in wanted]
+            assert list(oplog.find({"ts": filter})) == expected
+            assert list(oplog.find({"ts": filter}).sort("$natural", -1)) == expected[::-1]
+            assert list(oplog.find({"$and": [{"ts": filter}, {"ts": {"$lte": last}}]})) == expected
+            assert oplog.count_documents({"ts": filter}) == len(expected)
+    for filter, most in (
+        ({"$gte": times[-3]}, 4),
+        ({"$gt": times[-1]}, 2),
+        ({"$gte": between, "$lt": times[62]}, 256),
+        ({"$eq": between}, 256),
+    ):
+        plan = oplog.find({"ts": filter}).explain()
+        assert plan["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
+        assert plan["executionStats"]["totalDocsExamined"] <= most, filter
+    backward = oplog.find({"ts": {"$gte": times[-2]}}).sort("$natural", -1).explain()
+    assert backward["executionStats"]["totalDocsExamined"] <= 256
+    assert list(oplog.find({"ts": {"$gte": Timestamp(times[-1].time + 100, 1)}})) == []
+    assert list(oplog.find({"ts": {"$lt": Timestamp(1, 1)}}).sort("$natural", -1)) == []
+    assert list(oplog.find({"ts": {"$gte": Timestamp(1, 1)}})) == everything
+    assert list(oplog.find({"$or": [{"ts": times[3]}, {"ts": {"$gt": times[-2]}}]})) == [everything[3], everything[-1]]
+
+
 def test_tools_find_its_size_and_its_ends(
     client: "pymongo.MongoClient[Documents]", oplog: Collection[Documents]
 ) -> None:

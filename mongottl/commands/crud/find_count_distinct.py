@@ -30,6 +30,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.plan.oplog_bounds import oplog_span
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import QueryPlan, natural_direction, plan_in_turns, plan_query
@@ -182,7 +183,8 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     if collection is not None and collection.options.capped:
         if request.tailable:
             forward = natural_direction(request.hint) >= 0
-            scan = TailableScan(collection, None if is_trivial(match) else match, forward, plan.wanted)
+            span = oplog_span(collection, match)
+            scan = TailableScan(collection, None if is_trivial(match) else match, forward, plan.wanted, span)
             tail = CollectionTail(collection, scan, request.await_data)
             stage = SkipStage(scan, request.skip) if request.skip else scan
             if metadata & ANNOTATED:

@@ -6,6 +6,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.express import NO_ID_PLAN
+from mongottl.exec.plan.oplog_bounds import oplog_span
 from mongottl.exec.plan.predicates import conjuncts_of
 from mongottl.exec.stages.clustered_scan import ClusteredScan
 from mongottl.exec.stages.index_scan import (
@@ -69,7 +70,9 @@ class CollectionPath(AccessPath):
         clustering = self.collection.clustering
         if clustering is not None:
             return ClusteredScan(self.collection, clustering, self.match, self.forward, wanted)
-        return CollectionScan(self.collection, self.match, self.forward, wanted)
+        return CollectionScan(
+            self.collection, self.match, self.forward, wanted, oplog_span(self.collection, self.match)
+        )
 
     def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         return min(limit, unit.records(self.collection).count())

@@ -23,6 +23,7 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
 from mongottl.exec.stages.liveness import ReadMark, living
+from mongottl.exec.stages.oplog_span import OplogSpan
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.where import test_ahead
 from mongottl.query.sort import SortPattern
@@ -298,10 +299,18 @@ def collection_scan_node(
 
 
 class CollectionScan(PlanStage):
-    """All records in the order of their ids. match: None for no filter."""
+    """All records in the order of their ids. match: None for no filter. span: the part of the oplog to read."""
 
-    def __init__(self, collection: Collection, match: MatchExpression | None, forward: bool, wanted: int) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        match: MatchExpression | None,
+        forward: bool,
+        wanted: int,
+        span: OplogSpan | None = None,
+    ) -> None:
         super().__init__()
+        self._span = span
         self._collection = collection
         self._match = match
         self._forward = forward
@@ -327,6 +336,8 @@ class CollectionScan(PlanStage):
         if not self._begun:
             self._begun = True
             collection.scans += 1
+            if self._span is not None:
+                self._position = self._span.start(op.service.oplog, self._forward, self._position)
         if self._guarded and self.examined:
             check_position(op, collection, self._position)
         size = min(self._size, op.step_records)
@@ -339,6 +350,8 @@ class CollectionScan(PlanStage):
             if not records:
                 return None
         self._position = records[-1][0]
+        if self._span is not None and self._span.is_left(records[-1], self._forward):
+            self._ended = True
         match = self._match
         if match is not None:
             if op.script_steps is not None:

@@ -3,6 +3,7 @@
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.oplog_span import OplogSpan
 from mongottl.exec.stages.stage import (
     BATCH_BYTES,
     PlanNode,
@@ -22,11 +23,21 @@ class TailableScan(PlanStage):
 
     started: whether it has read a record that was not expired, so that there is a position to continue from.
 
+    span: the part of the oplog to read; with an upper bound, a scan reads on behind it all the same, as in mongod.
+
     A backward scan, which a hint can request, ends for good after the oldest record.
     """
 
-    def __init__(self, collection: Collection, match: MatchExpression | None, forward: bool, wanted: int) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        match: MatchExpression | None,
+        forward: bool,
+        wanted: int,
+        span: OplogSpan | None = None,
+    ) -> None:
         super().__init__()
+        self._span = span
         self._collection = collection
         self._match = match
         self._forward = forward
@@ -40,6 +51,8 @@ class TailableScan(PlanStage):
         check_alive(collection)
         if self.started:
             check_position(op, collection, self._position)
+        elif not self._begun and self._span is not None:
+            self._position = self._span.start(op.service.oplog, self._forward, self._position)
         size = min(self._size, op.step_records)
         started_s = op.service.clock.monotonic_s()
         records, _ = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
