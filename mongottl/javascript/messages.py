@@ -1,11 +1,11 @@
 """Values in the messages between the server and a script process.
 
 A value is the code of its BSON type (one byte), the size of its bytes (four, little-endian), and its bytes as in BSON.
-A list may be longer than BSON allows, and takes long to encode and to decode, so both can be done in parts, between
-which the server lets other operations run:
+A long list may be longer than BSON allows, and takes long to encode and to decode, so both can be done in parts,
+between which the server lets other operations run:
 
-    list  LIST, any number of lists, values and runs, and END
-    run   RUN, the size of an array in BSON (four bytes), and the array: its elements are elements of the list
+    long list  LIST, any number of long lists, values and runs, and END
+    run        RUN, the size of an array in BSON (four bytes), and the array: its elements are elements of the list
 """
 
 from collections.abc import Callable, Iterator
@@ -28,6 +28,10 @@ _RUN_BYTES: Final = 64 << 10
 # Values of which the size counts. Others are counted as so many bytes.
 _SIZED: Final = (bytes, str)
 _OTHER_BYTES: Final = 16
+# Elements of a list that is not long, those of lists in it included.
+_SHORT_VALUES: Final = 64
+# Shorter documents and texts can be in it.
+_SHORT_BYTES: Final = 1 << 10
 
 
 def encode_parts(value: Value) -> Iterator[bytes]:
@@ -35,13 +39,34 @@ def encode_parts(value: Value) -> Iterator[bytes]:
     if isinstance(value, bytes):
         yield _header(DOCUMENT, len(value))
         yield value
-    elif isinstance(value, list):
+    elif isinstance(value, list) and _short_room(value, _SHORT_VALUES) < 0:
         yield _LIST
         yield from _elements(value)
         yield _END
     else:
         type_code, data = encode_value(Undefined() if isinstance(value, Missing) else value)
         yield _header(type_code, len(data)) + data
+
+
+def _short_room(values: list[Value], room: int) -> int:
+    """How many more elements a list may have, besides these, that is not long; negative if it is long because of them.
+
+    room: how many elements it may have.
+    """
+    room -= len(values)
+    if room < 0:
+        return room
+    for value in values:
+        if isinstance(value, _SIZED):
+            if len(value) >= _SHORT_BYTES:
+                return -1
+        elif isinstance(value, list):
+            room = _short_room(value, room)
+            if room < 0:
+                return room
+        elif isinstance(value, Missing):  # an array in BSON would leave it out
+            return -1
+    return room
 
 
 def _elements(values: list[Value]) -> Iterator[bytes]:

@@ -176,7 +176,7 @@ class Scripts:
         self._slice_bytes += size
         if self._slice_bytes >= _SLICE_BYTES:
             self._slice_bytes = 0
-            if self._pause(0, -1, False):
+            if self._pause(0.0, -1, False):
                 self.check()
 
     def _exchange(self, process: "ScriptProcess", kind: bytes, parts: list[bytes], least_ms: int = 0) -> bytes:
