@@ -20,6 +20,7 @@ from pymongo.errors import CursorNotFound, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 import mongottl
+from mongottl.javascript.library import missing_reason
 from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.encode import encode_request
 from mongottl.wire.messages import NeedData, OpMsg
@@ -373,13 +374,18 @@ def test_ddl_waits_for_the_transactions_of_its_collection(
     database: Database[Documents], session: ClientSession
 ) -> None:
     database.c.insert_one({"_id": 1})
+    database.source.insert_one({"_id": 1})
     for name, change in (
         ("createIndexes", lambda: database.c.create_index("n")),
         ("collMod", lambda: database.command("collMod", "c", validator={})),
         ("dropIndexes", lambda: database.c.drop_index("n_1")),
+        ("$out", lambda: database.source.aggregate([{"$out": "c"}])),
+        ("mapReduce", lambda: database.command(MAP_REDUCE)),
         ("renameCollection", lambda: database.c.rename("d")),
         ("drop", lambda: database.d.drop()),
     ):
+        if name == "mapReduce" and missing_reason():
+            continue
         known = database["d" if name == "drop" else "c"]
         session.start_transaction()
         known.insert_one({}, session=session)
@@ -392,7 +398,15 @@ def test_ddl_waits_for_the_transactions_of_its_collection(
             waiting.result(20)
         finally:
             pool.shutdown()
-    assert database.list_collection_names() == []
+    assert database.list_collection_names() == ["source"]
+
+
+MAP_REDUCE = {
+    "mapReduce": "source",
+    "map": "function() { emit(this._id, 1); }",
+    "reduce": "function(key, values) { return 1; }",
+    "out": {"replace": "c"},
+}
 
 
 def test_ddl_that_waits_obeys_its_time_limit(database: Database[Documents], session: ClientSession) -> None:
@@ -401,8 +415,11 @@ def test_ddl_that_waits_obeys_its_time_limit(database: Database[Documents], sess
         database.c.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
         started_s = time.monotonic()
         assert failure(lambda: database.command("drop", "c", maxTimeMS=50)) == (50, False)
+        out: Documents = {"aggregate": "source", "pipeline": [{"$out": "c"}], "cursor": {}, "maxTimeMS": 50}
+        assert failure(lambda: database.command(out)) == (50, False)
         assert time.monotonic() - started_s < 0.8
     assert database.c.find_one() == {"_id": 1, "n": 1}
+    assert database.list_collection_names() == ["c"]
 
 
 # --- the state of a transaction ---

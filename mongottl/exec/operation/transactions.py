@@ -102,6 +102,14 @@ class TransactionRegistry:
         """Those in progress."""
         return list(self._open.values())
 
+    def user_of(self, namespace: str) -> Transaction | None:
+        """One of those in progress that have named a collection."""
+        for transaction in self._open.values():
+            for collection in transaction.collections.values():
+                if collection.namespace == namespace:
+                    return transaction
+        return None
+
     def add(self, transaction: Transaction) -> None:
         """Adds a transaction that begins, in place of the session's last one, which is not in progress."""
         self._latest[transaction.session_key] = transaction

@@ -187,7 +187,7 @@ class ClientCursor(OpenCursor):
             more = True
             try:
                 more = self.source.fill(op, page)
-            except ClaimedByTransaction as raised:  # a write of `$merge`, which goes on with the same document
+            except ClaimedByTransaction as raised:  # `$merge` and `$out` go on where they were
                 conflict = raised
             if conflict is not None:
                 yield from await_transaction(op, conflict)

@@ -175,7 +175,13 @@ def _ttl_settings(made: Collection) -> list[IndexEntry]:
 
 
 def publish_output(op: OperationContext, database: str, temporary: str, name: str) -> None:
-    """Renames the temporary collection to the target's name. CommandFailed (125) if the target's indexes changed."""
+    """Renames the temporary collection to the target's name. CommandFailed (125) if the target's indexes changed.
+
+    ClaimedByTransaction if a transaction uses the target: the caller waits and calls again, as all DDL waits.
+    """
+    user = op.service.transactions.user_of(f"{database}.{name}")
+    if user is not None:
+        raise ClaimedByTransaction(user.own)
     made = _temporary(op, database, temporary)
     target = op.catalog.lookup(database, name, time_series=True)
     if target is None:

@@ -74,7 +74,8 @@ class OutSpec(OutputSpec):
 class OutSource(TransformSource):
     """Fills a temporary collection, which replaces the target after the last document.
 
-    Its documents count from when the collection replaces the target: just before that, `_ts` is set again in steps.
+    Its documents count from when the collection replaces the target: just before that, `_ts` is set again in steps. If
+    the target then waits for a transaction, both are done again afterwards.
     """
 
     def __init__(self, source: DocumentSource, spec: OutSpec, run: RunContext) -> None:
@@ -84,6 +85,7 @@ class OutSource(TransformSource):
         self._temporary = ""
         self._batch: list[bytes] = []
         self._position = 0
+        self._read = False  # whether all documents have been read
         self._stamped_through = 0  # the last record whose `_ts` was set again
         self._finished = False
 
@@ -99,12 +101,13 @@ class OutSource(TransformSource):
             self._position = end_of_write(self._batch, start)
             self._run.insert_output(spec.database, self._temporary, self._batch[start : self._position])
             return []
-        if self._stamped_through == 0:
+        if not self._read:
             batch = self.source.next_batch()
             if batch is not None:
                 self._batch = [plain(document) for document in batch] if self._run.metadata else batch
                 self._position = 0
                 return []
+            self._read = True
         self._stamped_through = self._run.stamp_output(spec.database, self._temporary, self._stamped_through)
         if self._stamped_through != 0:
             return []
