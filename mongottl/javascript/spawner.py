@@ -24,6 +24,9 @@ _REAP_EVERY_MS = 100
 
 def main() -> None:
     sys.path.extend(sys.argv[2:])
+    # The extension of the package quickjs, which itself imports much of the standard library besides.
+    import _quickjs
+
     from mongottl.javascript.worker import run
 
     environment = Path(sys.argv[1]).read_text(encoding="utf-8")
@@ -59,7 +62,7 @@ def main() -> None:
                     os.dup2(requests, 0)
                     os.dup2(requests, 1)
                     os.closerange(3, max(requests, pipe, *processes, 3) + 1)
-                    run(environment)
+                    run(_quickjs, environment)
                 finally:
                     os._exit(0)
             os.close(requests)
