@@ -43,7 +43,7 @@ _DROPPED_NAMES: Final = 10_000
 
 
 # The record store of `exec.operation.retryable_writes`, which belongs to no collection.
-RETRYABLE_WRITES_IDENT: Final = "retryableWrites"
+SESSIONS_IDENT: Final = "sessions"
 # How the idents of the stored oplog begin (`oplog.rows`).
 OPLOG_IDENT: Final = "oplog-"
 
@@ -131,7 +131,7 @@ class Catalog:
             del self._dropped[next(iter(self._dropped))]
 
     def _load(self) -> None:
-        known: set[str] = {RETRYABLE_WRITES_IDENT}
+        known: set[str] = {SESSIONS_IDENT}
         outdated: list[tuple[Collection, IndexEntry]] = []
         temporary: list[str] = []
         for key, entry in self.engine.catalog_entries():
@@ -579,12 +579,12 @@ class Catalog:
             self.engine.put_catalog_entry(name, entry)
             work.commit()
 
-    def retryable_writes(self) -> RecordStore:
-        """The record store for what sessions remember of retryable writes, created if there is none."""
-        if RETRYABLE_WRITES_IDENT in self.engine.idents():
-            return self.engine.record_store(RETRYABLE_WRITES_IDENT)
+    def session_records(self) -> RecordStore:
+        """The record store for what sessions remember, created if there is none."""
+        if SESSIONS_IDENT in self.engine.idents():
+            return self.engine.record_store(SESSIONS_IDENT)
         with self.engine.unit_of_work() as work:
-            store = self.engine.create_record_store(RETRYABLE_WRITES_IDENT)
+            store = self.engine.create_record_store(SESSIONS_IDENT)
             work.commit()
         return store
 

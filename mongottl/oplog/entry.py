@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from typing import Final
 
-from mongottl.catalog.change_kinds import RENAME
+from mongottl.catalog.change_kinds import NOOP, RENAME
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS
-from mongottl.document.build import encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Int64, Timestamp, Value
 from mongottl.document.walk import fields, get_value
+from mongottl.oplog.statements import Statements, packed, unpacked
 from mongottl.query.update.difference import difference
 
 INSERT: Final = 0
@@ -28,7 +29,8 @@ class OplogEntry:
     before, after: the documents of each operation; empty where a kind has none. replaced: whether an update replaced
     the documents, else touched: the paths that its modifiers name, or None for a pipeline. images: whether the
     collection keeps images. detail: of a change of collections or indexes. lsid, txn_number: of its transaction.
-    following: how many entries of the same transaction come behind it.
+    following: how many entries of the same transaction come behind it. statements: what the unit has executed of a
+    retryable write; known until it is stored.
     descriptions: for an entry that was stored, the `updateDescription` of each update. Such an entry has no documents
     but what `stored_form` keeps: where the collection keeps no images, `before` has only `_id`.
     """
@@ -63,6 +65,7 @@ class OplogEntry:
         self.following: int = 0
         self.lsid: bytes | None = None
         self.txn_number: int = 0
+        self.statements: Statements | None = None
 
     @property
     def count(self) -> int:
@@ -80,6 +83,8 @@ class OplogEntry:
 
     def watched_as(self) -> list[str]:
         """What change streams may watch that tell of it: the deployment (""), databases, collections."""
+        if self.kind == NOOP:
+            return []
         watched = ["", self.database, f"{self.database}.{self.collection}"]
         if self.kind == RENAME:
             database, collection = self.renamed_to()
@@ -112,6 +117,11 @@ class OplogEntry:
         for document in self.after:
             size += len(document) + _DOCUMENT_BYTES
         return size
+
+
+def no_operation(detail: bytes = EMPTY_DOCUMENT) -> OplogEntry:
+    """An entry without an operation. detail: its `o`."""
+    return OplogEntry(NOOP, "", "", None, [], [], detail=detail)
 
 
 def is_logged(collection: Collection, renamed: bool = False) -> bool:
@@ -166,7 +176,26 @@ def stored_form(entry: OplogEntry) -> bytes:
             ("o", Int64(entry.first_index)),
             ("f", Int64(entry.following)),
         ]
+    statements = entry.statements
+    if statements is not None:
+        form += [
+            ("s", statements.lsid),
+            ("q", Int64(statements.txn_number)),
+            ("e", BinData(packed(statements.executed), 0)),
+        ]
     return encode_fields(form)
+
+
+def stored_statements(stored: bytes) -> tuple[Statements, int, Timestamp] | None:
+    """The statements of a stored form with its wall time and cluster time; None if it has none."""
+    lsid = get_value(stored, "s")
+    if not isinstance(lsid, bytes):
+        return None
+    form = dict(fields(stored))
+    executed = form["e"]
+    at = form["t"]
+    assert isinstance(executed, BinData) and isinstance(at, Timestamp)
+    return Statements(lsid, _integer(form, "q"), unpacked(executed.data)), _integer(form, "w"), at
 
 
 def loaded_form(stored: bytes) -> OplogEntry:

@@ -76,6 +76,7 @@ class Oplog:
 
     def append(self, entry: OplogEntry) -> None:
         """Adds an entry that was put, after the commit."""
+        entry.statements = None
         self._entries.append(entry)
         self._size_bytes += entry.size_bytes()
         while self._size_bytes > self._memory_bytes and self._dropped < len(self._entries) - 1:

@@ -8,6 +8,7 @@ work that finds it so, and the oldest segments beyond the bound are dropped whol
 """
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -15,7 +16,8 @@ from mongottl.catalog.catalog import OPLOG_IDENT, Catalog, new_uuid
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Timestamp
 from mongottl.document.walk import get_value
-from mongottl.oplog.entry import OplogEntry, loaded_form, stored_form
+from mongottl.oplog.entry import OplogEntry, loaded_form, stored_form, stored_statements
+from mongottl.oplog.statements import Statements
 from mongottl.storage.interface import RecordStore, WriteUnitOfWork
 from mongottl.ttl.policy import NEVER
 
@@ -46,7 +48,9 @@ class _Segment:
 class OplogRows:
     """The rows of an oplog. floor: nothing at or before this cluster time is stored. uuid: of `local.oplog.rs`.
 
-    max_bytes: bound on all rows; it is exceeded for entries that are younger than `retention_ms`.
+    max_bytes: bound on all rows; it is exceeded for entries that are younger than `retention_ms`. on_segment: called in
+    the unit of work that begins a segment, before its first entry: whoever has to read the rows after a crash need then
+    read only that segment.
     """
 
     def __init__(self, catalog: Catalog, started: Timestamp, max_bytes: int, retention_ms: int) -> None:
@@ -56,6 +60,7 @@ class OplogRows:
         self._segments: list[_Segment] = []
         self.floor: tuple[int, int] = (started.time, started.inc)
         self.uuid: bytes = new_uuid()
+        self.on_segment: Callable[[WriteUnitOfWork], None] | None = None
         # The entries that were read last, and the number of the first of them.
         self._read: list[OplogEntry] = []
         self._read_from: int = 0
@@ -129,6 +134,19 @@ class OplogRows:
                 return low
         return self.end
 
+    def statements_from(self, number: int) -> Iterator[tuple[Statements, int, Timestamp]]:
+        """What the entries from this number on say of retryable writes, with their wall time and cluster time."""
+        for segment in self._segments:
+            after = max(number - segment.base, 0)
+            more = after < segment.store.count()
+            while more:
+                rows, more = segment.store.scan(after, _READ_ROWS, True, _READ_BYTES)
+                for row in rows:
+                    after = row[0]
+                    found = stored_statements(row[1])
+                    if found is not None:
+                        yield found
+
     def _one(self, segment: _Segment, number: int) -> OplogEntry:
         row = segment.store.find_record(number - segment.base + 1)
         assert row is not None
@@ -159,8 +177,13 @@ class OplogRows:
         engine = self._catalog.engine
         work.on_rollback(partial(self._restore, self._segments, self.floor))
         base = self.end
-        segments = [*self._segments, _Segment(base, engine.create_record_store(f"{OPLOG_IDENT}{base}", is_log=True))]
-        size_bytes = self.size_bytes
+        kept = self._segments
+        if kept[-1].base == base:
+            # It has no entry, but has left out an id. The new one takes its name.
+            engine.drop_ident(kept[-1].store.ident)
+            kept = kept[:-1]
+        segments = [*kept, _Segment(base, engine.create_record_store(f"{OPLOG_IDENT}{base}", is_log=True))]
+        size_bytes = sum([segment.store.size_bytes() for segment in kept])
         while len(segments) > 1 and size_bytes >= self._max_bytes:
             oldest = segments[0]
             if entry.wall_ms - oldest.last_ms < self._retention_ms:
@@ -171,6 +194,8 @@ class OplogRows:
             del segments[0]
         self._segments = segments
         self._put_state()
+        if self.on_segment is not None:
+            self.on_segment(work)
         return segments[-1]
 
     def _restore(self, segments: list[_Segment], floor: tuple[int, int]) -> None:

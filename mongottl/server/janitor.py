@@ -7,7 +7,6 @@ import trio
 
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.transaction_unit import abort_expired
-from mongottl.exec.operation.write_unit import delete_ended_writes
 from mongottl.server.log import Log
 
 JANITOR_INTERVAL_S: Final = 60.0
@@ -19,6 +18,4 @@ async def run_janitor(service: ServiceContext, log: Log) -> None:
         await trio.sleep(JANITOR_INTERVAL_S)
         abort_expired(service)
         service.close_idle()
-        while delete_ended_writes(service):
-            await trio.lowlevel.checkpoint()
         log.drain()

@@ -16,7 +16,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import quote
 
@@ -38,7 +38,7 @@ from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
 from mongottl.server.transport.certificates import ServerTls, server_tls
 from mongottl.server.transport.tls import TlsTransport
-from mongottl.storage.interface import StorageEngine, open_storage_engine
+from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict, open_storage_engine
 
 GRACE_S: Final = 1.0
 ACCEPT_RETRY_S: Final = 0.1
@@ -190,6 +190,9 @@ class Server:
             listener.close()
         self.shell.poller.close()
         self.service.end_scripts()
+        # The oplog has it, too; this spares the next start reading it there.
+        with suppress(EngineUnavailable, WriteConflict):
+            self.service.save_sessions()
         self.engine.close()
 
     def _close_listeners(self) -> None:

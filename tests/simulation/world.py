@@ -23,7 +23,7 @@ import trio.testing
 from bson import Timestamp
 
 import mongottl.storage  # noqa: F401 (registers the engines)
-from mongottl.catalog.catalog import OPLOG_IDENT, RETRYABLE_WRITES_IDENT
+from mongottl.catalog.catalog import OPLOG_IDENT, SESSIONS_IDENT
 from mongottl.catalog.collection import Collection
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
@@ -507,7 +507,7 @@ class World:
         stored = {key: entry for key, entry in self.engine.catalog_entries() if key.isdigit()}
         collections = {str(c.number): c for c in self.service.catalog.all_collections() if c.number != OPLOG_NUMBER}
         assert stored.keys() == collections.keys()
-        idents: set[str] = set() if self.folder is None else {RETRYABLE_WRITES_IDENT}
+        idents: set[str] = set() if self.folder is None else {SESSIONS_IDENT}
         for number, collection in collections.items():
             assert stored[number] == collection.entry_document(), f"{collection.namespace} is stored otherwise"
             idents.add(collection.store.ident)

@@ -35,7 +35,7 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import DELETED, Executed, RetryableWrite, other_write
+from mongottl.exec.operation.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
@@ -45,6 +45,7 @@ from mongottl.exec.write.modifying import (
     delete_one,
 )
 from mongottl.exec.write.writes import delete_batch
+from mongottl.oplog.statements import DELETED, Executed
 from mongottl.query.match import parse_match
 from mongottl.security.privileges import Need
 from mongottl.storage.interface import WriteConflict

@@ -34,7 +34,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import AFTER, BEFORE, DELETED, NO_IMAGE, Executed, other_write
+from mongottl.exec.operation.retryable_writes import other_write
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
@@ -47,6 +47,7 @@ from mongottl.exec.write.modifying import (
     update_one,
 )
 from mongottl.exec.write.writes import delete_batch
+from mongottl.oplog.statements import AFTER, BEFORE, DELETED, NO_IMAGE, Executed
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchDetails, MatchExpression, parse_match
 from mongottl.query.projection import Projection, parse_projection

@@ -43,14 +43,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import (
-    REFRESHED,
-    UPDATED,
-    UPSERTED,
-    Executed,
-    RetryableWrite,
-    other_write,
-)
+from mongottl.exec.operation.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
@@ -65,6 +58,7 @@ from mongottl.exec.write.modifying import (
     upsert,
 )
 from mongottl.exec.write.waiting import await_transaction
+from mongottl.oplog.statements import REFRESHED, UPDATED, UPSERTED, Executed
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import check_stage_names

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.catalog import Catalog, new_uuid
-from mongottl.catalog.change_kinds import NOOP, RENAME
+from mongottl.catalog.change_kinds import RENAME
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
@@ -24,12 +24,12 @@ from mongottl.exec.operation.object_ids import ObjectIdGenerator
 from mongottl.exec.operation.profiler import Profiler
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
-from mongottl.exec.operation.retryable_writes import StatementRows
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.operation.snapshots import KEPT_S, SnapshotRegistry
+from mongottl.exec.operation.stored_sessions import StoredSessions
 from mongottl.exec.operation.temporary_files import TemporaryFiles
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S, TransactionRegistry
-from mongottl.oplog.entry import OplogEntry, is_logged
+from mongottl.oplog.entry import OplogEntry, is_logged, no_operation
 from mongottl.oplog.log import OPLOG_NUMBER, Oplog
 from mongottl.oplog.records import DATABASE, NAME, OplogRecords
 from mongottl.oplog.rows import OplogRows
@@ -94,13 +94,14 @@ class ServiceContext:
         self.timestamps = TimestampClock()
         self.cluster_clock = ClusterClock(self.catalog, self.started_ms, config.data_dir is not None)
         self.sessions = SessionRegistry()
-        if config.data_dir is not None:
-            rows = StatementRows(self.catalog.retryable_writes())
-            self.sessions.store_in(rows, self.started_monotonic_s)
         self.oplog = self._open_oplog()
+        rows = self.oplog.rows
+        if rows is not None:
+            self.sessions.store_in(StoredSessions(self.catalog, rows), self.started_monotonic_s)
+            rows.on_segment = self.sessions.save
         if self.oplog.end == 0:
             # As in MongoDB, so that there is a first cluster time to read from.
-            self.log_change(OplogEntry(NOOP, "", "", None, [], [], detail=encode({"msg": "initiating set"})))
+            self.log_change(no_operation(encode({"msg": "initiating set"})))
         self.catalog.change_listener = self._log_change
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
@@ -173,6 +174,11 @@ class ServiceContext:
         if not self.dialect.runs_scripts:
             return "Cosmos DB runs no JavaScript"
         return missing_reason() if self.config.scripting else "JavaScript is turned off (--no-scripting)"
+
+    def save_sessions(self) -> None:
+        """Stores what sessions remember, so that the next start has nothing to read from the oplog."""
+        if not self.engine.failed:
+            self.catalog.in_unit(self.sessions.save)
 
     def end_scripts(self) -> None:
         """Ends the processes that run scripts."""

@@ -10,13 +10,14 @@ and killSessions end a session at once, but what is known of its latest retryabl
 have expired: a retry can still come, also while the first attempt runs. mongod keeps its transaction records likewise.
 """
 
+from functools import partial
 from typing import Final
 
 from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.retryable_writes import RetryableWrite, RetryCounts, StatementRows, WriteHistory
-from mongottl.exec.operation.session_ids import shown_id
-from mongottl.storage.interface import Record
+from mongottl.exec.operation.retryable_writes import RetryableWrite, RetryCounts, WriteHistory
+from mongottl.exec.operation.stored_sessions import StoredSessions
+from mongottl.storage.interface import WriteUnitOfWork
 
 SESSION_TIMEOUT_MINUTES: Final = 30
 SESSION_TIMEOUT_S: Final = 60.0 * SESSION_TIMEOUT_MINUTES
@@ -47,7 +48,7 @@ class Session:
     @property
     def lsid(self) -> bytes:
         """`{id, uid}`, as it is shown."""
-        return shown_id(self.key)
+        return self.history.lsid
 
 
 class SessionRegistry:
@@ -65,9 +66,10 @@ class SessionRegistry:
         self._counted: dict[bytes, WriteHistory] = {}
         self.history_bytes: int = 0
         # Where what is remembered is stored; None without a data directory.
-        self._rows: StatementRows | None = None
-        # Rows of sessions that are gone, to be deleted by `delete_rows`.
-        self._abandoned: list[Record] = []
+        self._stored: StoredSessions | None = None
+        # What differs from its record, by session, and the records of sessions that are gone.
+        self._unsaved: dict[bytes, WriteHistory] = {}
+        self._gone: list[int] = []
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -109,8 +111,12 @@ class SessionRegistry:
 
     def _forget(self, session: Session) -> None:
         del self._sessions[session.key]
-        self._release(session.history)
-        self._abandoned.extend(session.history.unused_rows)
+        history = session.history
+        self._release(history)
+        if self._stored is not None:
+            self._unsaved.pop(session.key, None)
+            if history.row:
+                self._gone.append(history.row)
 
     def all(self) -> list[Session]:
         """All sessions that have not been ended."""
@@ -143,53 +149,42 @@ class SessionRegistry:
                 self._forget(session)
                 return
 
-    def store_in(self, rows: StatementRows, now_s: float) -> None:
-        """Stores what is remembered in `rows` from now on, and reads what an earlier run of the server has stored.
+    def store_in(self, stored: StoredSessions, now_s: float) -> None:
+        """Stores what is remembered from now on, and reads what an earlier run of the server has stored.
 
         now_s: monotonic time, from which these sessions have their whole timeout: how long the server did not run
         is not known for sure, since the wall clock may have been set meanwhile.
         """
-        self._rows = rows
-        found: dict[bytes, Session] = {}
-        for stored in rows.load():
-            key = stored.key
-            session = found.get(key)
-            if session is None:
-                session = Session(key)
-                session.ended = True
-                found[key] = session
-            history = session.history
-            history.txn_number = stored.txn_number
-            history.executed.append(stored.entry)
-            if stored.written_ms >= history.written_ms:
-                history.written_ms = stored.written_ms
-                history.written_at = stored.written_at
-        for session in sorted(found.values(), key=_written_ms):
-            history = session.history
+        self._stored = stored
+        for history in sorted(stored.load(), key=_written_ms):
+            session = Session(history.key)
+            session.ended = True
+            session.history = history
             session.last_used_ms = history.written_ms
             session.last_used_s = now_s
             self._sessions[session.key] = session
+            self._unsaved[session.key] = history
             executed = history.executed
-            if len(executed) > 1 or executed[0].image is not None or executed[0].upserted:
+            if len(executed) > 1 or (executed and (executed[0].image is not None or executed[0].upserted)):
                 self._count(history, sum([entry.size_bytes for entry in executed]))
         while len(self._sessions) > self.max_sessions:
             self._drop_oldest()
 
-    def delete_rows(self, limit: int) -> bool:
-        """Deletes up to `limit` rows of sessions that are gone, inside a unit of work; whether there are more.
+    def save(self, work: WriteUnitOfWork) -> None:
+        """Brings what is stored up to date, in a unit of work."""
+        stored = self._stored
+        if stored is None:
+            return
+        changed = self._unsaved
+        gone = self._gone
+        stored.save(list(changed.values()), gone, work)
+        self._unsaved = {}
+        self._gone = []
+        work.on_rollback(partial(self._restore_unsaved, changed, gone))
 
-        If the unit is not committed, they remain until the next start.
-        """
-        rows = self._abandoned[:limit]
-        del self._abandoned[:limit]
-        if self._rows is not None:
-            self._rows.delete(rows)
-        return len(self._abandoned) > 0
-
-    @property
-    def has_abandoned_rows(self) -> bool:
-        """Whether there is work for `delete_rows`."""
-        return len(self._abandoned) > 0
+    def _restore_unsaved(self, changed: dict[bytes, WriteHistory], gone: list[int]) -> None:
+        self._unsaved = changed
+        self._gone = gone
 
     def begin_write(self, session: Session, txn_number: int) -> RetryableWrite:
         """Begins a retryable write, a new one or a retry. No other one of this session may be running.
@@ -219,7 +214,7 @@ class SessionRegistry:
                 ErrorCode.IncompleteTransactionHistory,
                 f"What the write with txnNumber {txn_number} has executed is not remembered any more",
             )
-        return RetryableWrite(history, self._rows, self.retries)
+        return RetryableWrite(history, self.retries)
 
     def committed(self, write: RetryableWrite, now_ms: int, at: Timestamp) -> None:
         """Remembers what a committed unit of work has executed, and forgets the oldest beyond the bound.
@@ -227,6 +222,8 @@ class SessionRegistry:
         now_ms: wall time of the unit; at: its cluster time.
         """
         size = write.committed(now_ms, at)
+        if self._stored is not None:
+            self._unsaved[write.history.key] = write.history
         if size > 0:
             self._count(write.history, size)
 
@@ -239,6 +236,8 @@ class SessionRegistry:
             oldest = self._counted[next(iter(self._counted))]
             self._release(oldest)
             oldest.dropped = True
+            if self._stored is not None:
+                self._unsaved[oldest.key] = oldest
 
     def _release(self, history: WriteHistory) -> None:
         """Frees the memory of a history."""
@@ -248,5 +247,5 @@ class SessionRegistry:
         history.clear()
 
 
-def _written_ms(session: Session) -> int:
-    return session.history.written_ms
+def _written_ms(history: WriteHistory) -> int:
+    return history.written_ms

@@ -17,29 +17,23 @@ the same step (`Selection.current`), or must be read again.
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, is_logged
+from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, is_logged, no_operation
 from mongottl.query.update import UpdateDriver
 from mongottl.storage.interface import (
-    EngineUnavailable,
     NewRecord,
     Record,
     RecordStore,
     SortedDataInterface,
-    WriteConflict,
     WriteUnitOfWork,
 )
 from mongottl.storage.snapshot.history import CommitImages
 from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
 from mongottl.ttl.policy import NO_TTL, is_expired
-
-# How many stored retryable writes are deleted in one unit of work.
-_DELETED_WRITES: Final = 500
 
 
 class WriteUnit:
@@ -133,25 +127,23 @@ class WriteUnit:
         cluster_clock = service.cluster_clock
         at = cluster_clock.tick(self._now_ms)
         entry = self.oplog_entry()
-        if entry is not None:
-            service.oplog.put(entry, at, self._now_ms, self._work)
         evicted: OplogEntry | None = None
         if self.inserted and self._removed and entry is not None:
             evicted = self._deletion()
+        write = self.retryable_write
+        if write is not None and self._notes_statements(write) and service.oplog.rows is not None:
+            if entry is None:
+                entry = no_operation()
+            (evicted or entry).statements = write.statements
+        if entry is not None:
+            service.oplog.put(entry, at, self._now_ms, self._work)
+        if evicted is not None:
             service.oplog.put(evicted, cluster_clock.tick(self._now_ms), self._now_ms, self._work)
         if cluster_clock.limit_due:
             cluster_clock.put_limit(self._work)
-        write = self.retryable_write
-        if write is not None and self.purged == 0:
-            failing = service.fail_points.transactional_write()
-            if failing is not None:
-                write.closes_connection = failing.close_connection
-                failing.fail()
-            self._note_statements(write)
-            self._work.commit()
+        self._work.commit()
+        if write is not None:
             service.sessions.committed(write, self._now_ms, at)
-        else:
-            self._work.commit()
         if entry is not None:
             service.append_entry(entry)
         if evicted is not None:
@@ -208,17 +200,24 @@ class WriteUnit:
         if self.inserted and collection.options.capped:
             service.cursors.notify_inserted(collection.number)
 
-    def _note_statements(self, write: RetryableWrite) -> None:
-        """Notes what this unit does for a retryable write: one insert or more, or the update or delete of a record."""
-        at = self.service.cluster_clock.operation_time
-        rows = self._rows
+    def _notes_statements(self, write: RetryableWrite) -> bool:
+        """Notes what this unit does for a retryable write: one insert or more, or the update or delete of a record;
+        whether there is anything to note."""
         write.begin_unit()
+        if self.purged:
+            return False
+        failing = self.service.fail_points.transactional_write()
+        if failing is not None:
+            write.closes_connection = failing.close_connection
+            failing.fail()
+        rows = self._rows
         if self.inserted:
-            write.note_inserts(len(rows), rows[0][0], self._now_ms, at)
+            write.note_inserts(len(rows), rows[0][0])
         elif self.replaced is not None:
-            write.note_update(self.replaced, rows[0][0], self._now_ms, at)
+            write.note_update(self.replaced, rows[0][0])
         elif self._removed:
-            write.note_delete(self._removed[0][1], self._now_ms, at)
+            write.note_delete(self._removed[0][1])
+        return len(write.pending) > 0
 
 
 class RecordingWriteUnit(WriteUnit):
@@ -255,20 +254,3 @@ def living_now(service: ServiceContext, collection: Collection, records: list[Re
         return records
     now_s = service.now_s()
     return [record for record in records if not is_expired(record[2], record[3], default_ttl_s, now_s)]
-
-
-def delete_ended_writes(service: ServiceContext) -> bool:
-    """Deletes a batch of what was stored of the retryable writes of sessions that are gone; whether there is more.
-
-    To be called repeatedly after `ServiceContext.close_idle`, with other work in between.
-    """
-    sessions = service.sessions
-    if not sessions.has_abandoned_rows:
-        return False
-    try:
-        with service.engine.unit_of_work() as work:
-            more = sessions.delete_rows(_DELETED_WRITES)
-            work.commit()
-        return more
-    except (EngineUnavailable, WriteConflict):
-        return False  # they are read again at the next start

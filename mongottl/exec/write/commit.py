@@ -9,6 +9,7 @@ from mongottl.exec.operation.session_ids import shown_id
 from mongottl.exec.operation.transaction_unit import release
 from mongottl.exec.operation.transactions import COMMITTED, Transaction
 from mongottl.exec.write.writes import duplicate_key_error
+from mongottl.oplog.entry import no_operation
 from mongottl.storage.interface import (
     DuplicateKey,
     NewRecord,
@@ -49,9 +50,13 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
             catalog.publish(collection, work)
         for collection in transaction.collections.values():
             commit.carry_out(collection, work)
-        at = _log(service, transaction, now_ms, work)
         if note is not None:
-            note.note_commit(now_ms, at)
+            note.note_commit()
+            if service.oplog.rows is not None:
+                if not transaction.entries:
+                    transaction.entries.append(no_operation())
+                transaction.entries[-1].statements = note.statements
+        at = _log(service, transaction, now_ms, work)
         if service.cluster_clock.limit_due:
             service.cluster_clock.put_limit(work)
         work.commit()

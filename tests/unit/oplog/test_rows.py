@@ -127,3 +127,12 @@ def test_young_segments_are_kept(engine: StorageEngine) -> None:
     for number in range(100):
         put(rows, engine, number, 2_000)
     assert 30 <= rows.first <= 40
+
+
+def test_a_first_entry_that_is_rolled_back_leaves_a_usable_oplog(engine: StorageEngine) -> None:
+    rows = opened(engine)
+    put(rows, engine, 0, commits=False)
+    put(rows, engine, 1, commits=False)
+    put(rows, engine, 2)
+    put(rows, engine, 3)
+    assert (rows.first, ids(rows), ids(opened(engine))) == (0, [2, 3], [2, 3])

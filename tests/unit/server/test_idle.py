@@ -1,8 +1,6 @@
 """Idle cursors are closed and idle sessions end after a while, with everything that belongs to them."""
 
 import io
-import random
-from pathlib import Path
 from typing import Any
 
 import bson
@@ -14,12 +12,10 @@ from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, run_to_end
-from mongottl.exec.operation.write_unit import delete_ended_writes
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import open_storage_engine
 from mongottl.wire.messages import OpMsg
-from tests.simulation.faults import FaultyEngine
 
 HALF_AN_HOUR_S = 30 * 60
 LSID = {"id": bson.Binary(b"a" * 16, 4)}
@@ -205,22 +201,3 @@ def test_a_retry_while_the_first_attempt_outlives_its_session(setup: Setup) -> N
     assert bson.decode(run_to_end(first))["n"] == 1
     assert bson.decode(run_to_end(again))["retriedStmtIds"] == [0]
     assert counted(setup) == [1]
-
-
-def test_the_janitor_survives_failing_storage(tmp_path: Path) -> None:
-    """What it cannot delete is read again, and deleted, at the next start."""
-    elapsed = HandMoved()
-    engine = FaultyEngine(open_storage_engine("memory", None), random.Random(1), 0.5)
-    service = ServiceContext(ServerConfig(data_dir=str(tmp_path)), VirtualClock(elapsed), engine)
-    dispatcher = Dispatcher(service, Log(stream=io.StringIO()))
-    for number in range(40):
-        lsid = {"id": bson.Binary(bytes([number]) * 16, 4)}
-        insert = {"insert": "c", "documents": [{"_id": number}], "lsid": lsid, "txnNumber": Int64(1), "$db": "test"}
-        outcome = dispatcher.handle(OpMsg(1, 0, 0, bson.encode(insert), []), ClientInfo(1, "127.0.0.1:1", ""))
-        assert bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome))["n"] == 1
-        elapsed.elapsed_s += HALF_AN_HOUR_S + 60
-        service.close_idle()
-        engine.armed = True
-        assert not delete_ended_writes(service)
-        engine.armed = False
-    assert engine.failures > 10

@@ -1,14 +1,26 @@
 """What sessions remember of retryable writes, and its limit."""
 
+import random
+import shutil
+from pathlib import Path
+
 import pytest
 
+from mongottl.catalog.catalog import Catalog
+from mongottl.clock import SystemClock
 from mongottl.document.build import encode
-from mongottl.document.types import Timestamp
+from mongottl.document.types import BinData, Timestamp
+from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.exec.operation.retryable_writes import BEFORE, StatementRows
+from mongottl.exec.operation.retryable_writes import RetryableWrite
+from mongottl.exec.operation.session_ids import session_key, shown_id
 from mongottl.exec.operation.sessions import MAX_HISTORY_BYTES, Session, SessionRegistry
+from mongottl.exec.operation.stored_sessions import StoredSessions
+from mongottl.oplog.entry import no_operation
+from mongottl.oplog.rows import OplogRows
+from mongottl.oplog.statements import AFTER, BEFORE, NO_IMAGE, Executed
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.interface import StorageEngine, open_storage_engine
 
 LARGE = bytes(16 * 1024 * 1024)
 AT = Timestamp(100, 1)
@@ -21,7 +33,7 @@ def written(registry: SessionRegistry, key: bytes, image: bytes, txn_number: int
     assert not write.is_retry
     assert write.begin(0, BEFORE) is None
     write.begin_unit()
-    write.note_delete(image, 0, AT)
+    write.note_delete(image)
     registry.committed(write, 0, AT)
     return session
 
@@ -62,7 +74,7 @@ def test_a_batch_of_different_statements_counts_too() -> None:
     for index in range(0, 1000, 2):
         write.begin(index)
         write.begin_unit()
-        write.note_update(b"a", b"b", 0, AT)
+        write.note_update(b"a", b"b")
         registry.committed(write, 0, AT)
         assert registry.history_bytes <= 100_000
     assert refusal(registry, session) == 217
@@ -99,45 +111,139 @@ def test_an_ended_session_keeps_its_write_until_it_expires() -> None:
     assert (len(registry), registry.history_bytes) == (0, 0)
 
 
-def test_rows_are_used_again_and_deleted_with_their_session() -> None:
-    engine = ContractEngine(open_storage_engine("sqlite", None))
-    with engine.unit_of_work() as unit:
-        records = engine.create_record_store("retryableWrites")
-        unit.commit()
-    registry = SessionRegistry()
-    registry.store_in(StatementRows(records), 0.0)
-    key = bytes(48)
-    session = registry.touch(key, 0, 0.0)
+class Server:
+    """Sessions over an engine, as a server has them: what a unit of work executes goes into the oplog's row."""
 
-    def execute(number: int, statements: list[int], commit: bool = True, image: int = 0) -> None:
-        write = registry.begin_write(session, number)
-        for index in statements:
-            write.begin(index, image)
-            with engine.unit_of_work() as unit:
-                write.begin_unit()
-                write.note_update(encode({"n": 1}), encode({"n": 2}), 5000, AT)
-                if commit:
-                    unit.commit()
-                    registry.committed(write, 5000, AT)
+    def __init__(self, engine: StorageEngine) -> None:
+        self.engine = engine
+        catalog = Catalog(engine, SystemClock())
+        # Segments of 1,000 bytes.
+        self.rows = OplogRows(catalog, Timestamp(1, 1), 8000, 0)
+        self.registry = SessionRegistry()
+        self.registry.store_in(StoredSessions(catalog, self.rows), 0.0)
+        self.rows.on_segment = self.registry.save
+        self.catalog = catalog
+        self.number = 0
 
-    execute(1, [0])
-    execute(2, [0])
-    assert records.count() == 1
-    execute(3, [0, 1, 2])  # consecutive statements of one kind share a row
-    assert records.count() == 1
-    execute(4, [0, 2, 4])
-    assert records.count() == 3
-    execute(5, [0], commit=False)
-    assert records.count() == 3
-    execute(6, [0], image=BEFORE)
-    assert records.count() == 1
-    execute(7, [0, 2], image=BEFORE)
-    execute(8, [0, 2])
-    assert records.count() == 2
-    assert [stored.txn_number for stored in StatementRows(records).load()] == [8, 8]
-    registry.expire(1.0)
-    assert registry.has_abandoned_rows
-    with engine.unit_of_work() as unit:
-        assert not registry.delete_rows(10)
-        unit.commit()
-    assert records.count() == 0
+    def carry_out(self, write: RetryableWrite, commit: bool) -> None:
+        """A unit of work that executes what `write` has noted."""
+        self.number += 1
+        at = Timestamp(100, self.number)
+        entry = no_operation(encode({"padding": "x" * 100}))
+        entry.set_time(at, self.number)
+        entry.statements = write.statements
+        with self.engine.unit_of_work() as unit:
+            self.rows.put(entry, unit)
+            if commit:
+                unit.commit()
+                self.registry.committed(write, self.number, at)
+
+    def known(self) -> dict[bytes, object]:
+        return {
+            session.key: (history.txn_number, history.dropped, [described(one) for one in history.executed])
+            for session in self.registry.known()
+            for history in [session.history]
+            if history.executed or history.dropped
+        }
+
+
+def described(executed: Executed) -> object:
+    return (
+        executed.first,
+        executed.last,
+        executed.kind,
+        executed.upserted,
+        executed.image,
+        executed.image_kind,
+    )
+
+
+def key_of(number: int) -> bytes:
+    lsid = encode({"id": BinData(bytes([number]) * 16, 4), "uid": BinData(bytes(32), 0)})
+    return session_key(lsid, None)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_remembered_survives_every_end(seed: int, tmp_path: Path) -> None:
+    generator = random.Random(seed)
+    path = tmp_path / "0"
+    server = Server(ContractEngine(open_storage_engine("sqlite", str(path))))
+    numbers = dict.fromkeys(range(6), 0)
+    for end in range(5):
+        for _ in range(generator.randrange(1, 40)):
+            number = generator.randrange(6)
+            session = server.registry.touch(key_of(number), 0, float(server.number))
+            if generator.random() < 0.6:
+                numbers[number] += 1
+            try:
+                write = server.registry.begin_write(session, numbers[number])
+            except CommandError:
+                numbers[number] += 1
+                continue
+            index = generator.randrange(50)
+            if write.begin(index, generator.choice((NO_IMAGE, NO_IMAGE, BEFORE, AFTER))) is not None:
+                continue
+            write.begin_unit()
+            document = encode({"_id": index, "n": generator.randrange(3)})
+            step = generator.randrange(5)
+            if step == 0:
+                write.note_delete(document)
+            elif step == 1:
+                write.note_inserts(1, document)  # an upsert
+            elif step == 2:
+                write.note_commit()
+            elif step == 3:
+                write.begin_inserts(index)
+                write.note_inserts(3, document)
+            else:
+                write.note_update(document, encode({"_id": index, "n": 1}))
+            server.carry_out(write, generator.random() < 0.9)
+            if generator.random() < 0.05:
+                server.registry.expire(server.number - 10.0)
+        known = server.known()
+        following = tmp_path / str(end + 1)
+        crashes = generator.random() < 0.5
+        if not crashes:
+            server.catalog.in_unit(server.registry.save)
+            server.engine.close()
+        shutil.copytree(path, following)
+        if crashes:
+            server.engine.close()
+        path = following
+        again = Server(ContractEngine(open_storage_engine("sqlite", str(path))))
+        again.number = server.number
+        server = again
+        found = server.known()
+        # What had expired may be known again: it was not forgotten on disk.
+        assert {key: found[key] for key in known} == known
+        assert server.rows.end < server.rows.first + 100
+    server.engine.close()
+
+
+def test_records_of_sessions_that_are_gone_are_deleted(tmp_path: Path) -> None:
+    server = Server(open_storage_engine("memory", None))
+    for number in range(10):
+        write = server.registry.begin_write(server.registry.touch(key_of(number), 0, 0.0), 1)
+        write.begin_unit()
+        write.note_commit()
+        server.carry_out(write, True)
+    server.catalog.in_unit(server.registry.save)
+    records = server.catalog.session_records()
+    assert records.count() == 10
+    server.registry.touch(key_of(3), 0, 5.0)
+    server.registry.expire(1.0)
+    server.catalog.in_unit(server.registry.save)
+    assert [get_value(record[1], "lsid") for record in records.scan(0, 10)[0]] == [shown_id(key_of(3))]
+
+
+def test_a_save_that_is_rolled_back_is_made_up_for(tmp_path: Path) -> None:
+    server = Server(open_storage_engine("memory", None))
+    write = server.registry.begin_write(server.registry.touch(key_of(1), 0, 0.0), 1)
+    write.begin_unit()
+    write.note_commit()
+    server.carry_out(write, True)
+    with server.engine.unit_of_work() as unit:
+        server.registry.save(unit)
+    assert server.catalog.session_records().count() == 0
+    server.catalog.in_unit(server.registry.save)
+    assert server.catalog.session_records().count() == 1
