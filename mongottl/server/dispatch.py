@@ -300,9 +300,11 @@ class Dispatcher:
             if generic.raw_data:
                 check_raw_data(op, op.database, request.collection)
         if spec.exclusive and len(service.transactions) and not op.in_transaction:
+            self._join_session(generic, op)
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._await_transactions(spec, request, op, body, carry_out)
         if (service.exclusive or service.fsync_locks) and self._is_locked(op) and spec.is_write(body):
+            self._join_session(generic, op)
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._await_copy(spec, op, body, carry_out)
         if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
@@ -314,6 +316,7 @@ class Dispatcher:
         if service.fail_points.fails_commands():
             fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, body))
         if fail_point is not None:
+            self._join_session(generic, op)
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._failing(fail_point, spec, op, body, carry_out)
         return self._carry_out(spec, request, generic, op, concern, body)
@@ -534,6 +537,12 @@ class Dispatcher:
             return (yield from outcome) if isinstance(outcome, Generator) else outcome
         except Exception as error:
             return self._failed(spec.name, error, op)
+
+    def _join_session(self, generic: GenericArguments, op: OperationContext) -> None:
+        """Records the session of a command that waits to begin, so that killing the session ends the wait."""
+        if generic.lsid is not None:
+            op.session_key = session_key(generic.lsid, op.client.login)
+            self.service.sessions.touch(op.session_key, op.now_ms, self.service.clock.monotonic_s())
 
     def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> None:
         """Registers the use of the session, and begins its retryable write if the command has a `txnNumber`."""

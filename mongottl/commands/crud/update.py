@@ -288,6 +288,7 @@ def upsert_or_update(
         except WriteConflict as conflict:
             yield from await_transaction(op, conflict)
         op.check_interrupt()
+        op.refresh_now()  # the insert goes by this instant, at which a document may live that had been expired
         selection.collection = op.catalog.lookup(op.database, name)
         result = yield from update_one(op, selection, driver)
         if result.matched:

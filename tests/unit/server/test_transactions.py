@@ -281,3 +281,32 @@ def test_a_write_that_waits_for_a_transaction_leaves_no_exception_behind(setup: 
         waiting.close()  # the client has disconnected
         assert sys.exc_info() == (None, None, None)
     assert setup.run({"ping": 1})["ok"] == 1
+
+
+@pytest.mark.parametrize(
+    ("hindrance", "command"),
+    [
+        (
+            {
+                "configureFailPoint": "failCommand",
+                "mode": "alwaysOn",
+                "data": {"failCommands": ["insert"], "blockConnection": True, "blockTimeMS": 500},
+            },
+            {"insert": "c", "documents": [{"_id": 2}]},
+        ),
+        ({"fsync": 1, "lock": True}, {"insert": "c", "documents": [{"_id": 2}]}),
+        ({"insert": "c", "documents": [{"_id": 3}], "$db": "test", **start(1)}, {"drop": "c"}),
+    ],
+)
+def test_killing_a_session_ends_a_command_that_waits_to_begin(
+    setup: Setup, hindrance: Document, command: Document
+) -> None:
+    setup.insert({"_id": 1})
+    assert setup.run(hindrance, **{"$db": "admin", **hindrance})["ok"]
+    other = {"id": Binary(bytes([1] * 16), 4)}
+    waiting = setup.steps(command, lsid=other)
+    assert isinstance(next(waiting), Wait)
+    assert setup.run({"killSessions": [other]})["ok"]
+    reply = bson.decode(run_to_end(waiting))
+    assert (reply["ok"], reply["code"]) == (0, 11601)
+    assert setup.stored() == 1

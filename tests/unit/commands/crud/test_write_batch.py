@@ -1,9 +1,11 @@
-"""The errors of a batch in one reply, with as many details as fit."""
+"""The errors of a batch in one reply, with as many details as fit; and what runs between its statements."""
+
+import pytest
 
 from mongottl.commands.crud.write_batch import MAX_ERROR_BYTES, MAX_ONE_ERROR_BYTES, WriteErrors
 from mongottl.document.build import encode
 from mongottl.errors import CommandError, ErrorCode
-from tests.running import Running
+from tests.running import Document, Running
 
 
 def duplicate(size: int) -> CommandError:
@@ -43,3 +45,25 @@ def test_others_may_run_between_the_statements_of_a_batch() -> None:
     assert running.ids(filter={"a": 1}) == list(range(50))
     assert sum(1 for _ in running.steps({"delete": "c", "deletes": deletes})) >= 49
     assert running.ids() == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"n": 2}}, "upsert": True}]},
+        {"findAndModify": "c", "query": {"_id": 1}, "update": {"$set": {"n": 2}}, "upsert": True},
+    ],
+)
+def test_an_upsert_of_a_document_that_a_clock_set_back_brings_to_life(command: Document) -> None:
+    running = Running()
+    running.clock.set_wall(2_000_000_000_000)
+    spec = {"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": 2}
+    running.run({"createIndexes": "c", "indexes": [spec]})
+    running.insert({"_id": 1, "n": 1})
+    running.clock.advance(5)
+    upsert = running.steps(command)
+    next(upsert)  # it has found nothing
+    running.clock.advance(-5)
+    with pytest.raises(StopIteration):
+        next(upsert)
+    assert running.listed({"find": "c"}) == [{"_id": 1, "n": 2}]
