@@ -365,6 +365,9 @@ class Catalog:
         committed, `published` must be called."""
         self._put(collection, collection.entry_document())
         self._tell(work, CREATE, collection, _created(collection))
+        built = [index for index in collection.indexes if not index.descriptor.is_id]
+        if built:
+            self._tell(work, CREATE_INDEXES, collection, _described(built))
 
     def published(self, collection: Collection) -> None:
         """Puts a collection that was stored by `publish` in its database."""

@@ -232,6 +232,26 @@ def test_expanded_events(database: Database[Documents]) -> None:
     assert events[2]["operationDescription"]["indexes"][0]["name"] == "a_1"
 
 
+def test_indexes_that_a_transaction_creates(
+    database: Database[Documents], client: "pymongo.MongoClient[Documents]"
+) -> None:
+    with database.watch(show_expanded_events=True, **QUICK) as stream:
+        with client.start_session() as session, session.start_transaction():
+            database.c.create_index("a", session=session)
+            database.c.insert_one({"_id": 1}, session=session)
+            database.d.insert_one({"_id": 1}, session=session)
+        events = read(stream)
+    assert [(event["operationType"], event["ns"]["coll"]) for event in events] == [
+        ("create", "c"), ("createIndexes", "c"), ("create", "d"), ("insert", "c"), ("insert", "d"),
+    ]  # fmt: skip
+    assert [index["name"] for index in events[1]["operationDescription"]["indexes"]] == ["a_1"]
+    names = [
+        next(iter(entry["o"]))
+        for entry in client.local["oplog.rs"].find({"ns": f"{database.name}.$cmd", "o.createIndexes": "c"})
+    ]
+    assert names == ["createIndexes"]
+
+
 def test_resuming(database: Database[Documents]) -> None:
     coll = database.c
     with coll.watch(**QUICK) as stream:
