@@ -127,6 +127,35 @@ def test_the_oplog_is_tailed(client: "pymongo.MongoClient[Documents]", oplog: Co
     assert cursor.alive
 
 
+def test_images_that_have_expired_stay_expired(tmp_path: Any) -> None:
+    options: Any = {"data_dir": str(tmp_path), "enable_test_commands": True}
+    with mongottl.start_server(**options) as server, pymongo.MongoClient[Documents](server.uri) as client:
+        kept: Documents = {"preAndPostImages": {"expireAfterSeconds": 100}}
+        client.admin.command("setClusterParameter", {"changeStreamOptions": kept})
+        client.shop.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
+        token = client.shop.c.watch().resume_token
+        client.shop.c.insert_one({"_id": 1})
+        client.shop.c.update_one({"_id": 1}, {"$set": {"n": 1}})
+        server.clock.advance(-200)
+        client.shop.c.update_one({"_id": 1}, {"$set": {"n": 2}})
+
+    def images(client: "pymongo.MongoClient[Documents]") -> list[bool]:
+        events = client.shop.c.watch(resume_after=token, full_document_before_change="whenAvailable", **QUICK)
+        return [
+            event["fullDocumentBeforeChange"] is not None for event in (next(events), next(events), next(events))[1:]
+        ]
+
+    for forever in (False, True):
+        with mongottl.start_server(**options) as server, pymongo.MongoClient[Documents](server.uri) as client:
+            asked = client.admin.command("getClusterParameter", "changeStreamOptions")["clusterParameters"][0]
+            assert asked["preAndPostImages"] == {"expireAfterSeconds": 100}
+            assert images(client) == [True, False]
+            if forever:
+                off: Documents = {"preAndPostImages": {"expireAfterSeconds": "off"}}
+                client.admin.command("setClusterParameter", {"changeStreamOptions": off})
+                assert images(client) == [True, False]
+
+
 @pytest.mark.parametrize("restarts", [False, True], ids=["in memory", "stored"])
 def test_what_a_filter_on_time_excludes_is_not_read(tmp_path: Any, restarts: bool) -> None:
     """A tailing tool begins where it stopped, in an oplog of millions of entries."""

@@ -1,7 +1,7 @@
 """getClusterParameter and setClusterParameter, as a replica set has them.
 
 Each parameter is a document; a table declares its fields, their types and ranges. `defaultMaxTimeMS` limits reads;
-`changeStreamOptions` and the others are checked, stored and shown, but have no effect.
+the others but `changeStreamOptions` are checked, stored and shown, but have no effect.
 
 Source: MongoDB's "getClusterParameter", "setClusterParameter" and "MongoDB Cluster Parameters".
 """
@@ -119,7 +119,7 @@ class SetClusterParameterRequest(NamedTuple):
     "setClusterParameter",
     SetClusterParameterRequest,
     access=on_cluster("setClusterParameter"),
-    help="Sets a cluster parameter; defaultMaxTimeMS limits reads, the others have no effect.",
+    help="Sets a cluster parameter; only defaultMaxTimeMS and changeStreamOptions have an effect.",
     admin_only=True,
 )
 def set_cluster_parameter(op: OperationContext, request: SetClusterParameterRequest) -> Reply:
@@ -142,7 +142,7 @@ def set_cluster_parameter(op: OperationContext, request: SetClusterParameterRequ
                 ErrorCode.DollarPrefixedFieldName, f"The field '{field}' of a cluster parameter cannot begin with '$'"
             )
     values = _checked_change_streams(value) if name == "changeStreamOptions" else _checked(name, value)
-    op.service.cluster_parameters.replace(name, values, op.service.timestamps.next(op.now_ms))
+    op.service.cluster_parameters.replace(name, values, op.service.timestamps.next(op.now_ms), op.now_ms)
     return {}
 
 

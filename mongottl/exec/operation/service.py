@@ -108,7 +108,7 @@ class ServiceContext:
         self.limits = MemoryLimits()
         self.log_settings = LogSettings(config.quiet)
         self.concern_defaults = ConcernDefaults()
-        self.cluster_parameters = ClusterParameters()
+        self.cluster_parameters = ClusterParameters(self.catalog)
         self.spill_space = TemporaryFiles(config.data_dir)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False

@@ -234,8 +234,7 @@ class EntryEvents:
     def _has_images(self, op: OperationContext) -> bool:
         """Whether the collection kept images, and they are not older than `preAndPostImages.expireAfterSeconds`."""
         entry = self._entry
-        kept_s = op.service.cluster_parameters.images_kept_s
-        return entry.images and (kept_s is None or op.now_ms < entry.wall_ms + kept_s * 1000)
+        return entry.images and op.service.cluster_parameters.has_image(entry.wall_ms, op.now_ms)
 
     def _add_full_document(
         self, op: OperationContext, key: bytes, document: bytes, event: list[tuple[str, Value]]
