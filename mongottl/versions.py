@@ -27,6 +27,9 @@ UPDATE_PIPELINE: Final = "updatePipeline"
 COMPOUND_HASHED: Final = "compoundHashedIndex"
 LOOKUP_WITH_BOTH: Final = "lookupWithFieldsAndPipeline"
 COMPOUND_WILDCARD: Final = "compoundWildcardIndex"
+POST_IMAGES: Final = "fullDocumentFromPostImages"
+# Fields of change events.
+EVENT_FIELD: Final = "changeEventField"
 
 # Kind to version to names.
 _TABLES: Final[dict[str, dict[str, str]]] = {
@@ -143,8 +146,16 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         "8.0": "update.updates.sort",
         "8.2": "rawData",
     },
-    # Reference: "update", "Hashed Indexes", "$lookup", "Compound Wildcard Indexes".
-    SYNTAX: {"4.2": UPDATE_PIPELINE, "4.4": COMPOUND_HASHED, "5.0": LOOKUP_WITH_BOTH, "7.0": COMPOUND_WILDCARD},
+    # Reference: "update", "Hashed Indexes", "$lookup", "Change Streams", "Compound Wildcard Indexes".
+    SYNTAX: {
+        "4.2": UPDATE_PIPELINE,
+        "4.4": COMPOUND_HASHED,
+        "5.0": LOOKUP_WITH_BOTH,
+        "6.0": POST_IMAGES,
+        "7.0": COMPOUND_WILDCARD,
+    },
+    # Reference: "Change Events".
+    EVENT_FIELD: {"6.0": "wallTime", "6.1": "disambiguatedPaths"},
 }
 
 

@@ -17,7 +17,17 @@ from mongottl.query.pipeline.window.function import WINDOW_FUNCTIONS
 from mongottl.query.registry import Registry
 from mongottl.query.update.driver import parse_update
 from mongottl.query.update.registry import modifiers
-from mongottl.versions import COMMAND, COMPOUND_HASHED, INTRODUCED, OLDEST, OPTION, SYNTAX, Features, features_of
+from mongottl.versions import (
+    COMMAND,
+    COMPOUND_HASHED,
+    EVENT_FIELD,
+    INTRODUCED,
+    OLDEST,
+    OPTION,
+    SYNTAX,
+    Features,
+    features_of,
+)
 
 REGISTRIES: tuple[Registry[Any], ...] = (
     STAGES,
@@ -31,7 +41,7 @@ REGISTRIES: tuple[Registry[Any], ...] = (
 
 
 def test_every_table_is_of_a_registry() -> None:
-    assert set(INTRODUCED) <= {COMMAND, OPTION, SYNTAX, *(registry.kind for registry in REGISTRIES)}
+    assert set(INTRODUCED) <= {COMMAND, EVENT_FIELD, OPTION, SYNTAX, *(registry.kind for registry in REGISTRIES)}
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)

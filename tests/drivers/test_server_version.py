@@ -82,6 +82,12 @@ CASES = [
     ("6.0", aggregate({"$facet": {"x": [{"$addFields": {"x": {"$firstN": {"input": "$a", "n": 1}}}}]}}), 168),
     ("6.0", command("find", "coll", filter={"$expr": {"$eq": [{"$minN": {"input": "$a", "n": 1}}, [1]]}}), 168),
     ("6.0", command("collMod", "coll", changeStreamPreAndPostImages={"enabled": False}), 40415),
+    ("6.0", aggregate({"$changeStream": {"fullDocument": "whenAvailable"}}), 2),
+    ("6.0", aggregate({"$changeStream": {"fullDocument": "required"}}), 2),
+    ("6.0", aggregate({"$changeStream": {"fullDocumentBeforeChange": "whenAvailable"}}), 40415),
+    ("6.0", aggregate({"$changeStream": {"showExpandedEvents": True}}), 40415),
+    ("6.0", command("create", "images", changeStreamPreAndPostImages={"enabled": True}), 40415),
+    ("7.0", aggregate({"$changeStream": {}}, {"$changeStreamSplitLargeEvent": {}}), 40324),
     ("7.0", computed({"$percentile": INPUT}), 168),
     ("7.0", aggregate({"$group": {"_id": None, "p": {"$percentile": INPUT}}}), 15952),
     ("7.0", command("createIndexes", "wild", indexes=[{"key": {"a": 1, "b.$**": 1}, "name": "w"}]), 67),
@@ -116,6 +122,19 @@ def test_commands_that_came_later_do_not_exist(clients: dict[str, Client]) -> No
             assert "bulkWrite" not in clients[version].admin.command("listCommands")["commands"]
     assert refusal(clients["6.0"].admin, {"moveCollection": "test.coll"}) == 59
     assert refusal(clients["8.0"].admin, {"moveCollection": "test.coll"}) == 115
+
+
+def test_fields_of_change_events_that_came_later(clients: dict[str, Client]) -> None:
+    for version in VERSIONS:
+        options: dict[str, Any] = {} if version in ("4.4", "5.0") else {"show_expanded_events": True}
+        collection = clients[version].test.events
+        collection.insert_one({"_id": 1, "a": {"0": 1}})
+        with collection.watch(max_await_time_ms=1, **options) as stream:
+            collection.update_one({"_id": 1}, {"$set": {"a.0": 2}})
+            event = next(stream)
+        assert ("wallTime" in event) == bool(options)
+        assert ("disambiguatedPaths" in event["updateDescription"]) == (bool(options) and version != "6.0")
+        collection.drop()
 
 
 def test_views_and_validators_have_the_version_too(clients: dict[str, Client]) -> None:

@@ -161,7 +161,8 @@ class EntryEvents:
         ]
         if self._spec.expanded and not invalidate and self._uuid is not None:
             event.append(("collectionUUID", self._uuid))
-        event.append(("wallTime", Date(entry.wall_ms)))
+        if self._spec.wall_time:
+            event.append(("wallTime", Date(entry.wall_ms)))
         if entry.lsid is not None:
             event += [("txnNumber", Int64(entry.txn_number)), ("lsid", entry.lsid)]
         return event
@@ -224,7 +225,7 @@ class EntryEvents:
         event.append(("ns", encode({"db": entry.database, "coll": entry.collection})))
         event.append(("documentKey", key))
         if updated:
-            event.append(("updateDescription", entry.describe(index, spec.expanded)))
+            event.append(("updateDescription", entry.describe(index, spec.disambiguates)))
         if before and spec.before_change != "off":
             kept = self._has_images(op)
             if not kept and spec.before_change == "required":

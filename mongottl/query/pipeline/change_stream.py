@@ -13,8 +13,10 @@ from mongottl.query.context import ParseContext
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import EVENT_FIELD, POST_IMAGES, SYNTAX
 
 _FULL_DOCUMENT: Final = ("default", "updateLookup", "whenAvailable", "required")
+_WITHOUT_IMAGES: Final = ("default", "updateLookup")
 _BEFORE_CHANGE: Final = ("off", "whenAvailable", "required")
 # Options that are not part of the Stable API, version 1.
 _UNSTABLE: Final = (
@@ -34,7 +36,8 @@ class ChangeStreamSpec(StageSpec):
 
     database, collection: what is watched; collection is "" for a database, both are "" for the deployment.
     resume: the token of `resumeAfter` or `startAfter`, as a document. start_at: `startAtOperationTime`.
-    expanded, system_events: whether events of `showExpandedEvents` and `showSystemEvents` are told.
+    expanded, system_events: whether events of `showExpandedEvents` and `showSystemEvents` are told. wall_time,
+    disambiguates: whether events have `wallTime`, and updates `disambiguatedPaths`.
     """
 
     def __init__(self, argument: bytes, database: str, collection: str) -> None:
@@ -50,6 +53,8 @@ class ChangeStreamSpec(StageSpec):
         self.start_at: Timestamp | None = None
         self.expanded = False
         self.system_events = False
+        self.wall_time = True
+        self.disambiguates = False
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         """The events come from the server's oplog: it opens the stage itself."""
@@ -96,9 +101,12 @@ def parse_change_stream(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     spec = ChangeStreamSpec(argument, "" if cluster else database, collection)
     spec.expanded = given.get("showExpandedEvents") is True
     spec.system_events = given.get("showSystemEvents") is True
+    spec.wall_time = not ctx.lacks(EVENT_FIELD, "wallTime")
+    spec.disambiguates = spec.expanded and not ctx.lacks(EVENT_FIELD, "disambiguatedPaths")
     for name, value in given.items():
         if name == "fullDocument":
-            checked_word(f"$changeStream.{name}", value, _FULL_DOCUMENT)
+            words = _WITHOUT_IMAGES if ctx.lacks(SYNTAX, POST_IMAGES) else _FULL_DOCUMENT
+            checked_word(f"$changeStream.{name}", value, words)
             spec.full_document = str(value)
         elif name == "fullDocumentBeforeChange":
             checked_word(f"$changeStream.{name}", value, _BEFORE_CHANGE)
