@@ -4,7 +4,8 @@
              dropped    rows, if there are    also in memory       the next entry
 
 Beyond the bounds the oldest entries are dropped, unless they are younger than the retention time, and streams that
-still need them fail (ChangeStreamHistoryLost).
+still need them fail (ChangeStreamHistoryLost). The entries of a transaction, which share a cluster time, are dropped
+together, and never those of the latest one: MongoDB's oplog grows beyond its size, too, for what is still needed.
 """
 
 from bisect import bisect_left
@@ -79,12 +80,14 @@ class Oplog:
         entry.statements = None
         self._entries.append(entry)
         self._size_bytes += entry.size_bytes()
-        while self._size_bytes > self._memory_bytes and self._dropped < len(self._entries) - 1:
+        latest = _time_of(entry)
+        while self._size_bytes > self._memory_bytes or _time_of(self._entries[self._dropped]) == self._floor:
             oldest = self._entries[self._dropped]
-            if entry.wall_ms - oldest.wall_ms < self._retention_ms:
+            at = _time_of(oldest)
+            if at == latest or (at != self._floor and entry.wall_ms - oldest.wall_ms < self._retention_ms):
                 break
             self._size_bytes -= oldest.size_bytes()
-            self._floor = (oldest.at_s, oldest.at_i)
+            self._floor = at
             oldest.before = oldest.after = ()
             self._dropped += 1
         if self._dropped >= _DROPPED_AT_ONCE:

@@ -4,7 +4,8 @@
     rows        1 2 3 … 5120   1 2 3 … 4870      1 2 3 …         the row's id and that number make the entry's number
 
 Entries are written to the last segment; when that is full, or would leave out an id, the next one begins in the unit of
-work that finds it so, and the oldest segments beyond the bound are dropped whole, which costs no deletion of rows.
+work that finds it so, and the oldest segments beyond the bound are dropped whole, which costs no deletion of rows. The
+entries of a transaction are all in one segment, however long that becomes.
 """
 
 from bisect import bisect_right
@@ -92,7 +93,8 @@ class OplogRows:
     def put(self, entry: OplogEntry, work: WriteUnitOfWork) -> None:
         """Stores an entry as the next one, inside a unit of work."""
         segment = self._segments[-1]
-        if segment.store.size_bytes() * _SEGMENTS >= self._max_bytes:
+        is_full = segment.store.size_bytes() * _SEGMENTS >= self._max_bytes
+        if is_full and (segment.last_s, segment.last_i) != (entry.at_s, entry.at_i):
             segment = self._begin_segment(entry, work)
         form = stored_form(entry)
         record_id = segment.store.insert_record(form, 0, NEVER)

@@ -343,6 +343,32 @@ def assert_lost(client: "pymongo.MongoClient[Documents]", token: Any) -> None:
 
 
 @pytest.mark.parametrize("stored", [False, True])
+def test_a_transaction_is_kept_whole_beyond_the_bound(tmp_path: Any, stored: bool) -> None:
+    options: Any = {"oplog_size_mb": 1}
+    if stored:
+        options["data_dir"] = str(tmp_path / "data")
+    with mongottl.start_server(**options) as server, pymongo.MongoClient[Documents](server.uri) as client:
+        client.shop.create_collection("c")
+        with client.shop.c.watch(**QUICK) as stream, client.start_session() as session:
+            before = stream.resume_token
+            with session.start_transaction():
+                for i in range(40):
+                    client.shop.c.insert_one({"_id": i, "text": "x" * 50_000}, session=session)
+            told = events_of(client.shop.c, start_at_operation_time=session.operation_time)
+            assert [event["documentKey"]["_id"] for event in told] == list(range(40))
+        # The next ones drop it whole.
+        for i in range(40, 80):
+            client.shop.c.insert_one({"_id": i, "text": "x" * 50_000})
+        for token in (before, told[0]["_id"], told[20]["_id"], told[38]["_id"]):
+            assert_lost(client, token)
+        assert (
+            client.local["oplog.rs"].count_documents({"lsid": {"$exists": True}, "o.applyOps.0.o2._id": {"$lt": 40}})
+            == 0
+        )
+        assert client.local.command("collStats", "oplog.rs")["size"] <= 1 << 20
+
+
+@pytest.mark.parametrize("stored", [False, True])
 def test_young_entries_are_kept_beyond_the_bound(tmp_path: Any, stored: bool) -> None:
     options: Any = {"oplog_size_mb": 1, "oplog_min_retention_hours": 1, "enable_test_commands": True}
     if stored:

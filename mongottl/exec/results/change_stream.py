@@ -64,7 +64,7 @@ class ChangeStream:
             self.resume_data = str(get_value(spec.resume, "_data"))
         elif spec.start_at is not None:
             at = (spec.start_at.time, spec.start_at.inc)
-            _check_history(oplog, at, False)
+            _check_history(oplog, at)
             self._number = oplog.number_at(at)
             self._from = at
             self.resume_data = high_water_mark(*at)
@@ -86,7 +86,7 @@ class ChangeStream:
                 f"To resume from a split event, the resume pipeline must include a {SPLIT_LARGE_EVENT} stage.",
             )
         at = (point.at.time, point.at.inc)
-        _check_history(oplog, at, point.is_event)
+        _check_history(oplog, at)
         self._number = oplog.number_at(at)
         self._from = at
         if not point.is_event:
@@ -193,10 +193,10 @@ class ChangeStream:
         return self._number < op.service.oplog.end and not self.ended
 
 
-def _check_history(oplog: Oplog, at: tuple[int, int], is_event: bool) -> None:
-    """ChangeStreamHistoryLost (286) if entries behind a starting point are gone. Nothing is, before the first entry was
-    dropped."""
-    if oplog.floor != (0, 0) and (at < oplog.floor or (at == oplog.floor and not is_event)):
+def _check_history(oplog: Oplog, at: tuple[int, int]) -> None:
+    """ChangeStreamHistoryLost (286) if entries from a starting point on are gone, as the event of a token. Nothing is,
+    before the first entry was dropped."""
+    if oplog.floor != (0, 0) and at <= oplog.floor:
         raise _history_lost()
 
 
