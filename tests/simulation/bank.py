@@ -59,6 +59,7 @@ class Bank:
         self.answered_after_crash = 0
         self.snapshots = 0
         self.created = 0
+        self.resumed = 0
         world.lost = self.lose
 
     def lose(self, turn: int) -> None:

@@ -61,6 +61,7 @@ class Stage:
         self.retried_after_crash = 0
         self.idle_closed = 0
         self.slow_builds = 0
+        self.resumed = 0
         world.aged = self.model.age
         world.lost = self.lose
         world.compared = self.check_stored

@@ -27,6 +27,7 @@ from tests.simulation.clients import (
     writer,
 )
 from tests.simulation.seeds import MANY, run_seeds, seeds, turns
+from tests.simulation.streams import Follower
 from tests.simulation.world import Client, Request, World
 
 LONG = 2000
@@ -79,6 +80,8 @@ async def _simulate_in(
         world.seat(client)
     for _ in range(3):
         world.seat(counter(stage))
+    follower = Follower(world, faulty)
+    world.seat(follower.follow())
     if seed % 5 < 2:
         world.seat(ddl_client(stage))
         world.seat(ddl_client(stage))
@@ -86,6 +89,8 @@ async def _simulate_in(
     await world.run(turns)
     await world.settle()
     check_counters(stage)
+    follower.check()
+    stage.resumed = follower.resumed
     return stage
 
 
@@ -110,6 +115,7 @@ def count(seed: int, folder: Path, length: int) -> "Counter[str]":
         read=stage.read,
         retried_after_crash=stage.retried_after_crash,
         slow_builds=stage.slow_builds,
+        resumed=stage.resumed,
         crashes=world.crashes,
         power_cuts=world.power_cuts,
         disk_failures=world.disk_failures,

@@ -18,6 +18,7 @@ from tests.simulation.bank import (
     transferrer,
 )
 from tests.simulation.seeds import MANY, run_seeds, seeds, turns
+from tests.simulation.streams import Follower
 from tests.simulation.world import Client, Request, World
 
 LONG = 2500
@@ -53,13 +54,16 @@ async def _simulate(seed: int, folder: Path, turns: int, elapsed: trio.testing.M
         # From few that hinder each other little, and commit most of their transactions, to many.
         crowd = seed % 4
         clients = [transferrer(bank) for _ in range(1 + crowd)] + [plain_writer(bank) for _ in range(1 + seed % 2)]
-        clients += [snapshot_reader(bank), index_builder(bank)]
+        follower = Follower(world, faulty)
+        clients += [snapshot_reader(bank), index_builder(bank), follower.follow()]
         for client in clients:
             world.seat(client)
         world.engine.armed = True
         await world.run(turns)
         await world.settle()
         check_bank(bank)
+        follower.check()
+        bank.resumed = follower.resumed
         return bank
 
 
@@ -91,6 +95,7 @@ def count(seed: int, folder: Path, length: int) -> "Counter[str]":
         created=bank.created,
         repeated=bank.repeated,
         answered_after_crash=bank.answered_after_crash,
+        resumed=bank.resumed,
         crashes=bank.world.crashes,
         power_cuts=bank.world.power_cuts,
     )

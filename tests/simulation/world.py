@@ -345,6 +345,13 @@ class World:
         except StopIteration as stop:
             self._answer(seat, stop.value)
 
+    def ask(self, command: Document, database: str = "sim") -> Document:
+        """The reply to a command of nobody's that runs alone."""
+        message = OpMsg(self.turn, 0, 0, bson.encode({**command, "$db": database}), [])
+        outcome = self.dispatcher.handle(message, ClientInfo(0, "localhost:27017", "localhost:0"))
+        reply: Document = bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome))
+        return reply
+
     def _answer(self, seat: Seat, reply: bytes | None) -> None:
         """Gives a client its reply, or None: it was lost."""
         seat.request.ended = self.turn
@@ -527,14 +534,17 @@ class World:
 
         What was applied at the last check is not read again while the same server runs.
         """
-        records = OplogRecords(self.service.oplog).scan(self._replayed_through, 10_000_000)[0]
-        documents = [bson.decode(record[1]) for record in records]
-        for document in documents:
-            assert self._replayed_ts < document["ts"], f"{document} is not after {self._replayed_ts}"
-            self._replayed_ts = document["ts"]
-        if records:
-            self._replayed_through = records[-1][0]
-        self._replay.apply(documents)
+        stored_oplog = OplogRecords(self.service.oplog)
+        more = True
+        while more:
+            records, more = stored_oplog.scan(self._replayed_through, 10_000_000)
+            documents = [bson.decode(record[1]) for record in records]
+            for document in documents:
+                assert self._replayed_ts < document["ts"], f"{document} is not after {self._replayed_ts}"
+                self._replayed_ts = document["ts"]
+            if records:
+                self._replayed_through = records[-1][0]
+            self._replay.apply(documents)
         unmet = set(self._replay.data)
         for collection in self.service.catalog.all_collections():
             if is_logged(collection):
