@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _COMMANDS: Final = ("serve",)
 # How long to wait for the last lines of the log to be written.
 LOG_WAIT_S: Final = 0.1
-_FORMS: Final = {"number": "N", "text": "TEXT", "address": "HOST:PORT"}
+_FORMS: Final = {"number": "N", "text": "TEXT", "address": "HOST:PORT", "names": "NAME"}
 _USAGE_ERROR: Final = 2
 # Thresholds of the garbage collector: objects allocated, and collections of the younger generation, before a
 # collection.
@@ -71,6 +71,8 @@ def parse_arguments(arguments: list[str]) -> dict[str, str]:
                 raise ValueError(f"{option} needs a value")
             value = arguments[place]
             place += 1
+        if setting.value == "names" and setting.field in texts:
+            value = f"{texts[setting.field]},{value}"
         texts[setting.field] = value
     return texts
 
@@ -91,6 +93,8 @@ def help_text() -> str:
             continue
         lines.append(f"  {_option_form(setting, getattr(defaults, setting.field))}")
         lines.append(f"        {setting.help}{_default_note(getattr(defaults, setting.field))}")
+        if setting.value == "names":
+            lines += [f"          {name}" for name in setting.choices]
     lines += ["  --version", "        Show the version, and whether it is compiled.", "  --help", ""]
     lines.append("Each option can also be given in the environment: MONGOTTL_PORT=27018, MONGOTTL_DATA_DIR=…")
     return "\n".join(lines)
@@ -99,13 +103,13 @@ def help_text() -> str:
 def _option_form(setting: Setting, default: object) -> str:
     if setting.value == "switch":
         return f"--no-{setting.option[2:]}" if default is True else setting.option
-    if setting.choices:
+    if setting.choices and setting.value != "names":
         return f"{setting.option} {{{','.join(setting.choices)}}}"
     return f"{setting.option} {_FORMS[setting.value]}"
 
 
 def _default_note(default: object) -> str:
-    if default is None or isinstance(default, bool):
+    if default is None or isinstance(default, (bool, tuple)):
         return ""
     return f" Default: {default}."
 

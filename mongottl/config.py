@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Final
 
+from mongottl.account import BACKUPS, CAPABILITIES, REFUSALS, THROUGHPUTS
+
 VERSION: Final = "0.1.0"
 # The source revision that `buildInfo` and explain report.
 GIT_VERSION: Final = f"mongottl-{VERSION}"
@@ -53,6 +55,10 @@ class ServerConfig:
     log_format: str = "text"
     quiet: bool = False
     scripting: bool = True
+    cosmos_capability: tuple[str, ...] = ()
+    cosmos_backup: str = "periodic"
+    cosmos_allow: tuple[str, ...] = ()
+    cosmos_throughput: str = "metered"
 
     def chosen_engine(self) -> str:
         """The name of the storage engine that keeps the data."""
@@ -72,8 +78,9 @@ class ServerConfig:
 class Setting:
     """One row of the table.
 
-    field: the attribute of `ServerConfig`. value: "text", "number", "address" or "switch" (present or absent).
-    choices: the values allowed, or none. parameter: the name under which `getParameter` shows it ("" if it does not).
+    field: the attribute of `ServerConfig`. value: "text", "number", "address", "switch" (present or absent) or "names"
+    (separated by commas; the option may be given repeatedly). choices: the values allowed, or none. parameter: the name
+    under which `getParameter` shows it ("" if it does not).
     maximum: the largest number allowed, or None. on_command_line: False for a secret, which only the environment gives.
     """
 
@@ -95,7 +102,7 @@ class Setting:
         """The environment variable: `MONGOTTL_DATA_DIR`."""
         return "MONGOTTL_" + self.field.upper()
 
-    def parse(self, text: str) -> str | int | bool:
+    def parse(self, text: str) -> str | int | bool | tuple[str, ...]:
         """The value of an option's or variable's text. ValueError says what would have been right."""
         if self.value == "number":
             if not (text.isascii() and text.isdigit()):
@@ -108,6 +115,12 @@ class Setting:
             if text.lower() not in ("1", "0", "true", "false", "yes", "no"):
                 raise ValueError(f"{self.option}: true or false is needed, not {text!r}")
             return text.lower() in ("1", "true", "yes")
+        if self.value == "names":
+            names = tuple(name for name in text.split(",") if name)
+            for name in names:
+                if name not in self.choices:
+                    raise ValueError(f"{self.option}: one of {', '.join(self.choices)} is needed, not {name!r}")
+            return names
         if self.choices and text not in self.choices:
             raise ValueError(f"{self.option}: one of {', '.join(self.choices)} is needed, not {text!r}")
         if self.value == "address" and not _is_address(text):
@@ -205,6 +218,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "scripting",
         "switch",
         "Whether JavaScript is run ($where, $function, $accumulator, mapReduce); needs the extra `javascript`.",
+    ),
+    Setting("cosmos_capability", "names", "Capabilities of the account, by Azure's names.", tuple(CAPABILITIES)),
+    Setting("cosmos_backup", "text", "Kind of backup of the account, which decides about unique indexes.", BACKUPS),
+    Setting("cosmos_allow", "names", "Refusals of Cosmos DB that are switched off.", tuple(REFUSALS)),
+    Setting(
+        "cosmos_throughput",
+        "text",
+        "Request units: not counted, counted, or counted and throttled by the budget.",
+        THROUGHPUTS,
     ),
 )
 
@@ -327,6 +349,8 @@ def config_from(values: Mapping[str, str]) -> ServerConfig:
         text = values.get(setting.field)
         if text is not None:
             setattr(config, setting.field, setting.parse(text))
+            if setting.field.startswith("cosmos_") and values.get("dialect") != "cosmos":
+                raise ValueError(f"{setting.option}: only with --dialect cosmos")
     return config
 
 

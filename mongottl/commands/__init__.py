@@ -13,6 +13,7 @@ Commands turn a typed request into calls of `exec` and a reply. They open no soc
 from mongottl.commands.admin import (
     clock,
     cluster_parameters,
+    cosmos,
     db_hash,
     diagnostic_data,
     diagnostics,
@@ -64,6 +65,7 @@ FAMILIES = (
     cluster_parameters,
     collections,
     collmod,
+    cosmos,
     create,
     databases,
     db_hash,

@@ -1,7 +1,7 @@
 """Dialects: whether the server behaves like MongoDB or like Azure Cosmos DB for MongoDB, apart from TTL.
 
     dialect  what a dialect consists of, and the two that exist
-    cosmos   the tables of `cosmos`, which refuses what Cosmos DB refuses, with its codes and texts
+    cosmos   what Cosmos DB refuses, with its codes and texts, and the account that the server stands for
 
 A dialect is data; code that depends on it asks a `Dialect`. The default dialect is `mongodb`.
 """

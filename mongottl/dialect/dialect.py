@@ -1,6 +1,7 @@
 """What a dialect consists of, and the two dialects."""
 
-from mongottl.dialect import cosmos
+from mongottl.account import Account
+from mongottl.dialect.cosmos import replies
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 
@@ -18,6 +19,7 @@ class Dialect:
     index_conflict: the text for an index whose options differ from those of an existing one with the same name or key;
         `{name}` in it stands for the name of that one. Empty for MongoDB's text.
     uri_options: the options that a connection string needs for this kind of server.
+    account: the Cosmos DB account that the server stands for, or None for MongoDB.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Dialect:
         cluster_times: bool = True,
         runs_scripts: bool = True,
         shows_oplog: bool = True,
+        account: Account | None = None,
     ) -> None:
         self.name = name
         self.refused_commands = refused_commands
@@ -47,6 +50,7 @@ class Dialect:
         self.cluster_times = cluster_times
         self.runs_scripts = runs_scripts
         self.shows_oplog = shows_oplog
+        self.account = account
 
     def check_command(self, name: str) -> None:
         """CommandNotSupported (115) for a command that this kind of server does not have."""
@@ -55,6 +59,9 @@ class Dialect:
 
     def check_retryable_write(self) -> None:
         """BadValue (2) where writes cannot be retried."""
+        account = self.account
+        if account is not None and account.can("EnableMongoRetryableWrites"):
+            return
         if self.retryable_writes_refusal is not None:
             raise CommandError(ErrorCode.BadValue, self.retryable_writes_refusal)
 
@@ -71,16 +78,17 @@ def dialect_named(name: str) -> Dialect:
     if name == "cosmos":
         return Dialect(
             "cosmos",
-            cosmos.REFUSED_COMMANDS,
-            cosmos.REPLY_TYPES,
-            cosmos.DATE_TTL_REFUSAL,
-            cosmos.MAX_MESSAGE_SIZE_BYTES,
-            cosmos.MAX_WRITE_BATCH_SIZE,
-            cosmos.RETRYABLE_WRITES_REFUSAL,
-            cosmos.URI_OPTIONS,
-            cosmos.INDEX_CONFLICT,
+            replies.REFUSED_COMMANDS,
+            replies.REPLY_TYPES,
+            replies.DATE_TTL_REFUSAL,
+            replies.MAX_MESSAGE_SIZE_BYTES,
+            replies.MAX_WRITE_BATCH_SIZE,
+            replies.RETRYABLE_WRITES_REFUSAL,
+            replies.URI_OPTIONS,
+            replies.INDEX_CONFLICT,
             cluster_times=False,
             runs_scripts=False,
             shows_oplog=False,
+            account=Account(),
         )
     return Dialect("mongodb")

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "mongottl"
 
 # From the bottom up. A name stands for the module or package and everything in it, the longest name first.
 ROWS: tuple[tuple[str, ...], ...] = (
+    ("account",),
     ("errors", "clock", "config"),
     ("document", "build_info"),
     ("geometry", "javascript", "versions"),
@@ -49,6 +50,7 @@ CIRCLES: dict[str, str] = {}
 CHANCE = {
     "catalog.catalog": {"os.urandom"},
     "commands.admin.session": {"os.urandom"},
+    "dialect.cosmos.wording": {"uuid"},
     "exec.results.aggregation": {"random"},
     "exec.operation.cursor_registry": {"os.urandom"},
     "exec.operation.object_ids": {"os.urandom"},

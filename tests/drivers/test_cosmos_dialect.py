@@ -9,7 +9,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
-from mongottl.dialect.cosmos import REFUSED_COMMANDS
+from mongottl.dialect.cosmos.replies import REFUSED_COMMANDS
 
 Client = pymongo.MongoClient[dict[str, Any]]
 

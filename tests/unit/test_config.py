@@ -18,7 +18,13 @@ from mongottl.config import (
     config_from_environment,
 )
 
-KINDS = {"text": (str, type(None)), "address": (str, type(None)), "number": (int,), "switch": (bool,)}
+KINDS = {
+    "text": (str, type(None)),
+    "address": (str, type(None)),
+    "number": (int,),
+    "switch": (bool,),
+    "names": (tuple,),
+}
 
 
 def test_table_and_dataclass_agree() -> None:
@@ -65,7 +71,8 @@ def test_defaults_pass_their_own_rules() -> None:
     for setting in SETTINGS:
         default = getattr(defaults, setting.field)
         if default is not None:
-            assert setting.parse(str(default)) == default
+            text = ",".join(default) if setting.value == "names" else str(default)
+            assert setting.parse(text) == default
 
 
 def test_help_names_every_setting_with_its_default() -> None:
@@ -95,6 +102,7 @@ def test_help_names_every_setting_with_its_default() -> None:
         (["--quiet=no"], {"quiet": "no"}),
         (["--no-ttl-monitor-enabled", "--quiet"], {"ttl_monitor_enabled": "false", "quiet": "true"}),
         (["--data-dir", "--quiet"], {"data_dir": "--quiet"}),
+        (["--cosmos-allow", "a", "--cosmos-allow=b,c"], {"cosmos_allow": "a,b,c"}),
     ],
 )
 def test_arguments(arguments: list[str], texts: dict[str, str]) -> None:

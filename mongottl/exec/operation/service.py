@@ -66,6 +66,11 @@ class ServiceContext:
     def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine) -> None:
         self.config = config
         self.dialect: Dialect = dialect_named(config.dialect)
+        account = self.dialect.account
+        if account is not None:
+            account.configure(
+                config.cosmos_capability, config.cosmos_backup, config.cosmos_allow, config.cosmos_throughput
+            )
         self.clock = clock
         self.engine = engine
         self.started_ms = clock.now_ms()

@@ -1,4 +1,4 @@
-"""What Azure Cosmos DB for MongoDB (request-unit service, 3.6 to 7.0) refuses, and how its replies differ.
+"""Commands that Cosmos DB refuses, and fields and texts of its replies.
 
 Source: Microsoft's feature-support articles for server versions 3.6 to 7.0.
 """

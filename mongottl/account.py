@@ -1,0 +1,81 @@
+"""The Cosmos DB account that a server of the dialect `cosmos` stands for: capabilities, backup, and what is allowed.
+
+All of it comes from the command line, and can be changed while the server runs by `configureCosmos`.
+
+Source: Microsoft's "Configure your Azure Cosmos DB for MongoDB account capabilities".
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+# Azure's names, and what each of them gives.
+CAPABILITIES: Final = {
+    "DisableRateLimitingResponses": "throttled requests wait in the server",
+    "EnableMongo16MBDocumentSupport": "documents of up to 16 MB",
+    "EnableMongoRetryableWrites": "retryable writes",
+    "EnablePartialUniqueIndex": "partial unique indexes",
+    "EnableTtlOnCustomPath": "TTL on a date field",
+    "EnableUniqueCompoundNestedDocs": "unique and compound indexes on nested paths",
+    "EnableUniqueIndexReIndex": "unique indexes over documents",
+}
+# The refusals that can be switched off, because porting is gradual and accounts differ, and what each refuses. What
+# depends on a capability of the account is not here.
+REFUSALS: Final = {
+    "sort-without-index": "A sort that no index serves (BadValue).",
+    "late-unique-index": "A unique index over a collection that has documents (CannotCreateIndex).",
+    "bare-watch": "A change stream without the `$match` and `$project` that Cosmos DB wants (BadValue).",
+}
+PERIODIC: Final = "periodic"
+CONTINUOUS: Final = "continuous"
+BACKUPS: Final = (PERIODIC, CONTINUOUS)
+OFF: Final = "off"
+METERED: Final = "metered"
+ENFORCED: Final = "enforced"
+THROUGHPUTS: Final = (OFF, METERED, ENFORCED)
+# Each excludes the backup that goes with it.
+_NOT_CONTINUOUS: Final = ("EnableTtlOnCustomPath", "EnableUniqueIndexReIndex")
+
+
+class Account:
+    """capabilities: of `CAPABILITIES`. backup: one of `BACKUPS`. allowed: names of `REFUSALS` that are switched off.
+    throughput: one of `THROUGHPUTS`.
+    """
+
+    def __init__(self) -> None:
+        self.capabilities: frozenset[str] = frozenset()
+        self.backup = PERIODIC
+        self.allowed: frozenset[str] = frozenset()
+        self.throughput = METERED
+
+    def can(self, capability: str) -> bool:
+        """Whether the account has a capability."""
+        return capability in self.capabilities
+
+    def refuses(self, refusal: str) -> bool:
+        """Whether a refusal is in force."""
+        return refusal not in self.allowed
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the account has continuous backup."""
+        return self.backup == CONTINUOUS
+
+    def configure(self, capabilities: Iterable[str], backup: str, allowed: Iterable[str], throughput: str) -> None:
+        """Sets all of it. ValueError says what is wrong; then nothing is changed."""
+        _check("capability", capabilities, CAPABILITIES)
+        _check("backup", [backup], BACKUPS)
+        _check("refusal", allowed, REFUSALS)
+        _check("throughput", [throughput], THROUGHPUTS)
+        for capability in _NOT_CONTINUOUS:
+            if capability in capabilities and backup == CONTINUOUS:
+                raise ValueError(f"{capability} cannot be had with continuous backup")
+        self.capabilities = frozenset(capabilities)
+        self.backup = backup
+        self.allowed = frozenset(allowed)
+        self.throughput = throughput
+
+
+def _check(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no {what} {name!r}; there is {', '.join(known)}")

@@ -1,0 +1,82 @@
+"""configureCosmos: changes the Cosmos DB account that the server stands for; for tests, with --enable-test-commands."""
+
+from typing import Annotated, NamedTuple
+
+from mongottl.account import Account
+from mongottl.commands.access import on_cluster
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import DOCUMENT_FIELD, Field
+from mongottl.document.bson_field import unknown_field, wrong_type
+from mongottl.document.build import encode
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+
+_NAMES = ("capabilities", "allow")
+
+
+class ConfigureCosmosRequest(NamedTuple):
+    settings: Annotated[bytes, Field("configureCosmos", DOCUMENT_FIELD)]
+
+
+def account_of(op: OperationContext) -> Account:
+    """The account that the server stands for. CommandNotSupported (115) in the dialect `mongodb`."""
+    account = op.service.dialect.account
+    if account is None:
+        raise CommandError(ErrorCode.CommandNotSupported, "the server does not stand for Cosmos DB: --dialect cosmos")
+    return account
+
+
+@command(
+    "configureCosmos",
+    ConfigureCosmosRequest,
+    access=on_cluster("setParameter"),
+    help="Changes the Cosmos DB account that the server stands for, and tells what it was before.",
+    admin_only=True,
+    test_only=True,
+)
+def configure_cosmos(op: OperationContext, request: ConfigureCosmosRequest) -> Reply:
+    """`{configureCosmos: {capabilities: […], allow: […], backup, throughput}}` → `{was: {…}}`.
+
+    What is absent stays as it is. `was` has all four, so that a test can restore them by `{configureCosmos: was}`.
+    BadValue (2) for a name that there is not, 40415 for an unknown field, TypeMismatch (14).
+    """
+    account = account_of(op)
+    was = _described(account)
+    wanted: dict[str, Value] = dict(was)
+    for name, value in fields(request.settings):
+        if name not in was:
+            raise unknown_field(f"configureCosmos.{name}")
+        if name in _NAMES:
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                raise wrong_type(f"configureCosmos.{name}", value, "array of strings")
+        elif not isinstance(value, str):
+            raise wrong_type(f"configureCosmos.{name}", value, "string")
+        wanted[name] = value
+    try:
+        account.configure(
+            _strings(wanted["capabilities"]),
+            str(wanted["backup"]),
+            _strings(wanted["allow"]),
+            str(wanted["throughput"]),
+        )
+    except ValueError as error:
+        raise CommandError(ErrorCode.BadValue, f"configureCosmos: {error}") from None
+    return {"was": encode(was)}
+
+
+def _described(account: Account) -> dict[str, Value]:
+    capabilities: list[Value] = [*sorted(account.capabilities)]
+    allowed: list[Value] = [*sorted(account.allowed)]
+    return {
+        "capabilities": capabilities,
+        "backup": account.backup,
+        "allow": allowed,
+        "throughput": account.throughput,
+    }
+
+
+def _strings(value: Value) -> list[str]:
+    assert isinstance(value, list)
+    return [str(item) for item in value]

@@ -1,0 +1,10 @@
+"""The dialect `cosmos`: what Azure Cosmos DB for MongoDB (request units, 3.6 to 7.0) refuses, and how it answers.
+
+    wording  the texts around errors: `Error=2, Details='…'`
+    replies  commands that are refused, and fields of replies
+
+Code that depends on it asks `Dialect.account` (`mongottl.account`), which is None in the dialect `mongodb`.
+
+Source: Microsoft's documentation of the service, and where that is silent what users of it have reported. A fact that
+no source gives is marked as assumed where it is decided.
+"""
