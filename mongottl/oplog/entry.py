@@ -1,6 +1,8 @@
 """An entry of the oplog: the operations of one unit of work on one collection, and its stored form."""
 
+import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from mongottl.catalog.change_kinds import NOOP, RENAME
@@ -20,6 +22,12 @@ DELETE: Final = 2
 # Memory of an entry, and of each of its documents, in addition to the documents.
 _ENTRY_BYTES: Final = 400
 _DOCUMENT_BYTES: Final = 100
+
+# Fields of the stored form as BSON: type and name before each value.
+_pack_head: Final = struct.Struct("<3si3sII3sq").pack
+_pack_number: Final = struct.Struct("<3sq3siB").pack
+_pack_binary: Final = struct.Struct("<iB").pack
+_pack_length: Final = struct.Struct("<i").pack
 
 
 class OplogEntry:
@@ -141,14 +149,8 @@ def stored_form(entry: OplogEntry) -> bytes:
     only where the collection keeps images.
     """
     kind = entry.kind
-    form: list[tuple[str, Value]] = [
-        ("k", kind),
-        ("t", Timestamp(entry.at_s, entry.at_i)),
-        ("w", Int64(entry.wall_ms)),
-        ("n", entry.database),
-        ("c", entry.collection),
-        ("u", entry.uuid),
-    ]
+    head = _pack_head(b"\x10k\0", kind, b"\x11t\0", entry.at_i, entry.at_s, b"\x12w\0", entry.wall_ms)
+    parts = [b"", head, _names(entry.database, entry.collection, entry.uuid)]
     before: Iterable[bytes] = entry.before
     after: Iterable[bytes] = entry.after
     # What is told of views is their documents.
@@ -158,11 +160,38 @@ def stored_form(entry: OplogEntry) -> bytes:
     if kind == UPDATE and not entry.replaced:
         if not whole:
             after = ()
-        form.append(("d", _joined([entry.describe(i, True) for i in range(entry.count)])))
+        _add_documents(parts, b"\x05d\0", [entry.describe(i, True) for i in range(entry.count)])
     if entry.before:
-        form.append(("b", _joined(before)))
+        _add_documents(parts, b"\x05b\0", before)
     if after:
-        form.append(("a", _joined(after)))
+        _add_documents(parts, b"\x05a\0", after)
+    rare = _rare_fields(entry)
+    if rare:
+        parts.append(encode_fields(rare)[4:-1])
+    statements = entry.statements
+    if statements is not None:
+        executed = packed(statements.executed)
+        number = _pack_number(b"\x12q\0", statements.txn_number, b"\x05e\0", len(executed), 0)
+        parts += [b"\x03s\0", statements.lsid, number, executed]
+    parts.append(b"\0")
+    parts[0] = _pack_length(4 + sum([len(part) for part in parts]))
+    return b"".join(parts)
+
+
+@lru_cache(1024)
+def _names(database: str, collection: str, uuid: Value) -> bytes:
+    """The fields that are the same in all entries of a collection."""
+    return encode_fields([("n", database), ("c", collection), ("u", uuid)])[4:-1]
+
+
+def _add_documents(parts: list[bytes], head: bytes, documents: Iterable[bytes]) -> None:
+    """Adds a field of binary data: documents behind each other."""
+    joined = b"".join(documents)
+    parts += [head, _pack_binary(len(joined), 0), joined]
+
+
+def _rare_fields(entry: OplogEntry) -> list[tuple[str, Value]]:
+    form: list[tuple[str, Value]] = []
     if entry.replaced:
         form.append(("r", True))
     if entry.images:
@@ -176,14 +205,7 @@ def stored_form(entry: OplogEntry) -> bytes:
             ("o", Int64(entry.first_index)),
             ("f", Int64(entry.following)),
         ]
-    statements = entry.statements
-    if statements is not None:
-        form += [
-            ("s", statements.lsid),
-            ("q", Int64(statements.txn_number)),
-            ("e", BinData(packed(statements.executed), 0)),
-        ]
-    return encode_fields(form)
+    return form
 
 
 def stored_statements(stored: bytes) -> tuple[Statements, int, Timestamp] | None:
@@ -223,10 +245,6 @@ def loaded_form(stored: bytes) -> OplogEntry:
         entry.first_index = _integer(form, "o")
         entry.following = _integer(form, "f")
     return entry
-
-
-def _joined(documents: Iterable[bytes]) -> BinData:
-    return BinData(b"".join(documents), 0)
 
 
 def _split(form: dict[str, Value], name: str) -> list[bytes]:
