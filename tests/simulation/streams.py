@@ -125,7 +125,10 @@ def updated(document: Document, description: Document) -> Document:
         del holder[name]
     for path, value in description["updatedFields"].items():
         holder, name = place(changed, path)
-        holder[name] = value
+        if isinstance(holder, list) and name == len(holder):
+            holder.append(value)
+        else:
+            holder[name] = value
     return changed
 
 
