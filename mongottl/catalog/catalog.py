@@ -88,8 +88,9 @@ class Catalog:
     change_listener: is called for each change of a collection or its indexes, in its unit of work.
     """
 
-    def __init__(self, engine: StorageEngine, clock: Clock | None = None) -> None:
+    def __init__(self, engine: StorageEngine, clock: Clock | None = None, forbidden_in_names: str = "") -> None:
         self.engine = engine
+        self._forbidden_in_names = forbidden_in_names
         self._clock = clock
         self._databases: dict[str, dict[str, Collection]] = {}
         self._by_number: dict[int, Collection] = {}
@@ -105,6 +106,7 @@ class Catalog:
         self.engine = other.engine
         self.version = other.version
         self._clock = other._clock
+        self._forbidden_in_names = other._forbidden_in_names
         self._databases = other._databases
         self._by_number = other._by_number
         self._last_number = 0
@@ -330,6 +332,9 @@ class Catalog:
         """InvalidNamespace (73) or DatabaseDifferCase (13297) unless a collection of this name may be made."""
         check_database_name(database)
         check_new_collection_name(database, name)
+        for character in self._forbidden_in_names:
+            if character in name:
+                raise CommandError(ErrorCode.InvalidNamespace, "Collection name contains invalid character.")
         other = self.database_spelled_otherwise(database)
         if other is not None:
             raise CommandError(

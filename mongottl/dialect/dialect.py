@@ -1,7 +1,7 @@
 """What a dialect consists of, and the two dialects."""
 
 from mongottl.account import Account
-from mongottl.dialect.cosmos import replies
+from mongottl.dialect.cosmos import limits, replies
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 
@@ -20,6 +20,12 @@ class Dialect:
         `{name}` in it stands for the name of that one. Empty for MongoDB's text.
     uri_options: the options that a connection string needs for this kind of server.
     account: the Cosmos DB account that the server stands for, or None for MongoDB.
+    max_operation_s: how long an operation may take, 0.0 for as long as it wants.
+    max_id_bytes: bound on an `_id` that is a string, 0 for none.
+    forbidden_in_names: characters that names of collections may not have, besides those that MongoDB forbids.
+    code_names: names of error codes that differ from MongoDB's.
+    brief_diagnostics: whether buildInfo has five fields only, and serverStatus none.
+    unknown_cursor: the text for a cursor that there is not; `{id}` in it stands for its id.
     """
 
     def __init__(
@@ -37,6 +43,12 @@ class Dialect:
         runs_scripts: bool = True,
         shows_oplog: bool = True,
         account: Account | None = None,
+        max_operation_s: float = 0.0,
+        max_id_bytes: int = 0,
+        forbidden_in_names: str = "",
+        code_names: dict[int, str] | None = None,
+        brief_diagnostics: bool = False,
+        unknown_cursor: str = "cursor id {id} not found",
     ) -> None:
         self.name = name
         self.refused_commands = refused_commands
@@ -51,6 +63,12 @@ class Dialect:
         self.runs_scripts = runs_scripts
         self.shows_oplog = shows_oplog
         self.account = account
+        self.max_operation_s = max_operation_s
+        self.max_id_bytes = max_id_bytes
+        self.forbidden_in_names = forbidden_in_names
+        self.code_names: dict[int, str] = {} if code_names is None else code_names
+        self.brief_diagnostics = brief_diagnostics
+        self.unknown_cursor = unknown_cursor
 
     def check_command(self, name: str) -> None:
         """CommandNotSupported (115) for a command that this kind of server does not have."""
@@ -73,13 +91,14 @@ class Dialect:
         return {"_t": reply_type, **reply}
 
 
-def dialect_named(name: str) -> Dialect:
-    """The dialect of a `--dialect` value."""
+def dialect_named(name: str, version: str) -> Dialect:
+    """The dialect of a `--dialect` value, in a server that announces this version."""
     if name == "cosmos":
+        brief = version in replies.BRIEF_VERSIONS
         return Dialect(
             "cosmos",
-            replies.REFUSED_COMMANDS,
-            replies.REPLY_TYPES,
+            replies.REFUSED_COMMANDS - {"serverStatus"} if brief else replies.REFUSED_COMMANDS,
+            {k: v for k, v in replies.REPLY_TYPES.items() if k != "buildInfo"} if brief else replies.REPLY_TYPES,
             replies.DATE_TTL_REFUSAL,
             replies.MAX_MESSAGE_SIZE_BYTES,
             replies.MAX_WRITE_BATCH_SIZE,
@@ -90,5 +109,11 @@ def dialect_named(name: str) -> Dialect:
             runs_scripts=False,
             shows_oplog=False,
             account=Account(),
+            max_operation_s=limits.MAX_OPERATION_S,
+            max_id_bytes=limits.MAX_ID_BYTES,
+            forbidden_in_names=limits.FORBIDDEN_IN_NAMES,
+            code_names=replies.CODE_NAMES,
+            brief_diagnostics=brief,
+            unknown_cursor=replies.UNKNOWN_CURSOR,
         )
     return Dialect("mongodb")

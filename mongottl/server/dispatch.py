@@ -279,6 +279,8 @@ class Dispatcher:
             op.set_max_time_ms(generic.max_time_ms)
         elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(body):
             op.limit_time(service.cluster_parameters.default_max_time_ms / MS_PER_S)
+        if service.max_operation_s > 0.0:
+            op.bound_time(service.max_operation_s)
         if generic.read_concern is not None:
             read_concern = parse_read_concern(spec, generic.read_concern, op.in_transaction)
             op.read_level = read_concern.level
@@ -659,7 +661,10 @@ class Dispatcher:
             metrics.asserts_user += 1
             if op is not None and not error.labels:
                 error.labels = _labels_of(name, op, error.code)
-        reply = encode(error_reply(error))
+        described = error_reply(error)
+        if error.code in self.dialect.code_names:
+            described["codeName"] = self.dialect.code_names[error.code]
+        reply = encode(described)
         spec = COMMANDS.get(name)
         if op is not None and spec is not None and op.body:
             profiler = self.service.profiler

@@ -55,7 +55,7 @@ def configure_cosmos(op: OperationContext, request: ConfigureCosmosRequest) -> R
             raise wrong_type(f"configureCosmos.{name}", value, "string")
         wanted[name] = value
     try:
-        account.configure(
+        op.service.configure_account(
             _strings(wanted["capabilities"]),
             str(wanted["backup"]),
             _strings(wanted["allow"]),

@@ -35,6 +35,13 @@ class BuildInfoRequest(NamedTuple):
 def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
     announced = op.service.config.announced_version()
     major, minor = (int(part) for part in announced.split("."))
+    if op.service.dialect.brief_diagnostics:
+        return {
+            "version": f"{announced}.0",
+            "versionArray": [major, minor, 0, 0],
+            "bits": 64,
+            "maxBsonObjectSize": MAX_DOCUMENT_BYTES,
+        }
     return {
         "version": f"{announced}.0",
         "gitVersion": GIT_VERSION,

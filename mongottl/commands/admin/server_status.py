@@ -46,6 +46,8 @@ def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
 
     Other fields of the command name sections: false omits a section, `mirroredReads: 1` includes that one.
     """
+    if op.service.dialect.brief_diagnostics:
+        return {}
     reply = describe_server(op)
     for name, included in op.extra_fields.items():
         if name not in _ALWAYS and not is_true(included):

@@ -23,6 +23,14 @@ REPLY_TYPES: Final = {
     "isMaster": "IsMasterResponse",
 }
 
+# Versions whose buildInfo and serverStatus are as Microsoft's samples for Python and JavaScript print them. Nothing is
+# known of the others: they are as in an account of 3.2.
+BRIEF_VERSIONS: Final = ("3.6", "4.0")
+# From replies that users have recorded, and from a product of Microsoft that compares the second.
+CODE_NAMES: Final = {16500: "RequestRateTooLarge", 50: "ExceededTimeLimit"}
+# From reports of users who lost cursors.
+UNKNOWN_CURSOR: Final = "Unable to find cursor with id: {id}"
+
 # A new account refuses retryable writes; one with that capability accepts them.
 RETRYABLE_WRITES_REFUSAL: Final = (
     "Retryable writes are not supported. Please disable retryable writes by specifying"

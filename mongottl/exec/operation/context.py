@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.dialect.cosmos.limits import time_is_up
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Timestamp, Value
 from mongottl.document.walk import get_value
@@ -39,10 +40,6 @@ _STORED_FUNCTIONS: Final = "system.js"
 _MAX_STORED_FUNCTIONS: Final = 1000
 
 _NO_NEEDS: Final[list[Need]] = []
-
-
-def _time_is_up() -> CommandError:
-    return CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
 
 
 class OperationContext(OperationState):
@@ -235,8 +232,14 @@ class OperationContext(OperationState):
         MaxTimeMSExpired (50) at once if `seconds` is not positive, or if the fail point maxTimeAlwaysTimeOut is on.
         """
         if seconds <= 0.0 or self.service.fail_points.times_out():
-            raise _time_is_up()
+            raise self._time_is_up()
         self.deadline_s = self.service.clock.monotonic_s() + seconds
+
+    def bound_time(self, seconds: float) -> None:
+        """Sets the deadline, so many seconds from now, unless there is an earlier one."""
+        latest_s = self.service.clock.monotonic_s() + seconds
+        if self.deadline_s <= 0.0 or self.deadline_s > latest_s:
+            self.deadline_s = latest_s
 
     def time_left_s(self) -> float:
         """Seconds until the deadline, at least 0.0; -1.0 without a deadline."""
@@ -247,10 +250,15 @@ class OperationContext(OperationState):
         self.now_ms = self.service.clock.now_ms()
         self.now_s = self.now_ms // MS_PER_S
 
+    def _time_is_up(self) -> CommandError:
+        if self.service.dialect.account is not None:
+            return time_is_up()
+        return CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
+
     def check_interrupt(self) -> None:
         """Called between batches: MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600)."""
         if self.deadline_s > 0.0 and self.service.clock.monotonic_s() >= self.deadline_s:
-            raise _time_is_up()
+            raise self._time_is_up()
         if self.killed:
             raise CommandError(ErrorCode.Interrupted, "operation was interrupted")
         if self.service.stopping:

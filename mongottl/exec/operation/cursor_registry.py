@@ -79,7 +79,9 @@ class CursorRegistry:
     its timeout, because MongoDB answers QueryPlanKilled (175) for it, not CursorNotFound (43).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: str = "cursor id {id} not found") -> None:
+        # The text for a cursor that there is not; `{id}` in it stands for its id.
+        self._unknown = unknown
         self._cursors: dict[int, OpenCursor] = {}
         self._dead: dict[int, OpenCursor] = {}
         # Signals of getMores that wait, by the number of a collection or, of change streams, by what they watch.
@@ -109,7 +111,7 @@ class CursorRegistry:
         """The cursor, even if its collection is gone. CursorNotFound (43) if there is none of this id."""
         cursor = self.find(cursor_id)
         if cursor is None:
-            raise CommandError(ErrorCode.CursorNotFound, f"cursor id {cursor_id} not found")
+            raise CommandError(ErrorCode.CursorNotFound, self._unknown.format(id=cursor_id))
         return cursor
 
     def find(self, cursor_id: int) -> OpenCursor | None:

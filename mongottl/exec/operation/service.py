@@ -1,6 +1,6 @@
 """The state of a server that its commands and its background tasks share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,8 +11,9 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
 from mongottl.config import LATEST_VERSION, LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
+from mongottl.dialect.cosmos.limits import max_document_bytes
 from mongottl.document.build import encode
-from mongottl.document.types import Int64, Timestamp, Value
+from mongottl.document.types import MAX_DOCUMENT_BYTES, Int64, Timestamp, Value
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
@@ -65,21 +66,24 @@ class ServiceContext:
 
     def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine) -> None:
         self.config = config
-        self.dialect: Dialect = dialect_named(config.dialect)
-        account = self.dialect.account
-        if account is not None:
-            account.configure(
+        self.dialect: Dialect = dialect_named(config.dialect, config.announced_version())
+        # Bounds on a stored document, on an `_id` (0 for none), and on the time of an operation (0.0 for none).
+        self.max_document_bytes: int = MAX_DOCUMENT_BYTES
+        self.max_id_bytes: int = self.dialect.max_id_bytes
+        self.max_operation_s: float = self.dialect.max_operation_s
+        if self.dialect.account is not None:
+            self.configure_account(
                 config.cosmos_capability, config.cosmos_backup, config.cosmos_allow, config.cosmos_throughput
             )
         self.clock = clock
         self.engine = engine
         self.started_ms = clock.now_ms()
         self.started_monotonic_s = clock.monotonic_s()
-        self.catalog = Catalog(engine, clock)
+        self.catalog = Catalog(engine, clock, self.dialect.forbidden_in_names)
         self.accounts = Accounts(self.catalog)
         # Whether clients may do only what their users are allowed (--auth).
         self.authorizes: bool = config.auth
-        self.cursors = CursorRegistry()
+        self.cursors = CursorRegistry(self.dialect.unknown_cursor)
         # Snapshots and transactions.
         self.history = History()
         self.claims = Claims()
@@ -149,6 +153,15 @@ class ServiceContext:
         self.script_limit_ms: int = _SCRIPT_LIMIT_MS
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
+
+    def configure_account(
+        self, capabilities: Iterable[str], backup: str, allowed: Iterable[str], throughput: str
+    ) -> None:
+        """Sets what the account can do that a dialect stands for, as `Account.configure`. ValueError."""
+        account = self.dialect.account
+        assert account is not None
+        account.configure(capabilities, backup, allowed, throughput)
+        self.max_document_bytes = max_document_bytes(account)
 
     def script_opener(self, name: str, now_ms: int) -> "Callable[[Pause], Scripts]":
         """What opens the scripts of an operation, given its function that lets other operations run.

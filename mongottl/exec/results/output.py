@@ -295,7 +295,7 @@ def _insert(op: OperationContext, collection: Collection | None, database: str, 
         op.catalog.check_new_name(database, name)
         collection = op.catalog.create_collection(database, name)
     prepared = prepare_document(op, document)
-    check_size(prepared)
+    check_size(op, prepared)
     insert_document(op, collection, prepared)
     op.service.metrics.documents["inserted"] += 1
 

@@ -367,7 +367,7 @@ def upsert(
     type_code, _ = find_field_at(document, 0, b"_id")
     if type_code == 0:
         document = with_new_id(op, document)
-    check_size(document)
+    check_size(op, document)
     insert_document(op, collection, document)
     op.service.metrics.documents["inserted"] += 1
     result = UpdateResult()

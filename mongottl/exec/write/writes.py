@@ -7,6 +7,7 @@ deleted first, and the write is tried again.
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.dialect.cosmos.limits import check_id_length, too_large
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.render import render_document
@@ -15,6 +16,7 @@ from mongottl.document.types import (
     MAX_DOCUMENT_BYTES,
     OBJECT_ID,
     REGEX,
+    STRING,
     TIMESTAMP,
     UNDEFINED,
     BinData,
@@ -61,7 +63,9 @@ def prepare_document(op: OperationContext, document: bytes) -> bytes:
     beyond 16 MiB, InvalidIdField (53) for an `_id` of a type that is not allowed, BadValue (2) for two `_id` fields,
     Overflow (15) beyond 180 levels.
     """
-    if len(document) > MAX_DOCUMENT_BYTES:
+    if len(document) > op.service.max_document_bytes:
+        if op.service.dialect.account is not None:
+            raise too_large()
         raise WriteError(
             ErrorCode.BSONObjectTooLarge,
             f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}",
@@ -75,6 +79,8 @@ def prepare_document(op: OperationContext, document: bytes) -> bytes:
     if type_code == 0:
         return with_new_id(op, document)
     if type_code != OBJECT_ID:
+        if type_code == STRING and op.service.max_id_bytes > 0:
+            check_id_length(document, int(pos), op.service.max_id_bytes)
         if type_code in (ARRAY, REGEX, UNDEFINED):
             raise WriteError(ErrorCode.InvalidIdField, f"can't use a value of type {type_name(int(type_code))} for _id")
         check_id(document, int(type_code), int(pos))
@@ -117,10 +123,13 @@ def _with_id_first(document: bytes) -> bytes:
     return builder.finish()
 
 
-def check_size(document: bytes) -> None:
-    """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels."""
+def check_size(op: OperationContext, document: bytes) -> None:
+    """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels; InvalidLength (16) in
+    the dialect `cosmos`."""
     check_depth(document)
-    if len(document) > MAX_DOCUMENT_BYTES:
+    if len(document) > op.service.max_document_bytes:
+        if op.service.dialect.account is not None:
+            raise too_large()
         raise WriteError(
             ErrorCode.BSONObjectTooLarge,
             f"BSONObj size: {len(document)} (0x{len(document):X}) is invalid. Size must be between 0 and"
@@ -362,7 +371,7 @@ def update_record(
     record has changed since it was read.
     """
     if not own:
-        check_size(document)
+        check_size(op, document)
     if collection.validator is not None and document != old[1]:
         check_document(op, collection, document, old[1])
     ttl_s = int(meaningful_ttl_s(document))
@@ -406,7 +415,7 @@ def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Re
     rows: list[NewRecord] = []
     now_s = unit.now_s
     for record, document in changes:
-        check_size(document)
+        check_size(op, document)
         ttl_s = int(meaningful_ttl_s(document))
         old.append(record)
         new.append((record[0], document, now_s, ttl_s))
