@@ -193,6 +193,7 @@ SEED = """
     delete out.created["$clusterTime"];
     delete out.created.operationTime;
     out.again = coll.createIndex({"_ts": 1}, {expireAfterSeconds: 10});
+    coll.createIndex({id: 1});
     db.adminCommand({freezeClock: true});
     coll.insertMany([
         {id: 1, location: "Paris", ttl: Double(20.0)},

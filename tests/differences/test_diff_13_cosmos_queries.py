@@ -1,19 +1,14 @@
-"""The `cosmos` dialect refuses commands, not queries.
+"""The `cosmos` dialect refuses commands, but few queries.
 
-Cosmos DB refuses a sort without an index that serves it (BadValue, 2), makes unique indexes only of empty collections,
-has no collations, and throttles by request units (16500). Sources: Microsoft's indexing and error articles for its API
-for MongoDB, and its answer about collations (learn.microsoft.com/answers, question 1304496).
+Cosmos DB makes unique indexes only of empty collections, has no collations, and throttles by request units (16500).
+Sources: Microsoft's indexing and error articles for its API for MongoDB, and its answer about
+collations (learn.microsoft.com/answers, question 1304496).
 """
 
 from typing import Any
 
 import pytest
 from pymongo.database import Database
-
-
-def test_a_sort_needs_no_index(cosmos: Database[dict[str, Any]]) -> None:
-    cosmos["c"].insert_many([{"_id": 1, "a": 2, "b": 1}, {"_id": 2, "a": 1, "b": 1}])
-    assert [document["_id"] for document in cosmos["c"].find(sort=[("b", 1), ("a", 1)])] == [2, 1]
 
 
 def test_a_unique_index_may_come_later(cosmos: Database[dict[str, Any]]) -> None:

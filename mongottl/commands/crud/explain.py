@@ -42,6 +42,7 @@ from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import ID_HACK, find_id_plan
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import plan_in_turns, plan_query
+from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.exec.results.explain import (
     Wrapper,
@@ -157,6 +158,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
     metadata = checked_metadata(context, pattern)
+    check_sort_is_served(op, collection, pattern)
     plan = yield from plan_in_turns(
         op,
         collection,

@@ -121,6 +121,8 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         return _modify_in_turns(op, request, executed, context)
     projection, driver = _parse_change(request, context)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
+    if op.service.dialect.account is not None and not is_empty(request.sort):
+        plain = False  # the sort is not ignored: an index must serve it
     key = express_key(collection, request.query) if collection is not None and plain else None
     if collection is not None and key is not None and executed is None and op.script_steps is None:
         record = express_record(op, collection, key)

@@ -34,6 +34,7 @@ from mongottl.exec.plan.oplog_bounds import oplog_span
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import QueryPlan, natural_direction, plan_in_turns, plan_query
+from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.results.counting import count_documents
 from mongottl.exec.results.cursors import ClientCursor, CollectionTail
 from mongottl.exec.results.distinct_values import DistinctValues
@@ -151,6 +152,7 @@ class _ParsedFind:
 
     def plan(self, op: OperationContext, collection: Collection | None) -> QueryPlan:
         request = self.request
+        check_sort_is_served(op, collection, self.sort)
         plan = plan_query(
             op,
             collection,

@@ -14,13 +14,19 @@ def wrapped(code: int, reason: str, status: str = "BadRequest (400)", substatus:
 
     reason: the words themselves. status, substatus: of HTTP. hint: what stands behind the code, with its comma.
     """
-    activity = uuid.uuid4()
-    return (
-        f"Error={code}, {hint}Details='Response status code does not indicate success: {status}; "
-        f"Substatus: {substatus}; ActivityId: {activity}; Reason: ({reason});"
-    )
+    return f"Error={code}, {hint}Details='{_failed_response(status, substatus, uuid.uuid4(), reason)}"
 
 
 def query_failure(reason: str) -> str:
-    """The text of BadValue (2) for a query that the storage refuses."""
-    return wrapped(2, f'Message: {{"Errors":["{reason}"]}}')
+    """The text of BadValue (2) for a query that the storage refuses: the response is wrapped twice."""
+    status = "BadRequest (400)"
+    activity = uuid.uuid4()
+    message = f'Message: {{"Errors":["{reason}"]}}\r\nActivityId: {activity}'
+    return wrapped(2, _failed_response(status, 0, activity, message), status) + "'"
+
+
+def _failed_response(status: str, substatus: int, activity: uuid.UUID, reason: str) -> str:
+    return (
+        f"Response status code does not indicate success: {status}; Substatus: {substatus}; ActivityId: {activity}; "
+        f"Reason: ({reason});"
+    )

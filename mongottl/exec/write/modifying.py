@@ -27,6 +27,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
+from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.stages.stage import PlanStage, check_alive
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
@@ -113,6 +114,7 @@ class Selection:
         return stage
 
     def _plan(self, op: OperationContext, wanted: int) -> QueryPlan:
+        check_sort_is_served(op, self.collection, self.sort)
         return plan_query(
             op,
             self.collection,
