@@ -200,7 +200,8 @@ class Catalog:
             ident = str(index["ident"])
             data: SortedDataInterface | None = None
             if not descriptor.is_ttl_setting:
-                data = self.engine.sorted_data(ident, descriptor.unique or descriptor.is_id)
+                unique = descriptor.unique or (descriptor.is_id and collection.has_unique_ids)
+                data = self.engine.sorted_data(ident, unique)
             loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index), _stored_type_bits(index)))
             if descriptor.collation is not None and data is not None and index.get("icu") != icu_version():
                 outdated.append((collection, loaded[-1]))
@@ -396,15 +397,24 @@ class Catalog:
         store = self.engine.create_record_store(record_store_ident(number))
         collection = Collection(database, name, number, new_uuid(), options, store)
         if collection.time_series is None:
-            data = self.engine.create_sorted_data(ident, True)
+            data = self.engine.create_sorted_data(ident, collection.has_unique_ids)
             clustered = options.clustered_index is not None
             spec = clustered_index_spec(options) if clustered else id_index_spec(collection.collation)
-            collection.set_indexes([IndexEntry(IndexDescriptor(spec), ident, data, True)])
+            indexes = [IndexEntry(IndexDescriptor(spec), ident, data, True)]
+            if collection.shard_key is not None:
+                indexes += [self._empty_index(spec) for spec in collection.shard_key.first_index_specs()]
+            collection.set_indexes(indexes)
         else:
             self._make_time_series_indexes(collection, ident)
         for index in collection.indexes:
             index.since_ms = self._now_ms()
         return collection
+
+    def _empty_index(self, spec: bytes) -> IndexEntry:
+        """A new index of a new collection. Inside a unit of work."""
+        descriptor = IndexDescriptor(spec)
+        ident = index_ident(self._next_number())
+        return IndexEntry(descriptor, ident, self.engine.create_sorted_data(ident, descriptor.unique), True)
 
     def _make_time_series_indexes(self, collection: Collection, ident: str) -> None:
         """Makes the index on meta field and time, and the one for expiry, if the options ask for them. Inside a unit of
@@ -623,7 +633,7 @@ def _created(collection: Collection) -> bytes:
     """What a create event tells of a new collection."""
     index = collection.id_index
     described: list[tuple[str, Value]] = [] if index is None else [("idIndex", index.descriptor.spec)]
-    return encode_fields([*described, *fields(collection.options.raw)])
+    return encode_fields([*described, *fields(collection.options.listed)])
 
 
 def _described(indexes: list[IndexEntry]) -> bytes:

@@ -8,6 +8,7 @@ from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
+from mongottl.catalog.shard_key import ShardKey
 from mongottl.catalog.time_series import TimeSeries
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
@@ -156,6 +157,8 @@ class Collection:
     evicted_through: the newest record that a capped collection has lost to newer ones since the server started.
     scans, tailable_scans: how many times it was read from end to end, and how many of these by tailable cursors.
     clustering: the index on `_id` if that is the collection's natural order, else None.
+    shard_key: None for a collection that is not sharded; never changed.
+    id_index: the index on `_id`, by which a record is found by one key; None if `_id` is not unique.
     writes: changes each time that records were written, so that a long operation can tell whether any was.
     changed_at: the version of the catalog with its latest change of name or indexes. pending: whether it was created by
     a transaction that has not committed, and is in no database yet.
@@ -173,6 +176,7 @@ class Collection:
         self.collation: Collation | None = None if options.collation is None else parse_collation(options.collation)
         self.validator: Validator | None = validator_of(options, self.collation)
         self.time_series: TimeSeries | None = None if options.time_series is None else TimeSeries(options.time_series)
+        self.shard_key: ShardKey | None = ShardKey(options.shard_key) if options.shard_key else None
         self.store = store
         self.indexes: list[IndexEntry] = []
         self.writable_indexes: list[IndexEntry] = []
@@ -209,7 +213,7 @@ class Collection:
         for index in indexes:
             if index.descriptor.is_ttl_setting and index.ready:
                 self.default_ttl_s = index.descriptor.default_ttl_s
-            if index.descriptor.is_id:
+            if index.descriptor.is_id and self.has_unique_ids:
                 self.id_index = index
                 if index.descriptor.clustered:
                     self.clustering = index
@@ -222,6 +226,11 @@ class Collection:
         self.generation += 1
 
     @property
+    def has_unique_ids(self) -> bool:
+        """Whether no two documents have the same `_id`: not where that holds for each shard key value alone."""
+        return self.shard_key is None or self.shard_key.ids_are_unique
+
+    @property
     def counted_indexes(self) -> list[IndexEntry]:
         """The indexes that replies count: those that clients see, without the clustered index."""
         return [index for index in self.listed_indexes if not index.descriptor.clustered]
@@ -229,7 +238,7 @@ class Collection:
     @property
     def listed_indexes(self) -> list[IndexEntry]:
         """The indexes that clients see."""
-        if self.time_series is None:
+        if self.time_series is None and self.shard_key is None:
             return self.indexes
         return [index for index in self.indexes if not index.descriptor.internal]
 

@@ -21,13 +21,13 @@ def describe_place(place: Collection | View) -> list[tuple[str, Value]]:
         return [
             ("name", place.name),
             ("type", "timeseries"),
-            ("options", place.options.raw),
+            ("options", place.options.listed),
             ("info", encode({"readOnly": False})),
         ]
     described: list[tuple[str, Value]] = [
         ("name", place.name),
         ("type", "collection"),
-        ("options", place.options.raw),
+        ("options", place.options.listed),
         ("info", encode({"readOnly": False, "uuid": place.uuid})),
     ]
     if place.clustering is None:
@@ -38,7 +38,7 @@ def describe_place(place: Collection | View) -> list[tuple[str, Value]]:
 def describe_cluster(catalog: Catalog, databases: list[str], shards: bool) -> list[bytes]:
     """`{ns, db, type, options, info, idIndex, sharded}` of what is in these databases.
 
-    shards: with `shards` as well, an empty array: nothing is sharded here.
+    shards: with `shards` as well, an empty array: there are none.
     """
     shown: list[bytes] = []
     for name in databases:
@@ -46,7 +46,7 @@ def describe_cluster(catalog: Catalog, databases: list[str], shards: bool) -> li
         for place in places:
             described: list[tuple[str, Value]] = [("ns", place.namespace), ("db", name)]
             described += [field for field in describe_place(place) if field[0] != "name"]
-            described.append(("sharded", False))
+            described.append(("sharded", isinstance(place, Collection) and place.shard_key is not None))
             if shards:
                 described.append(("shards", []))
             shown.append(encode_fields(described))

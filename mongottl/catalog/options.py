@@ -8,7 +8,8 @@ Source: MongoDB's create, collMod and listCollections references.
 
 from typing import Final
 
-from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.catalog.throughput import Throughput, throughput_from
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, get_value
 
@@ -31,7 +32,10 @@ OPTION_ORDER: Final = (
     "clusteredIndex",
     "expireAfterSeconds",
     "encryptedFields",
+    "cosmos",
 )
+# What the dialect `cosmos` stores, which listCollections does not show: {shardKey, throughput}.
+_COSMOS: Final = "cosmos"
 
 
 class CollectionOptions:
@@ -44,6 +48,8 @@ class CollectionOptions:
     collation, clustered_index, time_series: None where not given.
     expire_after_seconds: of a clustered or time series collection, or None.
     encrypted_paths: the paths of `encryptedFields`; None if the collection is not encrypted.
+    shard_key: its path in Cosmos DB; empty if the collection is not sharded. throughput: what Cosmos DB provisions for
+    the collection alone, or None. listed: the document without these two, as replies show it.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -61,6 +67,9 @@ class CollectionOptions:
         self.expire_after_seconds: int | None = None
         self.records_images = False
         self.encrypted_paths: list[str] | None = None
+        self.shard_key = ""
+        self.throughput: Throughput | None = None
+        self.listed = raw
         if raw != EMPTY_DOCUMENT:
             self._read()
 
@@ -79,6 +88,8 @@ class CollectionOptions:
                     self.records_images = get_value(value, "enabled") is True
                 elif name == "encryptedFields":
                     self.encrypted_paths = _encrypted_paths(value)
+                elif name == _COSMOS:
+                    self._read_cosmos(value)
             elif isinstance(value, str):
                 if name == "validationLevel":
                     self.validation_level = value
@@ -95,6 +106,22 @@ class CollectionOptions:
                     self.capped_max_documents = int(value)
                 elif name == "expireAfterSeconds":
                     self.expire_after_seconds = int(value)
+
+    def _read_cosmos(self, provisioned: bytes) -> None:
+        shard_key = get_value(provisioned, "shardKey")
+        if isinstance(shard_key, str):
+            self.shard_key = shard_key
+        self.throughput = throughput_from(get_value(provisioned, "throughput"))
+        self.listed = encode_fields([option for option in fields(self.raw) if option[0] != _COSMOS])
+
+    def provisioned(self, shard_key: str, throughput: Throughput | None) -> "CollectionOptions":
+        """These options with a shard key, or "" for none, and what is provisioned for the collection alone."""
+        stored: dict[str, Value] = {}
+        if shard_key:
+            stored["shardKey"] = shard_key
+        if throughput is not None:
+            stored["throughput"] = throughput.document()
+        return self.with_options({_COSMOS: encode(stored) if stored else MISSING})
 
     def with_options(self, changes: dict[str, Value]) -> "CollectionOptions":
         """These options with changes; MISSING removes an option."""

@@ -52,6 +52,7 @@ from mongottl.commands.ddl import (
     databases,
     encryption_data,
     indexes,
+    provisioning,
 )
 from mongottl.commands.registry import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.security import authentication, roles, users
@@ -86,6 +87,7 @@ FAMILIES = (
     parameters,
     plan_cache,
     profile,
+    provisioning,
     query_settings,
     replica_set,
     roles,

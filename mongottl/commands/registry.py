@@ -304,7 +304,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     setProfilingFilterGlobally
     setShardVersion
     setUserWriteBlockMode
-    shardCollection
     shardConnPoolStats
     shardDrainingStatus
     shardingState

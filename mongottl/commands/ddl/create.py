@@ -126,12 +126,12 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
     if existing is not None:
         if op.in_transaction:
             raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
-        if compare_values(existing.options.raw, options.raw) == 0:
+        if compare_values(existing.options.listed, options.raw) == 0:
             return {}
         raise CommandError(
             ErrorCode.NamespaceExists,
             f"namespace {existing.namespace} already exists, but with different options:"
-            f" {render_document(existing.options.raw)}",
+            f" {render_document(existing.options.listed)}",
         )
     op.catalog.check_new_name(op.database, name)
     op.catalog.create_collection(op.database, name, options)

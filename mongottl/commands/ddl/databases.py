@@ -49,13 +49,14 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     """`{databases: [{name, sizeOnDisk, empty}], totalSize, totalSizeMb}`; with `nameOnly` the names alone.
 
     filter: on these fields. sizeOnDisk: bytes of the documents and an estimate for the indexes. `admin`, `config` and
-    `local` are always listed, as in MongoDB; Cosmos lists no empty databases. Clients that may not list all databases
-    see those in which they may do something.
+    `local` are always listed, as in MongoDB; Cosmos lists empty databases only if CreateDatabase has made them. Clients
+    that may not list all databases see those in which they may do something.
     """
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     names = set(op.catalog.database_names())
     if op.service.dialect.name == "mongodb":
         names.update(SYSTEM_DATABASES)
+    names.update(op.service.databases.names())
     if request.authorized_databases is True or not op.may(CLUSTER, "listDatabases"):
         names = {name for name in names if op.may_use(name)}
     databases: list[Value] = []
@@ -106,6 +107,7 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
             op.catalog.drop_collection(collection)
             op.remove_usage(collection.namespace)
         yield None
+    op.service.databases.drop(name)
     if collections:
         op.service.log_change(OplogEntry(DROP_DATABASE, name, "", None, [], []))
     return {}

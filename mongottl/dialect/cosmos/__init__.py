@@ -2,6 +2,7 @@
 
     wording  the texts around errors: `Error=2, Details='…'`
     replies  commands that are refused, and fields of replies
+    provisioning  databases, collections, shard keys and throughput
 
 Code that depends on it asks `Dialect.account` (`mongottl.account`), which is None in the dialect `mongodb`.
 

@@ -21,6 +21,7 @@ REPLY_TYPES: Final = {
     "dropIndexes": "DropIndexesResponse",
     "hello": "IsMasterResponse",
     "isMaster": "IsMasterResponse",
+    "shardCollection": "ShardCollectionResponse",
 }
 
 # Versions whose buildInfo and serverStatus are as Microsoft's samples for Python and JavaScript print them. Nothing is

@@ -23,6 +23,7 @@ from mongottl.exec.operation.failpoints import FailPoints
 from mongottl.exec.operation.metrics import Metrics
 from mongottl.exec.operation.object_ids import ObjectIdGenerator
 from mongottl.exec.operation.profiler import Profiler
+from mongottl.exec.operation.provisioned import ProvisionedDatabases
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
@@ -118,6 +119,8 @@ class ServiceContext:
         self.log_settings = LogSettings(config.quiet)
         self.concern_defaults = ConcernDefaults()
         self.cluster_parameters = ClusterParameters(self.catalog)
+        # Of the dialect `cosmos`; in another there are none.
+        self.databases = ProvisionedDatabases(self.catalog)
         self.spill_space = TemporaryFiles(config.data_dir)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False

@@ -1,0 +1,65 @@
+"""Databases, collections, shard keys and throughput: what Cosmos DB refuses, and in which words.
+
+Source: Microsoft's "Custom commands to manage data in Azure Cosmos DB for MongoDB", "Request units" and "Service quotas
+and default limits"; what users of the service have reported where that is said.
+"""
+
+from typing import Final
+
+from mongottl.dialect.cosmos.wording import wrapped
+from mongottl.errors import CommandError, ErrorCode
+
+_MIN_UNITS: Final = 400
+_UNITS_STEP: Final = 100
+_MIN_AUTOSCALE_UNITS: Final = 1000
+_AUTOSCALE_STEP: Final = 1000
+# More needs a shard key.
+_MAX_UNSHARDED_UNITS: Final = 10_000
+
+
+def already_exists() -> CommandError:
+    """Reported by users, who look for the code or for `already exists`; that the words are wrapped is assumed."""
+    return CommandError(
+        ErrorCode.ConflictingOperationInProgress,
+        wrapped(
+            ErrorCode.ConflictingOperationInProgress,
+            'Message: {"Errors":["Resource with specified id, name, or unique index already exists."]}',
+            "Conflict (409)",
+        ),
+    )
+
+
+def not_found(what: str) -> CommandError:
+    """what: such as `database shop`. The words are assumed."""
+    return CommandError(
+        ErrorCode.NamespaceNotFound,
+        wrapped(
+            ErrorCode.NamespaceNotFound,
+            f'Message: {{"Errors":["Owner resource does not exist: {what}"]}}',
+            "NotFound (404)",
+        ),
+    )
+
+
+def refused(reason: str) -> CommandError:
+    """BadValue (2)."""
+    return CommandError(ErrorCode.BadValue, wrapped(ErrorCode.BadValue, f'Message: {{"Errors":["{reason}"]}}'))
+
+
+def check_units(units_per_s: int, autoscale: bool, sharded: bool) -> None:
+    """BadValue (2) for throughput that cannot be provisioned. That this is the code is assumed.
+
+    sharded: whether it is that of a sharded collection or of a database.
+    """
+    least, step = (_MIN_AUTOSCALE_UNITS, _AUTOSCALE_STEP) if autoscale else (_MIN_UNITS, _UNITS_STEP)
+    name = "autoScaleSettings.maxThroughput" if autoscale else "offerThroughput"
+    if units_per_s < least or units_per_s % step != 0:
+        raise refused(f"{name} must be at least {least} and a multiple of {step}, but it is {units_per_s}")
+    if units_per_s > _MAX_UNSHARDED_UNITS and not sharded:
+        raise refused(f"{name} of a collection without shardKey must be at most {_MAX_UNSHARDED_UNITS}")
+
+
+def check_shard_key(path: str) -> None:
+    """BadValue (2) for a path that cannot be a shard key; the words are reported by users."""
+    if any(part == "" or part.startswith("$") or "/" in part or "\0" in part for part in path.split(".")):
+        raise CommandError(ErrorCode.BadValue, f"Partition key path /{path} is invalid for MongoDB API")

@@ -1,0 +1,54 @@
+"""The databases of the dialect `cosmos` that were created by `CreateDatabase`.
+
+They exist without collections, and may have throughput that their collections share. They are stored with the data.
+"""
+
+from typing import Final
+
+from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.throughput import Throughput, throughput_from
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+
+# Where the catalog has them.
+_ENTRY: Final = "provisionedDatabases"
+
+
+class ProvisionedDatabases:
+    """The databases by name, with the throughput that their collections share, if there is any."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._databases: dict[str, Throughput | None] = {}
+        for name, stored in fields(catalog.server_entry(_ENTRY) or EMPTY_DOCUMENT):
+            self._databases[name] = throughput_from(stored)
+
+    def names(self) -> list[str]:
+        return list(self._databases)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a database of this name: it was created, or has a collection."""
+        return name in self._databases or bool(self._catalog.collections(name))
+
+    def shared(self, name: str) -> Throughput | None:
+        """The throughput that the collections of a database share; None if each has its own."""
+        return self._databases.get(name)
+
+    def put(self, name: str, throughput: Throughput | None) -> None:
+        """Creates a database, or changes the throughput of one."""
+        self._databases[name] = throughput
+        self._save()
+
+    def drop(self, name: str) -> None:
+        """Drops a database, if there is one of this name."""
+        if name in self._databases:
+            del self._databases[name]
+            self._save()
+
+    def _save(self) -> None:
+        entry: dict[str, Value] = {
+            name: EMPTY_DOCUMENT if throughput is None else throughput.document()
+            for name, throughput in self._databases.items()
+        }
+        self._catalog.save_server_entry(_ENTRY, encode(entry))
