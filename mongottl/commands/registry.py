@@ -102,6 +102,11 @@ class CommandSpec:
         self.statements_field = ""
         if "statements" in request._fields:
             self.statements_field = fields_of(request)[request._fields.index("statements")].name
+        # The position of the statements of a batch among the request's fields; -1 for commands that are no batch.
+        self.batch_at = -1
+        for field in ("statements", "documents"):
+            if field in request._fields and "ordered" in request._fields:
+                self.batch_at = request._fields.index(field)
         self.access = access
         self.help = help
         self.admin_only = admin_only

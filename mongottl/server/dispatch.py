@@ -64,6 +64,7 @@ from mongottl.exec.write.transaction_records import publish_transactions
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
 from mongottl.server import transactions
+from mongottl.server.gateway import Gateway
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
@@ -98,6 +99,8 @@ class Dispatcher:
         self.service = service
         self.dialect = service.dialect
         self.log = log
+        # Of the dialect `cosmos`.
+        self.gateway = None if self.dialect.account is None else Gateway(service)
 
     def handle(self, message: OpMsg | OpQuery, client: ClientInfo) -> bytes | Steps[bytes]:
         """The reply document to a request, or steps that end with it.
@@ -379,7 +382,8 @@ class Dispatcher:
             )
         if concern is not None:
             return self._under_way(spec, op, body, self._with_concern(spec, op, request, concern))
-        outcome = spec.function(op, request)
+        gateway = self.gateway
+        outcome = spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)
         if isinstance(outcome, Generator):
             return self._under_way(spec, op, body, self._finish_steps(spec, op, outcome))
         return self._reply(spec, op, outcome)
@@ -577,7 +581,8 @@ class Dispatcher:
         """Runs a command whose write concern delays its reply (`j: true`) or changes it (`w: 0`, one that fails)."""
         name = spec.name
         try:
-            outcome = spec.function(op, request)
+            gateway = self.gateway
+            outcome = spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
             if concern.durable:
                 yield Flush()

@@ -16,6 +16,11 @@ import trio
 
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
+from mongottl.dialect.cosmos.throttling import DEFAULT_RETRY_AFTER_MS
+from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.cosmos_fail_points import THROTTLE
 from mongottl.exec.write.expiry import reap_after_clock_change
 from mongottl.server.log import Log
 from mongottl.server.server import Server, open_server
@@ -53,13 +58,62 @@ class ServerClock:
         self._server.reaper.wake()
 
 
+class ServerState:
+    """The state of a running server, for use on any thread."""
+
+    def __init__(self, server: Server, token: trio.lowlevel.TrioToken) -> None:
+        self._service = server.service
+        self._token = token
+
+    def set_fail_point(self, name: str, mode: Value, data: bytes) -> None:
+        """What `configureFailPoint` does, for fail points of the dialect `cosmos`."""
+        if self._service.dialect.account is None:
+            raise CommandError(ErrorCode.CommandNotSupported, f"{name} needs the dialect cosmos")
+        configure = self._service.fail_points.configure
+        trio.from_thread.run_sync(configure, name, mode, data, trio_token=self._token)
+
+
 class RunningServer:
     """A server that runs in a thread. uri: what to connect to, as the user that was made at start. clock: its time."""
 
-    def __init__(self, uri: str, port: int, clock: ServerClock) -> None:
+    def __init__(self, uri: str, port: int, clock: ServerClock, state: ServerState) -> None:
         self.uri = uri
         self.port = port
         self.clock = clock
+        self._state = state
+
+    @contextmanager
+    def throttle(
+        self,
+        *commands: str,
+        times: int | None = None,
+        skip: int = 0,
+        retry_after_ms: int = DEFAULT_RETRY_AFTER_MS,
+        item: int = 0,
+        form: str | None = None,
+        namespace: str | None = None,
+        app_name: str | None = None,
+    ) -> Iterator[None]:
+        """Refuses commands with 16500 within the block, as Cosmos DB does when the throughput is used up.
+
+        commands: their names; without any, all that read or write documents. times: how many of them, None for all;
+        skip: how many go well before. retry_after_ms: the hint in the text. item: the statement of a batch that fails.
+        form: "single", "batch" or "noHint", for the text. namespace ("database.collection"), app_name: whose commands.
+        Raises CommandError unless the dialect is `cosmos`.
+        """
+        given: dict[str, str | None] = {"form": form, "namespace": namespace, "appName": app_name}
+        data: dict[str, Value] = {name: value for name, value in given.items() if value is not None}
+        data |= {"retryAfterMs": retry_after_ms, "item": item}
+        if commands:
+            data["commands"] = list(commands)
+        mode: dict[str, Value] = {"skip": skip}
+        if times is not None:
+            mode["times"] = times
+        self._state.set_fail_point(THROTTLE, encode(mode), encode(data))
+        try:
+            yield
+        finally:
+            self._state.set_fail_point(THROTTLE, "off", EMPTY_DOCUMENT)
 
     def __repr__(self) -> str:
         scheme, _, rest = self.uri.partition("://")
@@ -109,7 +163,12 @@ class _Thread:
         clock = VirtualClock()
         log = Log(self._config.log_format, self._config.quiet)
         async with open_server(self._config, clock=clock, log=log) as server:
-            self._server = RunningServer(server.uri_with_password, server.port, ServerClock(server, clock, self._token))
+            self._server = RunningServer(
+                server.uri_with_password,
+                server.port,
+                ServerClock(server, clock, self._token),
+                ServerState(server, self._token),
+            )
             self._ready.set()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_after, self._stop, nursery.cancel_scope)

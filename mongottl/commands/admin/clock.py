@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 from mongottl.clock import VirtualClock
 from mongottl.commands.access import on_cluster
+from mongottl.commands.admin.cosmos import account_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, DOCUMENT_FIELD, NUMBER, ONE, Field
 from mongottl.document.bson_field import wrong_type
@@ -16,6 +17,7 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.cosmos_fail_points import COSMOS_FAIL_POINTS
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.expiry import reap_after_clock_change
 
@@ -89,8 +91,11 @@ class ConfigureFailPointRequest(NamedTuple):
     test_only=True,
 )
 def configure_fail_point(op: OperationContext, request: ConfigureFailPointRequest) -> Reply:
+    """CommandNotSupported (115) for a fail point of the dialect `cosmos` in the other one."""
     if not isinstance(request.name, str):
         raise CommandError(ErrorCode.TypeMismatch, "the name of a fail point must be a string")
+    if request.name in COSMOS_FAIL_POINTS:
+        account_of(op)
     count = op.service.fail_points.entered
     op.service.fail_points.configure(request.name, request.mode, request.data)
     return {"count": count}

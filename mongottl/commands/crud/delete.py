@@ -154,11 +154,14 @@ def _run_deletes(
 ) -> Steps[Reply]:
     errors = WriteErrors()
     deleted = 0
+    gate = op.gate
     for index, statement in enumerate(statements):
         if index:
             op.check_interrupt()
             yield None
         try:
+            if gate is not None:
+                gate.admit(index)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 deleted += deleted_by(executed)

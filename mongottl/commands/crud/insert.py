@@ -5,6 +5,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
+    WHOLE_COMMAND_ERRORS,
     WriteErrors,
     check_batch,
     collection_for_write,
@@ -29,6 +30,7 @@ from mongottl.commands.request_fields import (
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
+from mongottl.exec.operation.statement_gate import StatementGate
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
@@ -105,10 +107,19 @@ def _insert_many(
     errors = WriteErrors()
     inserted = 0
     start = 0
+    gate = op.gate
     while start < len(documents):
         if collection.dropped:
             collection = collection_for_write(op, request.collection)
-        chunk = next_chunk(documents, start)
+        if gate is None:
+            chunk = next_chunk(documents, start)
+        else:
+            chunk = documents[start : start + 1]
+            if not _is_admitted(gate, start, errors):
+                if request.ordered:
+                    break
+                start += 1
+                continue
         if write is not None and write.is_retry:
             chunk = chunk[: write.count_new(start, len(chunk))]
             if not chunk:
@@ -125,6 +136,18 @@ def _insert_many(
         yield None
     op.service.metrics.documents["inserted"] += inserted
     return with_retried(write, errors.add_to({"n": inserted}))
+
+
+def _is_admitted(gate: StatementGate, index: int, errors: WriteErrors) -> bool:
+    """Whether the insert at this position may be executed; if it may not, its error is added."""
+    try:
+        gate.admit(index)
+    except CommandError as error:
+        if error.code in WHOLE_COMMAND_ERRORS:
+            raise
+        errors.add(index, error)
+        return False
+    return True
 
 
 def next_chunk(documents: list[bytes], start: int) -> list[bytes]:

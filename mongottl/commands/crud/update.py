@@ -186,11 +186,14 @@ def _run_updates(
     errors = WriteErrors()
     upserted: list[Value] = []
     matched = modified = 0
+    gate = op.gate
     for index, statement in enumerate(statements):
         if index:
             op.check_interrupt()
             yield None
         try:
+            if gate is not None:
+                gate.admit(index)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 result = result_of(executed)

@@ -1,5 +1,6 @@
 """The dialect `cosmos`: what Azure Cosmos DB for MongoDB (request units, 3.6 to 7.0) refuses, and how it answers.
 
+    throttling  the texts of throttling, timeouts and 503
     wording  the texts around errors: `Error=2, Details='…'`
     replies  commands that are refused, and fields of replies
     provisioning  databases, collections, shard keys and throughput

@@ -14,6 +14,7 @@ from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.snapshots import KeptSnapshot
 from mongottl.exec.operation.state import OperationState
+from mongottl.exec.operation.statement_gate import StatementGate
 from mongottl.exec.operation.transactions import Transaction
 from mongottl.exec.operation.usage import LatencyGroup
 from mongottl.security.accounts import Grants
@@ -63,6 +64,7 @@ class OperationContext(OperationState):
     cluster_time: the cluster time at its beginning, for `$$CLUSTER_TIME`.
     has_max_time, has_write_concern: whether the command has a `maxTimeMS` or `writeConcern` field.
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
+    gate: what a batch of writes asks before each statement, or None; set in the dialect `cosmos` only.
     script_steps: set if something that it evaluates is in JavaScript.
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
     """
@@ -95,6 +97,7 @@ class OperationContext(OperationState):
         self.read_level = ""
         self.bypass_validation = False
         self.script_steps: ScriptSteps | None = None
+        self.gate: StatementGate | None = None
         self.needs: list[Need] = _NO_NEEDS
         self.comment: Value = None
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).

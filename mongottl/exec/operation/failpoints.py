@@ -10,6 +10,8 @@
     {configureFailPoint: "failGetMoreAfterCursorCheckout", mode: …, data: {errorCode: 6, closeConnection: false}}:
     getMore fails although its cursor was found, and closes it
 
+Those of the dialect `cosmos` are in `cosmos_fail_points`.
+
 Fields of `failCommand` that MongoDB does not know are ignored, as there; those that it knows and this server does not
 are refused.
 
@@ -18,34 +20,18 @@ Source: the driver specifications' "fail point" page and "Retryable Writes" test
 
 from typing import Final
 
-from mongottl.document.numbers import clamp_to_int, clamp_to_long, is_true
+from mongottl.document.numbers import clamp_to_int, is_true
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
+from mongottl.exec.operation.cosmos_fail_points import COSMOS_FAIL_POINTS, CosmosFailPoint
+from mongottl.exec.operation.fail_mode import Mode, parse_mode
 
 _MAX_TIME_ALWAYS_TIME_OUT: Final = "maxTimeAlwaysTimeOut"
 _TRANSACTIONAL_WRITE: Final = "onPrimaryTransactionalWrite"
 _GET_MORE: Final = "failGetMoreAfterCursorCheckout"
 # Of failCommand.
 _UNSUPPORTED_FIELDS: Final = ("namespace", "threadName", "failLocalClients", "errorExtraInfo")
-
-
-class Mode:
-    """times: how many more times a fail point acts, None for always. skip: how many times it is first skipped."""
-
-    def __init__(self, times: int | None, skip: int) -> None:
-        self.times = times
-        self.skip = skip
-
-    def acts(self) -> bool:
-        if self.skip > 0:
-            self.skip -= 1
-            return False
-        if self.times is not None:
-            if self.times <= 0:
-                return False
-            self.times -= 1
-        return True
 
 
 class FailCommand:
@@ -140,21 +126,30 @@ class FailTransactionalWrite:
 
 class FailPoints:
     """The fail points of a server: `failCommand`, `maxTimeAlwaysTimeOut`, `onPrimaryTransactionalWrite`,
-    `failGetMoreAfterCursorCheckout`."""
+    `failGetMoreAfterCursorCheckout`, and those of the dialect `cosmos`.
+
+    cosmos: the active ones of `COSMOS_FAIL_POINTS`, in that order.
+    """
 
     def __init__(self) -> None:
         self._transactional_write: FailTransactionalWrite | None = None
         self._fail_command: FailCommand | None = None
         self._fail_get_more: FailCommand | None = None
         self._time_out: Mode | None = None
+        self.cosmos: list[CosmosFailPoint] = []
         self.entered = 0
 
     def configure(self, name: str, mode: Value, data: bytes) -> None:
         """Sets or clears a fail point. BadValue (2) for an invalid mode, FailedToParse (9) for an unknown name."""
-        if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE, _GET_MORE):
+        if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE, _GET_MORE, *COSMOS_FAIL_POINTS):
             raise CommandError(ErrorCode.FailedToParse, f"the fail point '{name}' is not supported")
-        active = _parse_mode(mode)
-        if name == _MAX_TIME_ALWAYS_TIME_OUT:
+        active = parse_mode(mode)
+        if name in COSMOS_FAIL_POINTS:
+            others = [point for point in self.cosmos if point.name != name]
+            if active is not None:
+                others.append(CosmosFailPoint(name, data, active))
+            self.cosmos = sorted(others, key=lambda point: COSMOS_FAIL_POINTS.index(point.name))
+        elif name == _MAX_TIME_ALWAYS_TIME_OUT:
             self._time_out = active
         elif name == _TRANSACTIONAL_WRITE:
             self._transactional_write = None if active is None else FailTransactionalWrite(data, active)
@@ -177,6 +172,16 @@ class FailPoints:
         self.entered += 1
         return active
 
+    def triggered_cosmos(
+        self, names: tuple[str, ...], on_documents: bool, namespace: str, app_name: str, statements: int
+    ) -> CosmosFailPoint | None:
+        """How a command is to fail in the dialect `cosmos`, or None. Arguments: see `CosmosFailPoint.acts_on`."""
+        for point in self.cosmos:
+            if point.acts_on(names, on_documents, namespace, app_name, statements):
+                self.entered += 1
+                return point
+        return None
+
     def fail_get_more(self) -> None:
         """Raises what `failGetMoreAfterCursorCheckout` is configured to."""
         active = self._fail_get_more
@@ -198,26 +203,3 @@ class FailPoints:
             return False
         self.entered += 1
         return True
-
-
-def _parse_mode(mode: Value) -> Mode | None:
-    """The `mode` of a fail point; None for "off". BadValue (2), TypeMismatch (14)."""
-    if isinstance(mode, str):
-        if mode == "off":
-            return None
-        if mode == "alwaysOn":
-            return Mode(None, 0)
-        raise CommandError(ErrorCode.BadValue, f"unknown mode: {mode}")
-    if not isinstance(mode, bytes):
-        raise CommandError(ErrorCode.TypeMismatch, "'mode' must be a string or an object")
-    times: int | None = None
-    skip = 0
-    for option, value in fields(mode):
-        if option in ("times", "skip") and isinstance(value, (int, float)) and value >= 0:
-            if option == "times":
-                times = clamp_to_long(value)
-            else:
-                skip = clamp_to_long(value)
-        else:
-            raise CommandError(ErrorCode.BadValue, f"'mode' option '{option}' is not supported")
-    return Mode(times, skip)
