@@ -23,6 +23,8 @@ CAPABILITIES: Final = {
 REFUSALS: Final = {
     "sort-without-index": "A sort that no index serves (BadValue).",
     "late-unique-index": "A unique index over a collection that has documents (CannotCreateIndex).",
+    "missing-features": "Commands, stages, operators and options that no version of Cosmos DB lists, or not the"
+    " announced one (the codes of unknown ones; CommandNotSupported for commands).",
     "bare-watch": "A change stream without the `$match` and `$project` that Cosmos DB wants (BadValue).",
 }
 PERIODIC: Final = "periodic"

@@ -11,11 +11,13 @@ Source: the notes "New in version" and "Changed in version" of MongoDB's referen
 operators, query operators and index options, and the release notes of 4.0 to 8.2.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from mongottl.document.bson_field import unknown_field
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
 
 Version: TypeAlias = tuple[int, int]
 
@@ -159,14 +161,15 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
 }
 
 
-def _parsed(version: str) -> Version:
+def parse_version(version: str) -> Version:
+    """The numbers of "4.2"."""
     major, _, minor = version.partition(".")
     return int(major), int(minor)
 
 
 # Kind to name to the version that introduced it.
 INTRODUCED: Final[dict[str, dict[str, Version]]] = {
-    kind: {name: _parsed(version) for version, names in table.items() for name in names.split()}
+    kind: {name: parse_version(version) for version, names in table.items() for name in names.split()}
     for kind, table in _TABLES.items()
 }
 # What has no entry is at least as old as this.
@@ -182,8 +185,8 @@ class Features:
     """What the version of MongoDB has that a server announces, where that is not the latest one."""
 
     def __init__(self, version: str) -> None:
-        self.version: Final = _parsed(version)
-        self._missing: Final = {
+        self.version: Final = parse_version(version)
+        self._missing: Final[Mapping[str, frozenset[str]]] = {
             kind: frozenset(name for name, introduced in names.items() if introduced > self.version)
             for kind, names in INTRODUCED.items()
         }
@@ -199,6 +202,20 @@ class Features:
     def lacks(self, kind: str, name: str) -> bool:
         """Whether this version does not know the name."""
         return name in self._missing.get(kind, ())
+
+    def refused_command(self, name: str) -> CommandError:
+        """The error for a command that this version does not know: CommandNotFound (59)."""
+        return CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
+
+    def refused_stage(self, name: str) -> CommandError:
+        """The error for a stage that this version does not know: 40324."""
+        return CommandError(40324, f"Unrecognized pipeline stage name: '{name}'")
+
+    def check_arguments(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> None:
+        """40415 for a field of a command that this version does not know. sequences: as for `missing_argument`."""
+        missing = self.missing_argument(command, body, sequences)
+        if missing:
+            raise unknown_field(missing)
 
     def missing_argument(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> str:
         """The path of the first field of a command that this version does not know, as errors name it ("find.let",

@@ -1,15 +1,18 @@
 """What a dialect consists of, and the two dialects."""
 
 from mongottl.account import Account
+from mongottl.config import LATEST_VERSION
 from mongottl.dialect.cosmos import limits, replies
+from mongottl.dialect.cosmos.features import CosmosFeatures
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.versions import Features, features_of
 
 
 class Dialect:
     """What one kind of server refuses, and how its replies differ.
 
-    refused_commands: commands that exist but are refused with CommandNotSupported (115).
+    features: what the announced version has; None if it has everything.
     reply_types: command to the `_t` that its replies begin with.
     date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
     retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
@@ -31,7 +34,7 @@ class Dialect:
     def __init__(
         self,
         name: str,
-        refused_commands: frozenset[str] = frozenset(),
+        features: Features | None,
         reply_types: dict[str, str] | None = None,
         date_ttl_refusal: str | None = None,
         max_message_size_bytes: int = 48_000_000,
@@ -51,7 +54,7 @@ class Dialect:
         unknown_cursor: str = "cursor id {id} not found",
     ) -> None:
         self.name = name
-        self.refused_commands = refused_commands
+        self.features = features
         self.reply_types: dict[str, str] = {} if reply_types is None else reply_types
         self.date_ttl_refusal = date_ttl_refusal
         self.max_message_size_bytes = max_message_size_bytes
@@ -69,11 +72,6 @@ class Dialect:
         self.code_names: dict[int, str] = {} if code_names is None else code_names
         self.brief_diagnostics = brief_diagnostics
         self.unknown_cursor = unknown_cursor
-
-    def check_command(self, name: str) -> None:
-        """CommandNotSupported (115) for a command that this kind of server does not have."""
-        if name in self.refused_commands:
-            raise CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported")
 
     def check_retryable_write(self) -> None:
         """BadValue (2) where writes cannot be retried."""
@@ -94,10 +92,11 @@ class Dialect:
 def dialect_named(name: str, version: str) -> Dialect:
     """The dialect of a `--dialect` value, in a server that announces this version."""
     if name == "cosmos":
+        account = Account()
         brief = version in replies.BRIEF_VERSIONS
         return Dialect(
             "cosmos",
-            replies.REFUSED_COMMANDS - {"serverStatus"} if brief else replies.REFUSED_COMMANDS,
+            CosmosFeatures(version, account),
             {k: v for k, v in replies.REPLY_TYPES.items() if k != "buildInfo"} if brief else replies.REPLY_TYPES,
             replies.DATE_TTL_REFUSAL,
             replies.MAX_MESSAGE_SIZE_BYTES,
@@ -108,7 +107,7 @@ def dialect_named(name: str, version: str) -> Dialect:
             cluster_times=False,
             runs_scripts=False,
             shows_oplog=False,
-            account=Account(),
+            account=account,
             max_operation_s=limits.MAX_OPERATION_S,
             max_id_bytes=limits.MAX_ID_BYTES,
             forbidden_in_names=limits.FORBIDDEN_IN_NAMES,
@@ -116,4 +115,4 @@ def dialect_named(name: str, version: str) -> Dialect:
             brief_diagnostics=brief,
             unknown_cursor=replies.UNKNOWN_CURSOR,
         )
-    return Dialect("mongodb")
+    return Dialect("mongodb", features_of(version, LATEST_VERSION))

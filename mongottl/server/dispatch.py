@@ -24,7 +24,6 @@ from mongottl.commands.concerns import (
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
-from mongottl.document.bson_field import unknown_field
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.interrupt import clear_check, set_check
 from mongottl.document.render import render_document
@@ -167,9 +166,7 @@ class Dispatcher:
                     raise
                 generic.asks_help = True
             if self.service.features is not None:
-                missing = self.service.features.missing_argument(spec.name, body, sequences)
-                if missing:
-                    raise unknown_field(missing)
+                self.service.features.check_arguments(spec.name, body, sequences)
             if generic.asks_help:
                 return self._with_times(encode({"help": f"help for: {spec.name} {spec.help}", "ok": _OK}))
             if not sequences_valid:
@@ -233,10 +230,10 @@ class Dispatcher:
         if spec is not None:
             if spec.test_only and not self.service.config.enable_test_commands:
                 raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
-            self.dialect.check_command(name)
-            self._check_version(name, spec.name)
+            if not spec.test_only:
+                self._check_features(name, spec.name)
             return spec
-        self._check_version(name, name)
+        self._check_features(name, name)
         if name in UNSUPPORTED_COMMANDS:
             reason = UNSUPPORTED_REASONS.get(name)
             text = f"Command {name} not supported"
@@ -244,11 +241,12 @@ class Dispatcher:
             raise CommandError(code, f"{text}: {reason}" if reason else text)
         raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
 
-    def _check_version(self, name: str, command: str) -> None:
-        """CommandNotFound (59) for a command that came after the announced version. name: as the client wrote it."""
+    def _check_features(self, name: str, command: str) -> None:
+        """CommandNotFound (59), or CommandNotSupported (115) in the dialect `cosmos`, for a command that the announced
+        version does not have. name: as the client wrote it."""
         features = self.service.features
         if features is not None and features.lacks(COMMAND, command):
-            raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
+            raise features.refused_command(name)
 
     def _run(
         self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext, body: bytes

@@ -1,8 +1,10 @@
 """The dialect `cosmos`: what Azure Cosmos DB for MongoDB (request units, 3.6 to 7.0) refuses, and how it answers.
 
-    throttling  the texts of throttling, timeouts and 503
-    wording  the texts around errors: `Error=2, Details='…'`
-    replies  commands that are refused, and fields of replies
+    features      commands, stages and operators that each of its versions has
+    limits        bounds on documents, ids, names and time
+    throttling    the texts of throttling, timeouts and 503
+    wording       the texts around errors: `Error=2, Details='…'`
+    replies       fields of replies
     provisioning  databases, collections, shard keys and throughput
 
 Code that depends on it asks `Dialect.account` (`mongottl.account`), which is None in the dialect `mongodb`.

@@ -1,19 +1,9 @@
-"""Commands that Cosmos DB refuses, and fields and texts of its replies.
+"""Fields and texts of Cosmos DB's replies.
 
 Source: Microsoft's feature-support articles for server versions 3.6 to 7.0.
 """
 
 from typing import Final
-
-# `startSession` and the like are documented as not supported; `endSessions`, which drivers send when they close, is
-# accepted. Shells try getLog, getParameter and getCmdLineOpts, and work without them.
-REFUSED_COMMANDS: Final = frozenset(
-    """
-    bulkWrite cloneCollectionAsCapped collMod connPoolStats connectionStatus convertToCapped dataSize dbHash
-    getCmdLineOpts getLog getParameter killOp killSessions listCommands mapReduce profile refreshSessions
-    renameCollection serverStatus setParameter startSession top
-    """.split()
-)
 
 REPLY_TYPES: Final = {
     "buildInfo": "BuildInfoResponse",

@@ -9,7 +9,7 @@ from mongottl.catalog.change_kinds import RENAME
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
-from mongottl.config import LATEST_VERSION, LogSettings, MemoryLimits, ServerConfig
+from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
 from mongottl.dialect.cosmos.limits import max_document_bytes
 from mongottl.document.build import encode
@@ -41,7 +41,6 @@ from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
-from mongottl.versions import features_of
 
 if TYPE_CHECKING:
     from mongottl.javascript.processes import ScriptProcesses
@@ -92,8 +91,8 @@ class ServiceContext:
         self.transactions = TransactionRegistry()
         self.transaction_lifetime_s = TRANSACTION_LIFETIME_S
         self.metrics = Metrics()
-        # What the announced version of MongoDB has; None if that is the latest one.
-        self.features = features_of(config.announced_version(), LATEST_VERSION)
+        # What the announced version has; None if it has everything.
+        self.features = self.dialect.features
         self.fail_points = FailPoints()
         self.profiler = Profiler()
         self.operations = OperationRegistry()

@@ -313,9 +313,10 @@ def requested_by(specs: list[StageSpec]) -> set[str]:
 
 
 def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    if ctx.lacks(STAGES.kind, name):
-        raise _unknown(name)
-    ctx.check_options(name, argument)
+    if ctx.features is not None:
+        if ctx.features.lacks(STAGES.kind, name):
+            raise ctx.features.refused_stage(name)
+        ctx.check_options(name, argument)
     declaration = STAGES.get(name)
     if declaration is None or declaration.parser is None:
         reason = STAGES.unsupported_reason(name)

@@ -1,0 +1,59 @@
+"""The tables of what each version of Cosmos DB has place every name of the registries, once."""
+
+from typing import Any
+
+import pytest
+
+from mongottl.account import Account
+from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS
+from mongottl.config import WIRE_VERSIONS
+from mongottl.dialect.cosmos.features import MISSING_FEATURES, CosmosFeatures, missing_names, placed
+from mongottl.query.pipeline import STAGES
+from mongottl.query.registry import Registry
+from mongottl.versions import COMMAND, Features, parse_version
+
+REGISTRIES: tuple[Registry[Any], ...] = (STAGES,)
+# Commands that mongottl does not have.
+NOT_HERE = {"customAction", "getLastError", "getLastRequestStatistics", "getRequestUnits"}
+REMOVED = {"copydb", "eval", "getPrevError", "parallelCollectionScan", "resetError"}
+KINDS = [COMMAND, *(registry.kind for registry in REGISTRIES)]
+
+
+def test_every_table_is_of_a_registry() -> None:
+    assert set(CosmosFeatures.kinds()) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_name_is_placed_twice(kind: str) -> None:
+    names = placed(kind)
+    assert len(names) == len(set(names))
+
+
+def test_every_command_is_placed() -> None:
+    """A new command has to be: in the versions of Cosmos DB that have it, or among those that it never has."""
+    known = {spec.name for spec in COMMANDS.values() if not spec.test_only} | UNSUPPORTED_COMMANDS
+    assert known <= set(placed(COMMAND))
+    assert set(placed(COMMAND)) - known <= NOT_HERE | REMOVED
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+def test_every_operator_is_placed(registry: Registry[Any]) -> None:
+    assert set(placed(registry.kind)) == {*registry.names(), *registry.unsupported_names()}
+
+
+def test_cosmos_has_nothing_before_mongodb() -> None:
+    for version in WIRE_VERSIONS:
+        features, mongodb = CosmosFeatures(version, Account()), Features(version)
+        for kind in KINDS:
+            missing = missing_names(kind, parse_version(version))
+            assert all(features.lacks(kind, name) for name in missing)
+            assert not [name for name in placed(kind) if mongodb.lacks(kind, name) and name not in missing]
+
+
+def test_the_refusal_can_be_switched_off() -> None:
+    account = Account()
+    features = CosmosFeatures("7.0", account)
+    assert features.lacks("stage", "$bucket")
+    account.configure((), account.backup, [MISSING_FEATURES], account.throughput)
+    assert not features.lacks("stage", "$bucket")
+    assert features.lacks("stage", "$listClusterCatalog")

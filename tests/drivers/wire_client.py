@@ -1,0 +1,45 @@
+"""Commands over a socket, to servers of versions that PyMongo no longer speaks to."""
+
+import socket
+import struct
+from typing import Any
+
+import bson
+from pymongo.uri_parser import parse_uri
+
+_OP_MSG = 2013
+
+
+class WireClient:
+    """One connection. `command` answers with the reply, whether it is an error or not."""
+
+    def __init__(self, uri: str) -> None:
+        host, port = parse_uri(uri)["nodelist"][0]
+        self._socket = socket.create_connection((host, port), timeout=30)
+        self._requests = 0
+
+    def command(self, command: dict[str, Any], database: str = "test") -> dict[str, Any]:
+        self._requests += 1
+        body = struct.pack("<IB", 0, 0) + bson.encode({**command, "$db": database})
+        self._socket.sendall(struct.pack("<iiii", 16 + len(body), self._requests, 0, _OP_MSG) + body)
+        (length,) = struct.unpack("<i", self._received(4))
+        return bson.decode(self._received(length - 4)[12 + 5 :])
+
+    def refusal(self, command: dict[str, Any], database: str = "test") -> tuple[int, str]:
+        """Code and text of the error that answers a command, or of its first write error; (0, "") for success."""
+        reply = self.command(command, database)
+        failed = reply if not reply["ok"] else next(iter(reply.get("writeErrors", ())), None)
+        return (0, "") if failed is None else (failed["code"], failed["errmsg"])
+
+    def _received(self, size: int) -> bytes:
+        parts = []
+        while size:
+            part = self._socket.recv(size)
+            if not part:
+                raise ConnectionError("the server has closed the connection")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        self._socket.close()
