@@ -59,6 +59,9 @@ class ServerConfig:
     cosmos_backup: str = "periodic"
     cosmos_allow: tuple[str, ...] = ()
     cosmos_throughput: str = "metered"
+    cosmos_account: str | None = None
+    cosmos_key: str | None = None
+    cosmos_key_file: str | None = None
 
     def chosen_engine(self) -> str:
         """The name of the storage engine that keeps the data."""
@@ -228,6 +231,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Request units: not counted, counted, or counted and throttled by the budget.",
         THROUGHPUTS,
     ),
+    Setting("cosmos_account", "text", "Name of the account: clients log in with it and one of the account's keys."),
+    Setting(
+        "cosmos_key",
+        "text",
+        "The account's key, without a file; otherwise one is made, and kept in the data folder.",
+        on_command_line=False,
+    ),
+    Setting("cosmos_key_file", "text", "File whose first line is the account's key."),
 )
 
 

@@ -13,6 +13,7 @@ Source: MongoDB's "Privilege Actions", and the sections "Required Access" of its
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
+from mongottl.dialect.cosmos.wording import unauthorized
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -200,6 +201,8 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
     op.needs = access.needs(op, request)
     for need in op.needs:
         if not grants.meets(need):
+            if op.service.dialect.account is not None:
+                raise CommandError(ErrorCode.Unauthorized, unauthorized(command))
             raise not_authorized(op.database, shown())
     if access.on_collection:
         grants.allow(key, op.needs)

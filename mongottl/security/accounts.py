@@ -93,6 +93,9 @@ class Accounts:
         # Read in place of the document of a user who does not exist, so that a login takes as long as with one.
         credentials: dict[str, Value] = {name: self.unknown_users.credential("", name) for name in MECHANISMS}
         self._nobody = encode({"_id": "", "userId": None, "user": "", "db": "", "credentials": credentials})
+        # Second passwords of users: credentials by mechanism, and the user whose rights a login with them has.
+        self.second_credentials: dict[tuple[UserName, str], bytes] = {}
+        self.second_users: dict[UserName, UserName] = {}
         self._grants: dict[UserName, tuple[Value, Grants] | None] = {}
         self._grants_of: Generation = (0, 0, 0, 0, 0)
         self._invalidated = 0

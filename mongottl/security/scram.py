@@ -30,6 +30,7 @@ from mongottl.errors import CommandError, ErrorCode
 
 if TYPE_CHECKING:
     from scramp import ScramMechanism
+    from scramp.core import ScramServer
 
 SHA_1: Final = "SCRAM-SHA-1"
 SHA_256: Final = "SCRAM-SHA-256"
@@ -40,6 +41,7 @@ ITERATIONS: Final = {SHA_1: 10_000, SHA_256: 15_000}
 MIN_ITERATIONS: Final = 5_000
 # Together with a counter of four bytes a salt fills one block of the hash function.
 _SALT_BYTES: Final = {SHA_1: 16, SHA_256: 28}
+_NONCE_BYTES: Final = 24
 _HASHES: Final = {SHA_1: "sha1", SHA_256: "sha256"}
 
 _loaded: Final[dict[str, "ScramMechanism"]] = {}
@@ -84,12 +86,17 @@ def password_digest(name: str, password: str) -> str:
 
 
 def make_credentials(
-    name: str, password: str, mechanisms: tuple[str, ...], iterations: dict[str, int], digested: bool = False
+    name: str,
+    password: str,
+    mechanisms: tuple[str, ...],
+    iterations: dict[str, int],
+    digested: bool = False,
+    salts: dict[str, bytes] | None = None,
 ) -> dict[str, Value]:
     """The credentials of a user, by mechanism. It takes some 10 ms of CPU, so call it in another thread.
 
     iterations: of the hash, by mechanism. digested: whether `password` is already that of `password_digest`; then only
-    SCRAM-SHA-1 is possible.
+    SCRAM-SHA-1 is possible. salts: by mechanism, by default new ones.
     BadValue (2) for a password that SASLprep refuses, or a user name (`check_user_name`).
     """
     load()
@@ -99,7 +106,7 @@ def make_credentials(
     credentials: dict[str, Value] = {}
     for mechanism in mechanisms:
         secret = password_digest(name, password) if mechanism == SHA_1 and not digested else password
-        salt = os.urandom(_SALT_BYTES[mechanism])
+        salt = os.urandom(_SALT_BYTES[mechanism]) if salts is None else salts[mechanism]
         try:
             made = _mechanism(mechanism).make_auth_info(secret, iteration_count=iterations[mechanism], salt=salt)
         except ScramException as error:
@@ -144,39 +151,59 @@ class UnknownUsers:
         return hmac.digest(seed, b"", _HASHES[mechanism]).ljust(_SALT_BYTES[mechanism], b"\0")
 
 
+def salt_of(credential: bytes) -> bytes:
+    """The salt of a stored credential."""
+    return _keys(credential)[0]
+
+
 class ScramConversation:
     """The server's side of one login. Every failure is AuthenticationFailed (18) with the same text.
 
-    user: the name that the client has given in its first message, unescaped.
+    user: the name that the client has given in its first message, unescaped. by_second: whether the client has proved
+    that it knows the second password.
     """
 
     def __init__(self, mechanism: str, first: bytes) -> None:
         self.mechanism = mechanism
         self._first = _text(first)
         self.user = _user_in(self._first)
-        self._credential = b""
-        self._server = _mechanism(mechanism).make_server(lambda _: _keys(self._credential))
+        self.by_second = False
+        self._nonce = base64.b64encode(os.urandom(_NONCE_BYTES)).decode()
+        self._servers: list[ScramServer] = []
 
-    def set_first(self, credential: bytes) -> bytes:
-        """Takes the user's stored credential for this mechanism; the server's first message."""
+    def set_first(self, credential: bytes, second: bytes | None = None) -> bytes:
+        """Takes the user's stored credential for this mechanism; the server's first message.
+
+        second: of another password of the same user, with the same salt and iterations, so that the message holds for
+        both.
+        """
         from scramp import ScramException
 
-        self._credential = credential
+        mechanism = _mechanism(self.mechanism)
+        message = ""
         try:
-            self._server.set_client_first(self._first)
-            return str(self._server.get_server_first()).encode()
+            for one in (credential,) if second is None else (credential, second):
+                server = mechanism.make_server(lambda _, one=one: _keys(one), s_nonce=self._nonce)
+                server.set_client_first(self._first)
+                message = str(server.get_server_first())
+                self._servers.append(server)
         except ScramException:
             raise authentication_failed() from None
+        return message.encode()
 
     def set_final(self, final: bytes) -> bytes:
         """Checks the client's proof; the server's last message, which proves to the client that it knows the user."""
         from scramp import ScramException
 
-        try:
-            self._server.set_client_final(_text(final))
-            return str(self._server.get_server_final()).encode()
-        except ScramException:
-            raise authentication_failed() from None
+        text = _text(final)
+        for place, server in enumerate(self._servers):
+            try:
+                server.set_client_final(text)
+                self.by_second = place > 0
+                return str(server.get_server_final()).encode()
+            except ScramException:
+                continue
+        raise authentication_failed()
 
 
 def _keys(credential: bytes) -> tuple[bytes, bytes, bytes, int]:

@@ -28,6 +28,7 @@ from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.security import scram
+from mongottl.server.account_user import AccountKeys, account_keys, account_login, account_options, create_account_user
 from mongottl.server.connection import Connection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
@@ -61,6 +62,8 @@ class Server:
         self.engine = engine
         self.log = log
         self._tls = tls
+        # The keys of the Cosmos DB account that clients log in with, None without.
+        self.account_keys: AccountKeys | None = None
         self.service = ServiceContext(config, clock, engine)
         self.dispatcher = Dispatcher(self.service, log)
         self.durability = Durability(engine, clock, log)
@@ -85,19 +88,29 @@ class Server:
 
     @property
     def uri(self) -> str:
-        """What to connect to, with the name of the user that was made at start, but not its password."""
+        """What to connect to, with the name of the user that was made at start, but not its password; for a Cosmos DB
+        account the whole connection string."""
+        if self.account_keys is not None:
+            return self.account_uri(self.account_keys.primary)
         return self._uri("" if self.config.user is None else f"{quote(self.config.user, safe='')}@")
 
     @property
     def uri_with_password(self) -> str:
         """What to connect to, with name and password of the user that was made at start."""
         password = first_password(self.config)
-        if self.config.user is None or password is None:
+        if self.account_keys is not None or self.config.user is None or password is None:
             return self.uri
         return self._uri(f"{quote(self.config.user, safe='')}:{quote(password, safe='')}@")
 
-    def _uri(self, login: str) -> str:
-        """login: `name:password@`, `name@` or nothing."""
+    def account_uri(self, key: str) -> str:
+        """The connection string of the Cosmos DB account with one of its keys, as the portal shows it."""
+        name = self.config.cosmos_account
+        assert name is not None
+        options = account_options(name)
+        return self._uri(account_login(name, key), [options if self._tls is not None else options[len("ssl=true&") :]])
+
+    def _uri(self, login: str, wanted: list[str] | None = None) -> str:
+        """login: `name:password@`, `name@` or nothing. wanted: options, by default those that the dialect needs."""
         host = self.config.host
         if host in ("0.0.0.0", ""):
             host = "127.0.0.1"
@@ -106,8 +119,11 @@ class Server:
         if ":" in host:
             host = f"[{host}]"
         options = [self.service.dialect.uri_options] if self.service.dialect.uri_options else []
+        if wanted is not None:
+            options = wanted
         if self._tls is not None:
-            options.append("tls=true")
+            if wanted is None:
+                options.append("tls=true")
             if self._tls.ca_file is not None:
                 options.append("tlsCAFile=" + quote(os.path.abspath(self._tls.ca_file), safe="/"))
         return f"mongodb://{login}{host}:{self.port}/{'?' if options else ''}{'&'.join(options)}"
@@ -144,7 +160,7 @@ class Server:
 
     def _warn_of_strangers(self) -> None:
         """Warns if clients of other machines can connect and users are not checked."""
-        if self.config.auth:
+        if self.service.authorizes:
             return
         for listener in self._listeners:
             address = listener.getsockname()
@@ -159,7 +175,7 @@ class Server:
     def run(self, nursery: trio.Nursery) -> None:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
-        if self.config.auth:
+        if self.service.authorizes:
             nursery.start_soon(trio.to_thread.run_sync, scram.load)
         nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.shell.poller.resume_due)
@@ -324,6 +340,10 @@ async def open_server(
     try:
         server = Server(config, clock, engine, log, server_tls(config))
         create_first_user(server.service, log)
+        keys = account_keys(config)
+        if keys is not None:
+            create_account_user(server.service, keys)
+            server.account_keys = keys
         server.listen()
     except BaseException:
         engine.close()

@@ -74,13 +74,18 @@ class ServerState:
 
 
 class RunningServer:
-    """A server that runs in a thread. uri: what to connect to, as the user that was made at start. clock: its time."""
+    """A server that runs in a thread.
 
-    def __init__(self, uri: str, port: int, clock: ServerClock, state: ServerState) -> None:
+    uri: what to connect to, as the user that was made at start. clock: its time. read_only_uri: what to connect to with
+    the read-only key of a Cosmos DB account, None without an account.
+    """
+
+    def __init__(self, uri: str, port: int, clock: ServerClock, state: ServerState, read_only_uri: str | None) -> None:
         self.uri = uri
         self.port = port
         self.clock = clock
         self._state = state
+        self.read_only_uri = read_only_uri
 
     @contextmanager
     def throttle(
@@ -163,11 +168,13 @@ class _Thread:
         clock = VirtualClock()
         log = Log(self._config.log_format, self._config.quiet)
         async with open_server(self._config, clock=clock, log=log) as server:
+            keys = server.account_keys
             self._server = RunningServer(
                 server.uri_with_password,
                 server.port,
                 ServerClock(server, clock, self._token),
                 ServerState(server, self._token),
+                None if keys is None else server.account_uri(keys.read_only),
             )
             self._ready.set()
             async with trio.open_nursery() as nursery:

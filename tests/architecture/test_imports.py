@@ -56,6 +56,7 @@ CHANCE = {
     "exec.operation.object_ids": {"os.urandom"},
     "query.expr.misc": {"random"},
     "security.scram": {"os.urandom"},
+    "server.account_user": {"os.urandom"},
     "query.match.special": {"random"},
 }
 

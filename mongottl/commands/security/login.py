@@ -64,7 +64,9 @@ def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_excha
         mechanisms = op.service.accounts.mechanisms(user)
         if mechanisms is not None and mechanism not in mechanisms:
             raise authentication_failed()  # `hello` tells it as well, and clients then try the other mechanism
-        answer = conversation.set_first(op.service.accounts.credential(user, mechanism))
+        accounts = op.service.accounts
+        second = accounts.second_credentials.get((user, mechanism))
+        answer = conversation.set_first(accounts.credential(user, mechanism), second)
     except CommandError:
         _log(op, mechanism, user, False)
         raise
@@ -90,6 +92,9 @@ def proceed(op: OperationContext, conversation_id: Value, payload: Value) -> Rep
             return _reply(b"", True)
         answer = conversation.scram.set_final(sent)
         conversation.verified = True
+        if conversation.scram.by_second:
+            user = op.service.accounts.second_users[user]
+            conversation.user = user
         if conversation.skip_empty_exchange:
             _finish(op, user, mechanism)
         return _reply(answer, conversation.skip_empty_exchange)

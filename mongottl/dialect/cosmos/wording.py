@@ -30,3 +30,8 @@ def _failed_response(status: str, substatus: int, activity: uuid.UUID, reason: s
         f"Response status code does not indicate success: {status}; Substatus: {substatus}; ActivityId: {activity}; "
         f"Reason: ({reason});"
     )
+
+
+def unauthorized(command: str) -> str:
+    """The text of Unauthorized (13) for what a read-only key does not allow. The reason's words are assumed."""
+    return wrapped(13, f"The key does not allow {command}", "Unauthorized (401)")

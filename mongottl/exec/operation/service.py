@@ -82,7 +82,7 @@ class ServiceContext:
         self.catalog = Catalog(engine, clock, self.dialect.forbidden_in_names)
         self.accounts = Accounts(self.catalog)
         # Whether clients may do only what their users are allowed (--auth).
-        self.authorizes: bool = config.auth
+        self.authorizes: bool = config.auth or config.cosmos_account is not None
         self.cursors = CursorRegistry(self.dialect.unknown_cursor)
         # Snapshots and transactions.
         self.history = History()

@@ -1,0 +1,120 @@
+"""The user of a Cosmos DB account (`--cosmos-account`): the account's name, with its keys as two passwords.
+
+    primary key     may do everything
+    read-only key   may read
+
+The keys come from the environment (MONGOTTL_COSMOS_KEY), from `--cosmos-key-file`, or are made at the first start and
+kept in the data directory; without one, each start makes new ones. With the environment's or file's key the read-only
+one is derived from it.
+
+Source: Microsoft's "Connect a MongoDB application to Azure Cosmos DB": user and password of the connection string.
+"""
+
+import base64
+import hashlib
+import hmac
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from mongottl.commands.security.users import CreateUserRequest, UpdateUserRequest, create_user, update_user
+from mongottl.config import ServerConfig
+from mongottl.document.walk import get_value
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import run_to_end
+from mongottl.security.names import UserName
+from mongottl.security.scram import MECHANISMS, make_credentials, salt_of
+from mongottl.server.first_user import FirstUserError
+
+_DATABASE: Final = "admin"
+_KEY_BYTES: Final = 64
+_KEYS_NAME: Final = "cosmos-keys"
+_READ_ONLY_SUFFIX: Final = " (read-only key)"
+
+
+class AccountKeys:
+    """The keys of an account, in base64."""
+
+    def __init__(self, primary: str) -> None:
+        self.primary = primary
+        derived = hmac.digest(primary.encode(), b"read-only key", hashlib.sha512)
+        self.read_only: str = base64.b64encode(derived).decode()
+
+
+def account_keys(config: ServerConfig) -> AccountKeys | None:
+    """The keys, None without an account. FirstUserError for settings that contradict each other or a bad file."""
+    if config.cosmos_account is None:
+        if config.cosmos_key is not None or config.cosmos_key_file is not None:
+            raise FirstUserError("a key of an account needs --cosmos-account")
+        return None
+    if config.cosmos_key_file is not None:
+        return AccountKeys(_read(Path(config.cosmos_key_file)))
+    if config.cosmos_key is not None:
+        return AccountKeys(config.cosmos_key)
+    made = base64.b64encode(os.urandom(_KEY_BYTES)).decode()
+    if config.data_dir is None:
+        return AccountKeys(made)
+    path = Path(config.data_dir) / _KEYS_NAME
+    if not path.exists():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(made + "\n")
+    return AccountKeys(_read(path))
+
+
+def _read(path: Path) -> str:
+    try:
+        key = path.read_text(encoding="utf-8").partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FirstUserError(f"cannot read the key file {path}: {error}") from error
+    if not key:
+        raise FirstUserError(f"the key file {path} is empty")
+    return key
+
+
+def account_login(name: str, key: str) -> str:
+    """`name:key@`, as a connection string has it."""
+    return f"{quote(name, safe='')}:{quote(key, safe='')}@"
+
+
+def account_options(name: str) -> str:
+    """The options of a connection string, as the portal shows them."""
+    return f"ssl=true&replicaSet=globaldb&retrywrites=false&maxIdleTimeMS=120000&appName=@{name}@"
+
+
+def create_account_user(service: ServiceContext, keys: AccountKeys) -> None:
+    """Makes the user of the account, or gives it the keys."""
+    name = service.config.cosmos_account
+    assert name is not None
+    reader = name + _READ_ONLY_SUFFIX
+    _put_user(service, name, keys.primary, "root")
+    _put_user(service, reader, keys.read_only, "readAnyDatabase")
+    accounts = service.accounts
+    user = UserName(name, _DATABASE)
+    salts = {mechanism: salt_of(accounts.credential(user, mechanism)) for mechanism in MECHANISMS}
+    iterations = {mechanism: _iterations(accounts.credential(user, mechanism)) for mechanism in MECHANISMS}
+    second = make_credentials(name, keys.read_only, MECHANISMS, iterations, salts=salts)
+    for mechanism, credential in second.items():
+        assert isinstance(credential, bytes)
+        accounts.second_credentials[user, mechanism] = credential
+    accounts.second_users[user] = UserName(reader, _DATABASE)
+
+
+def _iterations(credential: bytes) -> int:
+    iterations = get_value(credential, "iterationCount")
+    assert isinstance(iterations, int)
+    return int(iterations)
+
+
+def _put_user(service: ServiceContext, name: str, key: str, role: str) -> None:
+    op = OperationContext(service, ClientInfo(0, "", ""), _DATABASE)
+    if service.accounts.user_record(UserName(name, _DATABASE)) is None:
+        outcome = create_user(op, CreateUserRequest(name, [role], key))
+    else:
+        outcome = update_user(op, UpdateUserRequest(name, key))
+    if isinstance(outcome, Generator):
+        run_to_end(outcome)

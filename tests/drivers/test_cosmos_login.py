@@ -1,0 +1,107 @@
+"""The user of a Cosmos DB account: `--cosmos-account`, its keys, and the portal's connection string."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.errors import OperationFailure
+from pymongo.uri_parser import parse_uri
+
+import mongottl
+from mongottl.server.first_user import FirstUserError
+
+Client = pymongo.MongoClient[dict[str, Any]]
+KEY = "c2VjcmV0+key/with=signs=="
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
+def test_the_connection_string_logs_in(mechanism: str) -> None:
+    with mongottl.start_server(dialect="cosmos", cosmos_account="shop-account", cosmos_key=KEY) as running:
+        parsed = parse_uri(running.uri)
+        assert (parsed["username"], parsed["password"]) == ("shop-account", KEY)
+        assert running.uri.endswith(
+            "/?replicaSet=globaldb&retrywrites=false&maxIdleTimeMS=120000&appName=@shop-account@"
+        )
+        with Client(running.uri, authMechanism=mechanism) as client:
+            client.shop.orders.insert_one({"_id": 1})
+            assert client.shop.orders.find_one() == {"_id": 1}
+        with Client(running.uri, password="wrong") as client:
+            with pytest.raises(OperationFailure) as caught:
+                client.shop.orders.find_one()
+            assert caught.value.code == 18
+        with Client("127.0.0.1", running.port, directConnection=True) as client:
+            with pytest.raises(OperationFailure) as caught:
+                client.shop.orders.find_one()
+            assert caught.value.code == 13
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
+def test_the_read_only_key_reads(mechanism: str) -> None:
+    with mongottl.start_server(dialect="cosmos", cosmos_account="a", cosmos_key=KEY) as running:
+        with Client(running.uri) as client:
+            client.shop.orders.insert_one({"_id": 1})
+        assert running.read_only_uri is not None
+        with Client(running.read_only_uri, authMechanism=mechanism) as client:
+            assert client.shop.orders.find_one() == {"_id": 1}
+            with pytest.raises(OperationFailure) as caught:
+                client.shop.orders.insert_one({"_id": 2})
+            assert caught.value.code == 13
+            assert caught.value.details is not None
+            assert caught.value.details["errmsg"].startswith(
+                "Error=13, Details='Response status code does not indicate success: Unauthorized (401); "
+            )
+            assert client.shop.orders.count_documents({}) == 1
+
+
+def test_a_key_that_is_made_is_kept_with_the_data(tmp_path: Path) -> None:
+    uris: list[str] = []
+    for _ in range(2):
+        with mongottl.start_server(dialect="cosmos", cosmos_account="a", data_dir=str(tmp_path / "data")) as running:
+            uris.append(parse_uri(running.uri)["password"])
+            with Client(running.uri) as client:
+                client.shop.orders.update_one({"_id": 1}, {"$inc": {"starts": 1}}, upsert=True)
+                assert client.shop.orders.find_one() == {"_id": 1, "starts": len(uris)}
+    assert uris[0] == uris[1] and len(uris[0]) == 88
+    kept = tmp_path / "data" / "cosmos-keys"
+    assert kept.read_text().strip() == uris[0]
+    if os.name == "posix":
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_another_key_replaces_the_one_before(tmp_path: Path) -> None:
+    for key in ("first", "second"):
+        (tmp_path / "key").write_text(f"{key}\n")
+        with mongottl.start_server(
+            dialect="cosmos", cosmos_account="a", cosmos_key_file=str(tmp_path / "key"), data_dir=str(tmp_path / "d")
+        ) as running:
+            with Client(running.uri) as client:
+                assert client.admin.command("ping")["ok"] == 1
+            assert parse_uri(running.uri)["password"] == key
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"cosmos_key": KEY}, "--cosmos-account"),
+        ({"cosmos_account": "a", "cosmos_key_file": "/no/such/file"}, "cannot read the key file"),
+    ],
+)
+def test_settings_that_cannot_be_used(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(FirstUserError, match=said), mongottl.start_server(dialect="cosmos", **settings):
+        raise AssertionError("it has started")
+
+
+def test_over_tls_the_string_is_the_portals(tmp_path: Path) -> None:
+    pytest.importorskip("trustme")
+    with mongottl.start_server(
+        dialect="cosmos", cosmos_account="a", cosmos_key=KEY, tls_self_signed=True, data_dir=str(tmp_path)
+    ) as running:
+        options = running.uri.partition("?")[2]
+        assert options.startswith(
+            "ssl=true&replicaSet=globaldb&retrywrites=false&maxIdleTimeMS=120000&appName=@a@&tlsCAFile="
+        )
+        with Client(running.uri) as client:
+            client.shop.orders.insert_one({"_id": 1})
