@@ -25,6 +25,7 @@ REFUSALS: Final = {
     "late-unique-index": "A unique index over a collection that has documents (CannotCreateIndex).",
     "missing-features": "Commands, stages, operators and options that no version of Cosmos DB lists, or not the"
     " announced one (the codes of unknown ones; CommandNotSupported for commands).",
+    "untargeted-write": "A write of one document whose filter does not name the shard key (ShardKeyNotFound).",
     "bare-watch": "A change stream without the `$match` and `$project` that Cosmos DB wants (BadValue).",
 }
 PERIODIC: Final = "periodic"

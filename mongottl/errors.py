@@ -62,6 +62,7 @@ class ErrorCode(IntEnum):
     EmptyFieldName = 56
     DottedFieldName = 57
     CommandNotFound = 59
+    ShardKeyNotFound = 61
     StaleShardVersion = 63
     WriteConcernFailed = 64
     ImmutableField = 66

@@ -1,13 +1,13 @@
 """Sharded collections of the dialect `cosmos`: what the shard key asks of writes, and where `_id` is unique."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pymongo
 import pytest
 from pymongo.collection import Collection
 from pymongo.database import Database
-from pymongo.errors import DuplicateKeyError, OperationFailure
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, WriteError
 
 import mongottl
 
@@ -107,3 +107,217 @@ def test_the_shard_key_is_indexed(orders: Collection[dict[str, Any]]) -> None:
     assert sorted(orders.index_information()) == ["_id_", "customer_1"]
     orders.insert_many([{"_id": n, "customer": n % 2} for n in range(4)])
     assert [order["customer"] for order in orders.find().sort("customer", -1)] == [1, 1, 0, 0]
+
+
+def write_error(caught: pytest.ExceptionInfo[Any]) -> tuple[Any, Any]:
+    """Code and text of the one write error, in the reply's `writeErrors`."""
+    details = caught.value.details
+    (error,) = details.get("writeErrors", [details])
+    return error["code"], error["errmsg"]
+
+
+MISSING = (61, "document does not contain shard key at 'customer'")
+UNTARGETED = (61, "query in command must target a single shard key")
+
+
+@pytest.mark.parametrize("document", [{}, {"Customer": 1}, {"customer": ["ann"]}])
+def test_a_document_without_shard_key(orders: Collection[dict[str, Any]], document: dict[str, Any]) -> None:
+    with pytest.raises(WriteError) as caught:
+        orders.insert_one(document)
+    assert write_error(caught) == MISSING
+    with pytest.raises(BulkWriteError) as many:
+        orders.insert_many([{"_id": 1, "customer": "ann"}, {"_id": 2} | document, {"_id": 3, "customer": "ann"}])
+    assert write_error(many) == MISSING
+    assert many.value.details is not None
+    assert many.value.details["nInserted"] == 1
+    with pytest.raises(BulkWriteError) as unordered:
+        orders.insert_many([{"_id": 2} | document, {"_id": 3, "customer": "ann"}], ordered=False)
+    assert write_error(unordered) == MISSING
+    assert orders.count_documents({}) == 2
+
+
+def test_null_is_a_shard_key_value(orders: Collection[dict[str, Any]]) -> None:
+    orders.insert_one({"_id": 1, "customer": None})
+    orders.update_one({"_id": 1, "customer": None}, {"$set": {"a": 1}})
+    assert orders.find_one({"_id": 1}) == {"_id": 1, "customer": None, "a": 1}
+
+
+def test_a_nested_shard_key(shop: Database[dict[str, Any]]) -> None:
+    shop.command("shardCollection", "shop.orders", key={"customer.id": "hashed"})
+    shop.orders.insert_one({"_id": 1, "customer": {"id": 5}})
+    documents: list[dict[str, Any]] = [{"customer": 5}, {"customer": {}}, {"customer": [{"id": 5}]}]
+    for document in documents:
+        with pytest.raises(WriteError) as caught:
+            shop.orders.insert_one(document)
+        assert write_error(caught) == (61, "document does not contain shard key at 'customer.id'")
+    assert shop.orders.update_one({"_id": 1, "customer.id": 5}, {"$set": {"customer.name": "ann"}}).modified_count == 1
+    with pytest.raises(WriteError) as caught:
+        shop.orders.update_one({"_id": 1, "customer.id": 5}, {"$set": {"customer": {"name": "ann"}}})
+    assert write_error(caught)[0] == 66
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"$set": {"customer": "bob"}},
+        {"$unset": {"customer": 1}},
+        {"$rename": {"customer": "client"}},
+        [{"$set": {"customer": "bob"}}],
+        {"$set": {"_id": 2}},
+    ],
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_an_update_does_not_change_the_shard_key(orders: Collection[dict[str, Any]], update: Any, many: bool) -> None:
+    orders.insert_one({"_id": 1, "customer": "ann"})
+    filter = {"_id": 1, "customer": "ann"}
+    with pytest.raises(WriteError) as caught:
+        (orders.update_many if many else orders.update_one)(filter, update)
+    assert write_error(caught)[0] == 66
+    with pytest.raises(OperationFailure) as found:
+        orders.find_one_and_update(filter, update)
+    assert found.value.code == 66
+    assert list(orders.find()) == [filter]
+
+
+def test_an_update_to_the_same_value(orders: Collection[dict[str, Any]]) -> None:
+    orders.insert_one({"_id": 1, "customer": 5})
+    orders.update_one({"customer": 5}, {"$set": {"customer": 5.0, "a": 1}})
+    assert orders.find_one() == {"_id": 1, "customer": 5, "a": 1}
+
+
+def test_replacements(orders: Collection[dict[str, Any]]) -> None:
+    orders.insert_one({"_id": 1, "customer": "ann"})
+    filter = {"_id": 1, "customer": "ann"}
+    with pytest.raises(WriteError) as caught:
+        orders.replace_one(filter, {"a": 1})
+    assert write_error(caught) == MISSING
+    with pytest.raises(WriteError) as caught:
+        orders.replace_one(filter, {"customer": "bob"})
+    assert write_error(caught)[0] == 66
+    assert orders.replace_one(filter, {"customer": "ann", "a": 1}).modified_count == 1
+
+
+def test_upserts(orders: Collection[dict[str, Any]]) -> None:
+    orders.update_one({"_id": 1, "customer": "ann"}, {"$set": {"a": 1}}, upsert=True)
+    orders.update_one({"_id": 1, "customer": "bob"}, {"$set": {"a": 2}}, upsert=True)
+    orders.update_one({"_id": 1, "customer": "ann"}, {"$inc": {"a": 10}}, upsert=True)
+    orders.replace_one({"customer": "cat"}, {"_id": 1, "customer": "cat"}, upsert=True)
+    assert sorted((order["customer"], order.get("a")) for order in orders.find({"_id": 1})) == [
+        ("ann", 11),
+        ("bob", 2),
+        ("cat", None),
+    ]
+    with pytest.raises(WriteError) as caught:
+        orders.update_many({"_id": 2}, {"$set": {"a": 1}}, upsert=True)
+    assert write_error(caught) == MISSING
+
+
+@pytest.mark.parametrize("filter", [{"_id": 1}, {}, {"customer": {"$gt": "a"}}, {"customer": {"$in": ["ann", "bob"]}}])
+def test_single_writes_name_the_shard_key(orders: Collection[dict[str, Any]], filter: dict[str, Any]) -> None:
+    orders.insert_one({"_id": 1, "customer": "ann"})
+    writes: list[Callable[[], object]] = [
+        lambda: orders.update_one(filter, {"$set": {"a": 1}}),
+        lambda: orders.replace_one(filter, {"customer": "ann"}),
+        lambda: orders.delete_one(filter),
+    ]
+    for write in writes:
+        with pytest.raises(WriteError) as caught:
+            write()
+        assert write_error(caught) == UNTARGETED
+    finds: list[Callable[[], object]] = [
+        lambda: orders.find_one_and_update(filter, {"$set": {"a": 1}}),
+        lambda: orders.find_one_and_delete(filter),
+    ]
+    for find in finds:
+        with pytest.raises(OperationFailure) as found:
+            find()
+        assert found.value.details is not None
+        assert (found.value.code, found.value.details["errmsg"]) == UNTARGETED
+    assert orders.find_one() == {"_id": 1, "customer": "ann"}
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {"_id": 1, "customer": "ann"},
+        {"customer": {"$eq": "ann"}},
+        {"$and": [{"_id": 1}, {"customer": "ann"}]},
+        {"customer": {"$in": ["ann"]}},
+    ],
+)
+def test_filters_that_name_the_shard_key(orders: Collection[dict[str, Any]], filter: dict[str, Any]) -> None:
+    orders.insert_many([{"_id": 1, "customer": name} for name in ("bob", "ann")])
+    assert orders.update_one(filter, {"$set": {"a": 1}}).modified_count == 1
+    assert orders.find_one_and_update(filter, {"$set": {"a": 2}}) == {"_id": 1, "customer": "ann", "a": 1}
+    assert orders.delete_one(filter).deleted_count == 1
+    assert list(orders.find()) == [{"_id": 1, "customer": "bob"}]
+
+
+def test_writes_of_many_need_no_shard_key(orders: Collection[dict[str, Any]], account: Client) -> None:
+    """Documented as refused where the account has retryable writes, and reported for some accounts."""
+    orders.insert_many([{"_id": n, "customer": name} for n in range(2) for name in ("ann", "bob")])
+    assert orders.update_many({"_id": 1}, {"$set": {"a": 1}}).modified_count == 2
+    assert orders.delete_many({"a": 1}).deleted_count == 2
+    was = account.admin.command("configureCosmos", {"capabilities": ["EnableMongoRetryableWrites"]})["was"]
+    try:
+        writes: list[Callable[[], object]] = [
+            lambda: orders.update_many({"_id": 0}, {"$set": {"a": 1}}),
+            lambda: orders.delete_many({"_id": 0}),
+        ]
+        for write in writes:
+            with pytest.raises(WriteError) as caught:
+                write()
+            assert write_error(caught) == UNTARGETED
+        assert orders.delete_many({"customer": "ann"}).deleted_count == 1
+    finally:
+        account.admin.command("configureCosmos", was)
+
+
+def test_untargeted_writes_can_be_allowed(orders: Collection[dict[str, Any]], account: Client) -> None:
+    orders.insert_one({"_id": 1, "customer": "ann"})
+    was = account.admin.command("configureCosmos", {"allow": ["untargeted-write"]})["was"]
+    try:
+        assert orders.update_one({"_id": 1}, {"$set": {"a": 1}}).modified_count == 1
+        assert orders.delete_one({"_id": 1}).deleted_count == 1
+    finally:
+        account.admin.command("configureCosmos", was)
+
+
+def test_unique_indexes_are_unique_within_a_shard_key_value(orders: Collection[dict[str, Any]]) -> None:
+    with pytest.raises(OperationFailure, match=r"cannot create unique index over .* with shard key pattern") as caught:
+        orders.create_index("number", unique=True)
+    assert caught.value.code == 67
+    orders.create_index([("customer", 1), ("number", 1)], unique=True)
+    orders.insert_many([{"customer": name, "number": 1} for name in ("ann", "bob")])
+    with pytest.raises(DuplicateKeyError):
+        orders.insert_one({"customer": "ann", "number": 1})
+
+
+def test_documents_of_one_id_live_and_expire_for_themselves(
+    orders: Collection[dict[str, Any]], cosmos: mongottl.RunningServer
+) -> None:
+    orders.create_index("_ts", expireAfterSeconds=-1)
+    cosmos.clock.freeze()
+    try:
+        orders.insert_many([{"_id": 1, "customer": "ann", "ttl": 10}, {"_id": 1, "customer": "bob", "ttl": 20}])
+        cosmos.clock.advance(11)
+        assert [order["customer"] for order in orders.find({"_id": 1})] == ["bob"]
+        orders.insert_one({"_id": 1, "customer": "ann"})
+        assert orders.count_documents({"_id": 1}) == 2
+    finally:
+        cosmos.clock.freeze(False)
+
+
+def test_out_keeps_the_shard_key(orders: Collection[dict[str, Any]], shop: Database[dict[str, Any]]) -> None:
+    orders.drop_index("customer_1")
+    shop.source.insert_many([{"_id": 1, "customer": "ann"}, {"_id": 2, "customer": "bob"}])
+    shop.source.aggregate([{"$out": "orders"}])
+    assert orders.count_documents({}) == 2
+    with pytest.raises(WriteError) as caught:
+        orders.insert_one({"_id": 5})
+    assert write_error(caught) == MISSING
+    shop.source.insert_one({"_id": 3})
+    with pytest.raises(OperationFailure) as failed:
+        shop.source.aggregate([{"$out": "orders"}])
+    assert failed.value.code == 61
+    assert orders.count_documents({}) == 2

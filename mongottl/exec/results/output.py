@@ -127,6 +127,12 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
         existing_specs = _specs(made)
         ready = [index.descriptor for index in target.indexes if index.ready and not index.descriptor.is_id]
         wanted = [descriptor.spec for descriptor in ready if descriptor.spec not in existing_specs]
+        specs = _specs(target)
+        unwanted = [
+            index for index in made.indexes if not index.descriptor.is_id and index.descriptor.spec not in specs
+        ]
+        if unwanted:  # the target has lost the index on its shard key
+            op.catalog.remove_indexes(made, unwanted)
         started = [op.catalog.start_index(made, IndexDescriptor(spec)) for spec in wanted]
         finished = [index for index in started if not index.descriptor.is_ttl_setting]
         if finished:

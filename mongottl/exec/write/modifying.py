@@ -29,6 +29,7 @@ from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
 from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.stages.stage import PlanStage, check_alive
+from mongottl.exec.write.sharding import check_targets_shard_key
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
     check_size,
@@ -126,6 +127,12 @@ class Selection:
             metadata=self.metadata,
         )
 
+    def check_shard_key(self, op: OperationContext, many: bool) -> None:
+        """`check_targets_shard_key` for a collection that has a shard key."""
+        collection = self.collection
+        if collection is not None and collection.shard_key is not None:
+            check_targets_shard_key(op, collection, self.match, many)
+
     def current(self, op: OperationContext, stage: PlanStage, batch: list[Record]) -> list[Record]:
         """The records of the latest batch of `stage` as they are stored now, if they are not expired and still match.
 
@@ -184,6 +191,7 @@ def _plain_record(record: Record) -> Record:
 
 def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:
     """Updates the first record of the selection, if there is one."""
+    selection.check_shard_key(op, many=False)
     result = UpdateResult()
     for _ in range(_MAX_CONFLICTS):
         record = yield from first_record(op, selection)
@@ -281,6 +289,7 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
     collection = selection.collection
     if collection is None:
         return result
+    selection.check_shard_key(op, many=True)
     stage = yield from selection.open_in_turns(op)
     stage.set_each_once()
     while (batch := stage.next_batch(op)) is not None:
@@ -403,6 +412,7 @@ def is_key_of_filter(error: DuplicateKeyError, match: MatchExpression) -> bool:
 
 def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None]:
     """Deletes the first record of the selection; its document, or None if there was none."""
+    selection.check_shard_key(op, many=False)
     for _ in range(_MAX_CONFLICTS):
         record = yield from first_record(op, selection)
         if record is None:
@@ -423,6 +433,7 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
     collection = selection.collection
     if collection is None:
         return 0
+    selection.check_shard_key(op, many=True)
     deleted = 0
     stage = yield from selection.open_in_turns(op)
     stage.set_each_once()

@@ -30,6 +30,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.stages.clustered_scan import check_nameable
 from mongottl.exec.write.capped import check_fits, make_room
+from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key
 from mongottl.exec.write.validation import all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
 from mongottl.storage.interface import (
@@ -168,6 +169,9 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
     if collection.time_series is not None:
         for document in documents:
             collection.time_series.check(document)
+    if collection.shard_key is not None:
+        for document in documents:
+            check_has_shard_key(collection.shard_key, document)
     if collection.validator is not None and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     unit = op.recovery_unit.write(collection)
@@ -243,6 +247,8 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
     """
     if collection.time_series is not None:
         collection.time_series.check(document)
+    if collection.shard_key is not None:
+        check_has_shard_key(collection.shard_key, document)
     if collection.validator is not None:
         check_document(op, collection, document)
     ttl_s = int(meaningful_ttl_s(document))
@@ -372,6 +378,9 @@ def update_record(
     """
     if not own:
         check_size(op, document)
+    if collection.shard_key is not None:
+        replaces = driver is not None and driver.kind == "replacement"
+        check_keeps_shard_key(collection.shard_key, old[1], document, replaces)
     if collection.validator is not None and document != old[1]:
         check_document(op, collection, document, old[1])
     ttl_s = int(meaningful_ttl_s(document))
@@ -406,6 +415,9 @@ def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Re
     if not changes:
         return
     collection = unit.collection
+    if collection.shard_key is not None:
+        for record, document in changes:
+            check_keeps_shard_key(collection.shard_key, record[1], document, False)
     if collection.validator is not None:
         changed = [document for record, document in changes if document != record[1]]
         if not all_valid(op, collection, changed):

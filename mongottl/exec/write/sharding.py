@@ -1,0 +1,57 @@
+"""What the shard key of a collection of Cosmos DB asks of writes.
+
+Source: Microsoft's error table for the service (61, 66) and its page on partitioning; the texts are reported by users,
+but that of ImmutableField, which is assumed.
+"""
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.shard_key import ShardKey
+from mongottl.errors import CommandError, ErrorCode, WriteError
+from mongottl.exec.operation.context import OperationContext
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.comparison import EQ, ComparisonExpression
+from mongottl.query.match.tree import AndExpression
+
+
+def check_has_shard_key(shard_key: ShardKey, document: bytes) -> None:
+    """ShardKeyNotFound (61) for a document that is to be stored without a value of the shard key."""
+    if shard_key.value_of(document) is None:
+        raise WriteError(
+            ErrorCode.ShardKeyNotFound, f"document does not contain shard key at '{shard_key.path.dotted}'"
+        )
+
+
+def check_keeps_shard_key(shard_key: ShardKey, before: bytes, after: bytes, replaces: bool) -> None:
+    """ImmutableField (66) for an update that changes or removes the value of the shard key; ShardKeyNotFound (61) for a
+    replacement without it."""
+    value = shard_key.value_of(after)
+    if value is None and replaces:
+        check_has_shard_key(shard_key, after)
+    if value is None or value != shard_key.value_of(before):
+        path = shard_key.path.dotted
+        raise WriteError(
+            ErrorCode.ImmutableField,
+            f"Performing an update on the path '{path}' would modify the immutable field '{path}'",
+        )
+
+
+def check_targets_shard_key(op: OperationContext, collection: Collection, match: MatchExpression, many: bool) -> None:
+    """ShardKeyNotFound (61) for a write whose filter does not name one value of the shard key.
+
+    many: whether it writes all documents that match; it is refused only for an account with retryable writes.
+    """
+    shard_key = collection.shard_key
+    account = op.service.dialect.account
+    if shard_key is None or account is None or not account.refuses("untargeted-write"):
+        return
+    if many and not account.can("EnableMongoRetryableWrites"):
+        return
+    if not _names(match, shard_key.path.dotted):
+        raise CommandError(ErrorCode.ShardKeyNotFound, "query in command must target a single shard key")
+
+
+def _names(match: MatchExpression, path: str) -> bool:
+    """Whether all that matches has one value at the path."""
+    if isinstance(match, AndExpression):
+        return any(_names(child, path) for child in match.children)
+    return isinstance(match, ComparisonExpression) and match.operator == EQ and match.path.dotted == path
