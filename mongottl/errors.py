@@ -270,7 +270,16 @@ class WriteError(CommandError):
 
 
 class DuplicateKeyError(WriteError):
-    """A unique index has the key already. details: `keyPattern` and `keyValue`."""
+    """A unique index has the key already. details: `keyPattern` and `keyValue`, where the dialect sends them.
+
+    key_value: the key as raw BSON, {path: value, …}; None where it does not matter.
+    """
+
+    def __init__(
+        self, code: int, message: str, details: dict[str, object] | None = None, key_value: bytes | None = None
+    ) -> None:
+        super().__init__(code, message, details)
+        self.key_value = key_value
 
 
 class ProtocolError(MongottlError):

@@ -1,19 +1,13 @@
 """The `cosmos` dialect refuses commands, but few queries.
 
-Cosmos DB makes unique indexes only of empty collections, has no collations, and throttles by request units (16500).
-Sources: Microsoft's indexing and error articles for its API for MongoDB, and its answer about
-collations (learn.microsoft.com/answers, question 1304496).
+Cosmos DB has no collations, and throttles by request units (16500). Sources: Microsoft's error article for its API for
+MongoDB, and its answer about collations (learn.microsoft.com/answers, question 1304496).
 """
 
 from typing import Any
 
 import pytest
 from pymongo.database import Database
-
-
-def test_a_unique_index_may_come_later(cosmos: Database[dict[str, Any]]) -> None:
-    cosmos["c"].insert_one({"_id": 1, "a": 2})
-    assert cosmos["c"].create_index("a", unique=True) == "a_1"
 
 
 def test_collations_work(cosmos: Database[dict[str, Any]]) -> None:

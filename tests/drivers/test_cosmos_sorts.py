@@ -216,5 +216,6 @@ def test_the_refusal_can_be_switched_off(orders: Documents, account: Client) -> 
 
 
 def test_mongodb_sorts_in_memory(client: Client) -> None:
+    client.drop_database("shop")
     client.shop.orders.insert_many([{"_id": 1, "a": 2}, {"_id": 2, "a": 1}])
     assert [found["_id"] for found in client.shop.orders.find().sort("a")] == [2, 1]

@@ -15,6 +15,7 @@ from mongottl.catalog.namespace import check_collection_name, check_database_nam
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.commands.access import on_collection
 from mongottl.commands.collection_uuid import check_uuid_of
+from mongottl.commands.ddl.cosmos_indexes import check_dropped_indexes, check_new_indexes
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
@@ -78,14 +79,19 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
         raise CommandError(ErrorCode.BadValue, "Must specify at least one index to create")
     check_commit_quorum(request.commit_quorum)
     check_uuid_of(op, "createIndexes", request.collection_uuid, name)
+    return create_requested(op, request, with_collection=False)
+
+
+def create_requested(op: OperationContext, request: CreateIndexesRequest, with_collection: bool) -> Steps[Reply]:
+    """Creates the indexes of a request. with_collection: whether the same command has created the collection."""
     if is_long(op):
-        return _create_in_turns(op, request)
-    return _create(op, name, _parsed(op, request), request.commit_quorum)
+        return _create_in_turns(op, request, with_collection)
+    return _create(op, request.collection, _parsed(op, request), request.commit_quorum, with_collection)
 
 
-def _create_in_turns(op: OperationContext, request: CreateIndexesRequest) -> Steps[Reply]:
+def _create_in_turns(op: OperationContext, request: CreateIndexesRequest, with_collection: bool) -> Steps[Reply]:
     wanted = yield from in_turns(op, lambda: _parsed(op, request))
-    return (yield from _create(op, request.collection, wanted, request.commit_quorum))
+    return (yield from _create(op, request.collection, wanted, request.commit_quorum, with_collection))
 
 
 def _parsed(op: OperationContext, request: CreateIndexesRequest) -> list[IndexDescriptor]:
@@ -155,7 +161,9 @@ def check_quorum_can_be_met(quorum: Value) -> None:
         )
 
 
-def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quorum: Value) -> Steps[Reply]:
+def _create(
+    op: OperationContext, name: str, wanted: list[IndexDescriptor], quorum: Value, with_collection: bool
+) -> Steps[Reply]:
     collection = op.catalog.lookup(op.database, name, time_series=True)
     created = collection is None
     if collection is not None and collection.time_series is not None:
@@ -170,7 +178,7 @@ def _create(op: OperationContext, name: str, wanted: list[IndexDescriptor], quor
         _new_indexes(op, f"{op.database}.{name}", None, wanted)  # raises before the collection is created
         collection = op.catalog.create_collection(op.database, name)
     while True:
-        new, building = _new_indexes(op, collection.namespace, collection, wanted)
+        new, building = _new_indexes(op, collection.namespace, collection, wanted, with_collection)
         if not building:
             break
         yield Wait(_BUILD_POLL_S)
@@ -204,12 +212,16 @@ def _has_ttl(descriptor: IndexDescriptor) -> bool:
 
 
 def _new_indexes(
-    op: OperationContext, namespace: str, collection: Collection | None, wanted: list[IndexDescriptor]
+    op: OperationContext,
+    namespace: str,
+    collection: Collection | None,
+    wanted: list[IndexDescriptor],
+    with_collection: bool = False,
 ) -> tuple[list[IndexDescriptor], bool]:
     """Those of `wanted` that do not exist yet, and whether one of the others is still being built.
 
     collection: None if it does not exist yet. CannotCreateIndex (67) if there would be too many, 85 and 86 for
-    conflicts.
+    conflicts; in the dialect `cosmos` the errors of `cosmos_indexes.check_new_indexes`.
     """
     entries = [] if collection is None else collection.listed_indexes
     known = [index.descriptor for index in entries]
@@ -232,6 +244,9 @@ def _new_indexes(
             new.append(descriptor)
         elif same.name in unfinished:
             building = True
+    account = op.service.dialect.account
+    if account is not None:
+        check_new_indexes(op, account, collection, new, with_collection)
     return new, building
 
 
@@ -405,6 +420,9 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[R
         raise CommandError(_CLUSTERED_CANNOT_GO, "Cannot drop the clustered index")
     if any(entry.descriptor.is_id for entry in removed):
         raise CommandError(ErrorCode.InvalidOptions, "cannot drop _id index")
+    account = op.service.dialect.account
+    if account is not None:
+        check_dropped_indexes(account, [entry.descriptor for entry in removed])
     if removed:
         op.catalog.remove_indexes(collection, removed)
         if any(_has_ttl(entry.descriptor) for entry in removed):

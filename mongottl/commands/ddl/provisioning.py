@@ -16,7 +16,7 @@ from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
 from mongottl.commands.admin.cosmos import account_of
-from mongottl.commands.ddl.indexes import CreateIndexesRequest, DropIndexesRequest, create_indexes, drop_indexes
+from mongottl.commands.ddl.indexes import CreateIndexesRequest, DropIndexesRequest, create_requested, drop_indexes
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     BOOL_FIELD,
@@ -208,7 +208,7 @@ def create_collection(op: OperationContext, request: CustomActionRequest) -> Ste
     collection = op.catalog.create_collection(op.database, name, NO_OPTIONS.provisioned(shard_key, throughput))
     if wanted is not None:
         try:
-            yield from _set_indexes(op, collection, wanted)
+            yield from _set_indexes(op, collection, wanted, with_collection=True)
         except CommandError:
             if not collection.dropped:
                 op.catalog.drop_collection(collection)
@@ -263,9 +263,15 @@ def _checked_indexes(specs: list[bytes]) -> list[tuple[bytes, IndexDescriptor]]:
 
 
 def _set_indexes(
-    op: OperationContext, collection: Collection, wanted: list[tuple[bytes, IndexDescriptor]]
+    op: OperationContext,
+    collection: Collection,
+    wanted: list[tuple[bytes, IndexDescriptor]],
+    with_collection: bool = False,
 ) -> Steps[None]:
-    """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key."""
+    """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key.
+
+    with_collection: whether the collection was created just now.
+    """
     descriptors = [descriptor for _, descriptor in wanted]
     gone: list[Value] = [
         index.name for index in collection.listed_indexes if not _is_kept(collection, index, descriptors)
@@ -274,7 +280,8 @@ def _set_indexes(
         yield from _finished(drop_indexes(op, DropIndexesRequest(collection.name, gone)))
     new = [spec for spec, descriptor in wanted if not descriptor.is_id]
     if new:
-        yield from _finished(create_indexes(op, CreateIndexesRequest(collection.name, new)))
+        request = CreateIndexesRequest(collection.name, new)
+        yield from create_requested(op, request, with_collection)
 
 
 def _is_kept(collection: Collection, index: IndexEntry, wanted: list[IndexDescriptor]) -> bool:

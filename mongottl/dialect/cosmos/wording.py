@@ -25,6 +25,11 @@ def query_failure(reason: str) -> str:
     return wrapped(2, _failed_response(status, 0, activity, message), status) + "'"
 
 
+def duplicate_key(namespace: str) -> str:
+    """The text of DuplicateKey (11000): it tells neither the index nor the value."""
+    return f"E11000 duplicate key error collection: {namespace}. Failed _id or unique index constraint."
+
+
 def _failed_response(status: str, substatus: int, activity: uuid.UUID, reason: str) -> str:
     return (
         f"Response status code does not indicate success: {status}; Substatus: {substatus}; ActivityId: {activity}; "

@@ -63,7 +63,7 @@ def check_pipeline_sorts(op: OperationContext, collection: Collection | None, sp
 def _check(account: Account, collection: Collection | None, sorts: Iterable[SortPattern]) -> None:
     if collection is None or not account.refuses(SORT_WITHOUT_INDEX):
         return
-    ready = [index.descriptor for index in collection.indexes if index.ready]
+    ready = [index.descriptor for index in collection.listed_indexes if index.ready]
     for sort in sorts:
         if not sort.metadata and not sort.is_empty() and not any(serves(index, sort) for index in ready):
             raise CommandError(

@@ -188,4 +188,4 @@ class _Commit:
             try:
                 data.insert([(key, record[0]) for key in keys])
             except DuplicateKey as duplicate:
-                raise duplicate_key_error(collection, index, record[1], duplicate.key) from None
+                raise duplicate_key_error(self._service, collection, index, record[1], duplicate.key) from None

@@ -208,7 +208,9 @@ class _Batch:
                     elif unit.is_expired(record):
                         self._delete(record)
                     else:
-                        raise duplicate_key_error(unit.collection, index, record[1], duplicate.key) from None
+                        raise duplicate_key_error(
+                            unit.service, unit.collection, index, record[1], duplicate.key
+                        ) from None
 
     def _delete(self, record: Record) -> None:
         """Deletes an expired record, with the entries that this unit has added for it.

@@ -396,8 +396,8 @@ def is_key_of_filter(error: DuplicateKeyError, match: MatchExpression) -> bool:
 
     Source: MongoDB's manual, db.collection.updateOne, "Upsert with Duplicate Values".
     """
-    key = error.details.get("keyValue")
-    if not isinstance(key, bytes):
+    key = error.key_value
+    if key is None:
         return False
     equal: dict[str, Value] = {}
     for child in match.children if isinstance(match, AndExpression) else [match]:

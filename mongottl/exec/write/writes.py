@@ -8,6 +8,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.dialect.cosmos.limits import check_id_length, too_large
+from mongottl.dialect.cosmos.wording import duplicate_key
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.render import render_document
@@ -27,6 +28,7 @@ from mongottl.document.validate import MAX_DEPTH, check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.stages.clustered_scan import check_nameable
 from mongottl.exec.write.capped import check_fits, make_room
@@ -308,7 +310,7 @@ def _insert_or_explain(unit: WriteUnit, index: IndexEntry, document: bytes, keys
             raise _ExpiredDuplicate(existing) from None
         if index.descriptor.clustered:
             check_nameable(document)
-        raise duplicate_key_error(collection, index, document, duplicate.key) from None
+        raise duplicate_key_error(unit.service, collection, index, document, duplicate.key) from None
 
 
 def _refuse_duplicates(data: SortedDataInterface, entries: list[tuple[bytes, int]]) -> None:
@@ -341,11 +343,16 @@ def remove_expired(op: OperationContext, collection: Collection, record: Record)
         return
 
 
-def duplicate_key_error(collection: Collection, index: IndexEntry, document: bytes, key: bytes) -> DuplicateKeyError:
-    """mongod's E11000, with `keyPattern`, `keyValue`, and `collation` if the index has one."""
+def duplicate_key_error(
+    service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes, key: bytes
+) -> DuplicateKeyError:
+    """mongod's E11000, with `keyPattern`, `keyValue`, and `collation` if the index has one; or Cosmos DB's."""
     values = index.keys.values_of_key(document, key)
     pattern: list[tuple[str, Value]] = fields(index.descriptor.key)
     key_value = encode_fields([(name, value) for (name, _), value in zip(pattern, values, strict=True)])
+    if service.dialect.account is not None:
+        text = duplicate_key(collection.namespace)
+        return DuplicateKeyError(ErrorCode.DuplicateKey, text, key_value=key_value)
     details: dict[str, Value] = {"keyPattern": index.descriptor.key, "keyValue": key_value}
     where = f"{collection.namespace} index: {index.name}"
     collation = index.descriptor.collation
@@ -356,6 +363,7 @@ def duplicate_key_error(collection: Collection, index: IndexEntry, document: byt
         ErrorCode.DuplicateKey,
         f"E11000 duplicate key error collection: {where} dup key: {render_document(key_value)}",
         details,
+        key_value,
     )
 
 
