@@ -26,6 +26,7 @@ REFUSALS: Final = {
     "missing-features": "Commands, stages, operators and options that no version of Cosmos DB lists, or not the"
     " announced one (the codes of unknown ones; CommandNotSupported for commands).",
     "untargeted-write": "A write of one document whose filter does not name the shard key (ShardKeyNotFound).",
+    "update-pipeline": "An update by an aggregation pipeline (FailedToParse).",
     "bare-watch": "A change stream without the `$match` and `$project` that Cosmos DB wants (BadValue).",
 }
 PERIODIC: Final = "periodic"

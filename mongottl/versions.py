@@ -30,6 +30,10 @@ COMPOUND_HASHED: Final = "compoundHashedIndex"
 LOOKUP_WITH_BOTH: Final = "lookupWithFieldsAndPipeline"
 COMPOUND_WILDCARD: Final = "compoundWildcardIndex"
 POST_IMAGES: Final = "fullDocumentFromPostImages"
+# Variables of expressions that the server defines.
+VARIABLE: Final = "variable"
+# Shapes of `$geoWithin`.
+GEO_SHAPE: Final = "geospatial shape"
 # Fields of change events.
 EVENT_FIELD: Final = "changeEventField"
 
@@ -156,6 +160,8 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         "6.0": POST_IMAGES,
         "7.0": COMPOUND_WILDCARD,
     },
+    # Reference: "Variables in Aggregation Expressions".
+    VARIABLE: {"4.2": "CLUSTER_TIME NOW", "7.0": "USER_ROLES"},
     # Reference: "Change Events".
     EVENT_FIELD: {"6.0": "wallTime", "6.1": "disambiguatedPaths"},
 }
@@ -203,6 +209,10 @@ class Features:
         """Whether this version does not know the name."""
         return name in self._missing.get(kind, ())
 
+    def keeps(self, kind: str, name: str) -> bool:
+        """Whether it has an operator that MongoDB has removed."""
+        return False
+
     def refused_command(self, name: str) -> CommandError:
         """The error for a command that this version does not know: CommandNotFound (59)."""
         return CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
@@ -214,6 +224,12 @@ class Features:
     def check_arguments(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> None:
         """40415 for a field of a command that this version does not know. sequences: as for `missing_argument`."""
         missing = self.missing_argument(command, body, sequences)
+        if missing:
+            raise unknown_field(missing)
+
+    def check_options(self, owner: str, argument: bytes) -> None:
+        """40415 for a field in the argument of a stage or expression that this version does not know."""
+        missing = self.missing_option(owner, argument)
         if missing:
             raise unknown_field(missing)
 

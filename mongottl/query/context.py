@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from mongottl.document.bson_field import unknown_field
 from mongottl.document.collation import Collation
 from mongottl.document.types import Timestamp, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -77,11 +76,10 @@ class ParseContext:
         return self.features is not None and self.features.lacks(kind, name)
 
     def check_options(self, owner: str, argument: Value) -> None:
-        """40415 for a field in the argument of a stage or expression that the announced version does not know."""
+        """40415 for a field in the argument of a stage or expression that the announced version does not know, or what
+        the dialect says instead."""
         if self.features is not None and isinstance(argument, bytes):
-            missing = self.features.missing_option(owner, argument)
-            if missing:
-                raise unknown_field(missing)
+            self.features.check_options(owner, argument)
 
     @property
     def database(self) -> str:

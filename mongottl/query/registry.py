@@ -23,6 +23,7 @@ class Registry(Generic[T]):
         self._items: dict[str, T] = {}
         self._unsupported: dict[str, str] = {}
         self._refused_items: dict[str, T] = {}
+        self._removed: dict[str, T] = {}
 
     def add(self, name: str, item: T) -> None:
         """Registers a supported operator. ValueError if the name is already registered."""
@@ -41,8 +42,18 @@ class Registry(Generic[T]):
         if item is not None:
             self._refused_items[name] = item
 
+    def add_removed(self, name: str, item: T) -> None:
+        """Registers an operator that MongoDB no longer has, for servers that still have it (`Features.keeps`)."""
+        if name in self._items or name in self._unsupported or name in self._removed:
+            raise ValueError(f"{self.kind} {name} is registered twice")
+        self._removed[name] = item
+
     def get(self, name: str) -> T | None:
         return self._items.get(name)
+
+    def removed(self, name: str) -> T | None:
+        """The item of an operator that MongoDB has removed."""
+        return self._removed.get(name)
 
     def known(self, name: str) -> T | None:
         """The item of a supported or unsupported name; None for an unknown name."""
@@ -58,6 +69,9 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         return sorted(self._items)
+
+    def removed_names(self) -> list[str]:
+        return sorted(self._removed)
 
     def unsupported_names(self) -> list[str]:
         return sorted(self._unsupported)

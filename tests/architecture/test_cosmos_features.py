@@ -8,15 +8,28 @@ from mongottl.account import Account
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS
 from mongottl.config import WIRE_VERSIONS
 from mongottl.dialect.cosmos.features import MISSING_FEATURES, CosmosFeatures, missing_names, placed
-from mongottl.query.pipeline import STAGES
+from mongottl.query.expr.base import EXPRESSIONS
+from mongottl.query.expr.path import SYSTEM_VARIABLES
+from mongottl.query.match.registry import match_operators, root_operators
+from mongottl.query.pipeline import ACCUMULATORS, STAGES
+from mongottl.query.pipeline.window.function import WINDOW_FUNCTIONS
 from mongottl.query.registry import Registry
-from mongottl.versions import COMMAND, Features, parse_version
+from mongottl.query.update.registry import modifiers
+from mongottl.versions import COMMAND, GEO_SHAPE, VARIABLE, Features, parse_version
 
-REGISTRIES: tuple[Registry[Any], ...] = (STAGES,)
+REGISTRIES: tuple[Registry[Any], ...] = (
+    STAGES,
+    EXPRESSIONS,
+    ACCUMULATORS,
+    WINDOW_FUNCTIONS,
+    match_operators,
+    root_operators,
+    modifiers,
+)
 # Commands that mongottl does not have.
 NOT_HERE = {"customAction", "getLastError", "getLastRequestStatistics", "getRequestUnits"}
 REMOVED = {"copydb", "eval", "getPrevError", "parallelCollectionScan", "resetError"}
-KINDS = [COMMAND, *(registry.kind for registry in REGISTRIES)]
+KINDS = [COMMAND, GEO_SHAPE, VARIABLE, *(registry.kind for registry in REGISTRIES)]
 
 
 def test_every_table_is_of_a_registry() -> None:
@@ -38,7 +51,12 @@ def test_every_command_is_placed() -> None:
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
 def test_every_operator_is_placed(registry: Registry[Any]) -> None:
-    assert set(placed(registry.kind)) == {*registry.names(), *registry.unsupported_names()}
+    names = {*registry.names(), *registry.unsupported_names(), *registry.removed_names()}
+    assert set(placed(registry.kind)) == names
+
+
+def test_every_variable_is_placed() -> None:
+    assert set(placed(VARIABLE)) >= SYSTEM_VARIABLES
 
 
 def test_cosmos_has_nothing_before_mongodb() -> None:

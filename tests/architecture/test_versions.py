@@ -25,6 +25,7 @@ from mongottl.versions import (
     OLDEST,
     OPTION,
     SYNTAX,
+    VARIABLE,
     Features,
     features_of,
 )
@@ -41,7 +42,14 @@ REGISTRIES: tuple[Registry[Any], ...] = (
 
 
 def test_every_table_is_of_a_registry() -> None:
-    assert set(INTRODUCED) <= {COMMAND, EVENT_FIELD, OPTION, SYNTAX, *(registry.kind for registry in REGISTRIES)}
+    assert set(INTRODUCED) <= {
+        COMMAND,
+        EVENT_FIELD,
+        OPTION,
+        SYNTAX,
+        VARIABLE,
+        *(registry.kind for registry in REGISTRIES),
+    }
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)

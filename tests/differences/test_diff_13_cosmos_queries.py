@@ -1,16 +1,14 @@
-"""The `cosmos` dialect refuses commands, but few queries.
+"""The `cosmos` dialect does not refuse all that Cosmos DB refuses.
 
-Cosmos DB has no collations, and throttles by request units (16500). Sources: Microsoft's error article for its API for
-MongoDB, and its answer about collations (learn.microsoft.com/answers, question 1304496).
+Cosmos DB does not support comparison expressions with an array literal. Source: Microsoft's articles on the features
+that its API for MongoDB supports.
 """
 
 from typing import Any
 
-import pytest
 from pymongo.database import Database
 
 
-def test_collations_work(cosmos: Database[dict[str, Any]]) -> None:
-    pytest.importorskip("icu")
-    cosmos["c"].insert_one({"_id": 1, "name": "Ada"})
-    assert cosmos["c"].find_one({"name": "ada"}, collation={"locale": "en", "strength": 2}) is not None
+def test_expressions_compare_with_array_literals(cosmos: Database[dict[str, Any]]) -> None:
+    cosmos["c"].insert_one({"_id": 1, "a": [1, 2]})
+    assert cosmos["c"].count_documents({"$expr": {"$eq": ["$a", [1, 2]]}}) == 1

@@ -16,13 +16,25 @@ from collections.abc import Iterable
 from typing import Final
 
 from mongottl.account import Account
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.versions import COMMAND, Features, Version, parse_version
+from mongottl.versions import (
+    COMMAND,
+    GEO_SHAPE,
+    SYNTAX,
+    UPDATE_PIPELINE,
+    VARIABLE,
+    Features,
+    Version,
+    parse_version,
+)
 
 # In place of a version: no version has it.
 NEVER: Final = "never"
 # The refusal of `account.REFUSALS` that covers all of it.
 MISSING_FEATURES: Final = "missing-features"
+# That of updates by a pipeline: no article says whether there are any.
+_NO_UPDATE_PIPELINE: Final = "update-pipeline"
 
 # Kind to versions to names. A version stands for itself and all later ones; "3.6 to 4.0" for these two alone.
 # Each version's rows are followed by those of `NEVER`, of which the first row of a kind is what the articles deny, and
@@ -123,6 +135,145 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
             """,
         ),
     ),
+    # Articles: from "Boolean expressions" to "Merge operator".
+    "expression": (
+        # Boolean, set, comparison, arithmetic.
+        (
+            "3.6",
+            """
+            $and $not $or $allElementsTrue $anyElementTrue $setDifference $setEquals $setIntersection $setIsSubset
+            $setUnion $cmp $eq $gt $gte $in $lt $lte $ne $abs $add $ceil $divide $exp $floor $ln $log $log10 $mod
+            $multiply $pow $sqrt $subtract $trunc
+            """,
+        ),
+        # String, array, date.
+        (
+            "3.6",
+            """
+            $concat $indexOfBytes $indexOfCP $split $strLenBytes $strLenCP $strcasecmp $substr $substrBytes $substrCP
+            $toLower $toUpper $arrayElemAt $arrayToObject $concatArrays $filter $indexOfArray $isArray $objectToArray
+            $range $reduce $reverseArray $size $slice $zip $dateFromParts $dateFromString $dateToParts $dateToString
+            $dayOfMonth $dayOfWeek $dayOfYear $hour $isoDayOfWeek $isoWeek $isoWeekYear $millisecond $minute $month
+            $second $week $year
+            """,
+        ),
+        # Variables, literals, conditions, types, merging.
+        ("3.6", "$let $map $literal $cond $ifNull $switch $type $mergeObjects"),
+        # Accumulators that are expressions as well.
+        ("3.6", "$avg $max $min $stdDevPop $stdDevSamp $sum"),
+        # Not listed; another name of $literal.
+        ("3.6", "$const"),
+        # Conversion; strings.
+        (
+            "4.0",
+            """
+            $convert $toBool $toDate $toDecimal $toDouble $toInt $toLong $toObjectId $toString $ltrim $rtrim $trim
+            """,
+        ),
+        # Arithmetic; trigonometry; regular expressions, which the articles list among the stages.
+        (
+            "4.2",
+            """
+            $round $acos $acosh $asin $asinh $atan $atan2 $atanh $cos $cosh $degreesToRadians $radiansToDegrees $sin
+            $sinh $tan $tanh $regexFind $regexFindAll $regexMatch
+            """,
+        ),
+        (NEVER, "$meta"),
+        (
+            NEVER,
+            """
+            $binarySize $bitAnd $bitNot $bitOr $bitXor $bsonSize $dateAdd $dateDiff $dateSubtract $dateTrunc
+            $encStrContains $encStrEndsWith $encStrNormalizedEq $encStrStartsWith $first $firstN $function $getField
+            $isNumber $last $lastN $maxN $median $minN $percentile $rand $replaceAll $replaceOne $setField $sigmoid
+            $sortArray $toHashedIndexKey $toUUID $tsIncrement $tsSecond $unsetField
+            """,
+        ),
+    ),
+    # Articles: "Accumulator expressions", "Merge operator".
+    "accumulator": (
+        ("3.6", "$addToSet $avg $first $last $max $mergeObjects $min $push $stdDevPop $stdDevSamp $sum"),
+        (
+            NEVER,
+            """
+            $accumulator $bottom $bottomN $concatArrays $count $firstN $lastN $maxN $median $minN $percentile $setUnion
+            $top $topN
+            """,
+        ),
+    ),
+    # Not listed, and neither is $setWindowFields.
+    "window function": (
+        (
+            NEVER,
+            """
+            $covariancePop $covarianceSamp $denseRank $derivative $documentNumber $expMovingAvg $integral $linearFill
+            $locf $minMaxScaler $rank $shift
+            """,
+        ),
+    ),
+    # Articles: "Element operators", "Evaluation query operators", "Array operators", "Geospatial operators".
+    "query operator": (
+        (
+            "3.6",
+            """
+            $all $elemMatch $eq $exists $geoIntersects $geoWithin $gt $gte $in $lt $lte $maxDistance $minDistance $mod
+            $ne $near $nearSphere $nin $not $options $regex $size $type
+            """,
+        ),
+        (NEVER, "$bitsAllClear $bitsAllSet $bitsAnyClear $bitsAnySet"),
+        # MongoDB deprecates these names of $near and $geoWithin.
+        (NEVER, "$geoNear $within"),
+    ),
+    # Articles: "Logical operators", "Comment operator", "Evaluation query operators".
+    "top-level query operator": (
+        ("3.6", "$and $comment $expr $nor $or"),
+        (NEVER, "$jsonSchema $text $where"),
+        (NEVER, "$alwaysFalse $alwaysTrue $sampleRate"),
+    ),
+    # Articles: "Geospatial operators".
+    GEO_SHAPE: ((NEVER, "$box $center $centerSphere $polygon"),),
+    # Articles: "Update operators". MongoDB has had no $pushAll since 3.6.
+    "update modifier": (
+        (
+            "3.6",
+            """
+            $addToSet $bit $currentDate $inc $max $min $mul $pop $pull $pullAll $push $pushAll $rename $set $setOnInsert
+            $unset
+            """,
+        ),
+    ),
+    # Articles: "System variables"; they spell CLUSTER_TIME without its underscore.
+    VARIABLE: (
+        ("3.6", "CURRENT DESCEND KEEP PRUNE REMOVE ROOT"),
+        ("4.2", "CLUSTER_TIME NOW"),
+        (NEVER, "SEARCH_META USER_ROLES"),
+    ),
+}
+# Fields of commands and of stages that no version takes: owner to names, in the order in which they are refused. An
+# owner is a command or stage, or documents in a field of a command. What is false or null counts as absent.
+_REFUSED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    # Articles, below "Aggregation stages": an error whose text contains "let is not supported".
+    "$lookup": ("let", "pipeline"),
+    # Articles, "Index properties": there are no case-insensitive indexes; Microsoft's answer to a question about
+    # collations (learn.microsoft.com/answers, question 1304496): there are none. The code and the text are assumed.
+    "aggregate": ("collation",),
+    "count": ("collation",),
+    "delete.deletes": ("collation",),
+    "distinct": ("collation",),
+    "find": ("collation",),
+    "findAndModify": ("collation",),
+    "update.updates": ("collation",),
+    # Articles: there is neither $jsonSchema nor collMod, which validators need; capped and clustered collections,
+    # views and time series are not listed. The code and the text are assumed.
+    "create": (
+        "capped",
+        "changeStreamPreAndPostImages",
+        "clusteredIndex",
+        "collation",
+        "encryptedFields",
+        "timeseries",
+        "validator",
+        "viewOn",
+    ),
 }
 
 
@@ -165,10 +316,41 @@ class CosmosFeatures(Features):
         return _TABLES
 
     def lacks(self, kind: str, name: str) -> bool:
+        if kind == SYNTAX and name == UPDATE_PIPELINE and self._account.refuses(_NO_UPDATE_PIPELINE):
+            return True
         unlisted = self._unlisted.get(kind)
         if unlisted is None or not self._account.refuses(MISSING_FEATURES):
             return super().lacks(kind, name)
         return name in unlisted
+
+    def keeps(self, kind: str, name: str) -> bool:
+        return name in placed(kind) and not self.lacks(kind, name)
+
+    def check_arguments(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> None:
+        """BadValue (2) for a field that Cosmos DB does not take, besides the errors for those that came later."""
+        super().check_arguments(command, body, sequences)
+        self._refuse_fields(command, body)
+        for owner in _REFUSED_FIELDS:
+            if owner.startswith(f"{command}."):
+                field = owner.partition(".")[2]
+                inside = get_value(body, field)
+                for document in inside if isinstance(inside, list) else dict(sequences).get(field, ()):
+                    if isinstance(document, bytes):
+                        self._refuse_fields(owner, document)
+
+    def check_options(self, owner: str, argument: bytes) -> None:
+        """BadValue (2) for an option that Cosmos DB does not take, besides the errors for those that came later."""
+        self._refuse_fields(owner, argument)
+        super().check_options(owner, argument)
+
+    def _refuse_fields(self, owner: str, document: bytes) -> None:
+        refused = _REFUSED_FIELDS.get(owner)
+        if refused is None or not self._account.refuses(MISSING_FEATURES):
+            return
+        given = {name for name, value in fields(document) if value is not None and value is not False}
+        for name in refused:
+            if name in given:
+                raise CommandError(ErrorCode.BadValue, f"{name} is not supported")
 
     def refused_command(self, name: str) -> CommandError:
         """CommandNotSupported (115); the text is from users' reports."""

@@ -13,6 +13,7 @@ from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Missing, Value
 from mongottl.document.walk import cstring_end, decode_value, find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import UNBOUND, Constant, EvaluationContext, Expression, Scope
+from mongottl.versions import VARIABLE
 
 
 def value_at(buf: bytes, type_code: i64, pos: i64, parts: list[bytes], index: i64) -> Value:
@@ -206,7 +207,7 @@ def _parse_variable(text: str, scope: Scope) -> Expression:
     part_bytes = [part.encode("utf-8") for part in parts]
     if name in scope.constants:
         return Constant(value_in(scope.constants[name], part_bytes, 0))
-    if name in SYSTEM_VARIABLES:
+    if name in SYSTEM_VARIABLES and not scope.ctx.lacks(VARIABLE, name):
         return Constant(value_in(scope.system_variable(name), part_bytes, 0))
     if name == "SEARCH_META":
         raise CommandError(ErrorCode.CommandNotSupported, "$$SEARCH_META needs Atlas Search, which is not supported")

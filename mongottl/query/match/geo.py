@@ -30,6 +30,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval
 from mongottl.query.match.registry import bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
+from mongottl.versions import GEO_SHAPE
 
 WITHIN: Final = "$geoWithin"
 INTERSECTS: Final = "$geoIntersects"
@@ -91,7 +92,7 @@ def parse_geo_within(path: FieldPath, operators: Value, ctx: ParseContext) -> Ma
                 region = _within_geometry(value)
             else:
                 parser = _SHAPES.get(name)
-                if parser is None:
+                if parser is None or ctx.lacks(GEO_SHAPE, name):
                     raise bad_value(f"unknown geo specifier: {name}: {render_value(value)}")
                 region = parser(value)
         except GeometryError as error:

@@ -65,7 +65,7 @@ def _parse_root(name: str, operand: Value, ctx: ParseContext) -> MatchExpression
 
 def _parse_field(name: str, path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     parser = match_operators.get(name)
-    if parser is None:
+    if parser is None or ctx.lacks(match_operators.kind, name):
         reason = match_operators.unsupported_reason(name)
         if reason is not None:
             raise bad_value(f"{name} is not supported: {reason}")

@@ -239,6 +239,8 @@ def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes
     while cursor.next():
         name = cursor.name()
         parser = modifiers.get(name)
+        if parser is None and ctx.features is not None and ctx.features.keeps(modifiers.kind, name):
+            parser = modifiers.removed(name)
         if parser is None:
             raise CommandError(
                 ErrorCode.FailedToParse,

@@ -17,7 +17,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.update.arrays import Item, append_items, cut_items, join_items
 from mongottl.query.update.describe import show_id
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
-from mongottl.query.update.registry import Operand, modifier
+from mongottl.query.update.registry import Operand, modifier, modifiers
 
 _CLAUSES: Final = ("$each", "$slice", "$sort", "$position")
 
@@ -155,6 +155,17 @@ def parse_push(operand: Operand, ctx: ParseContext) -> ModifierNode:
         else:
             sort = parse_sort_clause(cursor.decoded(), ctx.collation)
     return PushNode(values, position, kept, sort)
+
+
+def parse_push_all(operand: Operand, ctx: ParseContext) -> ModifierNode:
+    """`$pushAll`, which MongoDB had until 3.4: the elements of an array, pushed. BadValue (2) for anything else."""
+    if operand.type_code != ARRAY:
+        kind = type_name(int(operand.type_code))
+        raise _bad(f"$pushAll requires an array of values but was given type: {kind}")
+    return PushNode(cut_items(operand.buf, operand.pos), None, None, None)
+
+
+modifiers.add_removed("$pushAll", parse_push_all)
 
 
 def _direction(value: Value) -> int:
