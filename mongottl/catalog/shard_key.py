@@ -12,10 +12,8 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.keystring import encode_raw
 from mongottl.document.path import FieldPath
-from mongottl.document.render import render_document
 from mongottl.document.types import ARRAY, DOCUMENT, Value
-from mongottl.document.walk import fields, find_field_at
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.document.walk import find_field_at
 
 # The name of the unique index on (shard key, `_id`).
 PARTITION_ID_INDEX: Final = "$partition_id"
@@ -59,17 +57,6 @@ class ShardKey:
                 }
             ),
         ]
-
-    def check_unique(self, key: bytes) -> None:
-        """CannotCreateIndex (67) for the key pattern of a unique index that does not contain the shard key: values are
-        compared within a logical partition alone."""
-        path = self.path.dotted
-        if all(name != path for name, _ in fields(key)):
-            raise CommandError(
-                ErrorCode.CannotCreateIndex,
-                f"cannot create unique index over {render_document(key)} with shard key pattern"
-                f" {render_document(encode({path: 1}))}",
-            )
 
     def pattern(self) -> dict[str, Value]:
         """The key as `shardCollection` takes it."""

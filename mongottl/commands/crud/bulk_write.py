@@ -12,10 +12,10 @@ from mongottl.commands.crud.delete import DeleteStatement, deleted_by, run_delet
 from mongottl.commands.crud.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
 from mongottl.commands.crud.update import UpdateStatement, result_of, run_update
 from mongottl.commands.crud.write_batch import (
-    WHOLE_COMMAND_ERRORS,
     WriteErrors,
     check_batch,
     collection_for_write,
+    ends_command,
     number_statements,
     with_retried,
 )
@@ -282,7 +282,7 @@ def _run(
                 else:
                     yield from _delete(op, name, operation, index, request.let, outcome, executed)
             except CommandError as error:
-                if error.code in WHOLE_COMMAND_ERRORS:
+                if ends_command(error):
                     raise
                 counts: dict[str, Value] = {"n": 0}
                 if isinstance(operation, UpdateOperation):

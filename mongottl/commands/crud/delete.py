@@ -6,11 +6,11 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
-    WHOLE_COMMAND_ERRORS,
     StatementsRequest,
     WriteErrors,
     check_batch,
     collection_if_any,
+    ends_command,
     number_statements,
     refused_by_uuid,
     with_retried,
@@ -168,7 +168,7 @@ def _run_deletes(
             else:
                 deleted += yield from run_delete(op, request.collection, statement, request.let)
         except CommandError as error:
-            if error.code in WHOLE_COMMAND_ERRORS:
+            if ends_command(error):
                 raise
             errors.add(index, error)
             if request.ordered:

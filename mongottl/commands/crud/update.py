@@ -6,12 +6,12 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
-    WHOLE_COMMAND_ERRORS,
     StatementsRequest,
     WriteErrors,
     check_batch,
     collection_for_write,
     collection_if_any,
+    ends_command,
     number_statements,
     parsed_statements,
     refused_by_uuid,
@@ -200,7 +200,7 @@ def _run_updates(
             else:
                 result = yield from run_update(op, request.collection, statement, request.let)
         except CommandError as error:
-            if error.code in WHOLE_COMMAND_ERRORS:
+            if ends_command(error):
                 raise
             errors.add(index, error)
             if request.ordered:

@@ -22,7 +22,7 @@ from mongottl.commands.request_fields import (
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Int64, Value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 
@@ -132,6 +132,16 @@ WHOLE_COMMAND_ERRORS: Final = (
     ErrorCode.InterruptedAtShutdown,
     ErrorCode.SnapshotUnavailable,
 )
+
+
+def ends_command(error: CommandError) -> bool:
+    """Whether an error of a statement ends the whole write command.
+
+    Of Cosmos DB that is reported for a statement that names no value of the shard key, unlike a document without one.
+    """
+    if error.code in WHOLE_COMMAND_ERRORS:
+        return True
+    return error.code == ErrorCode.ShardKeyNotFound and not isinstance(error, WriteError)
 
 
 def number_statements(

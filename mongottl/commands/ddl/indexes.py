@@ -169,10 +169,6 @@ def _create(
     if collection is not None and collection.time_series is not None:
         for descriptor in wanted:
             check_time_series_index(collection.time_series, descriptor)
-    if collection is not None and collection.shard_key is not None:
-        for descriptor in wanted:
-            if descriptor.unique:
-                collection.shard_key.check_unique(descriptor.key)
     if collection is None:
         op.catalog.check_new_name(op.database, name)
         _new_indexes(op, f"{op.database}.{name}", None, wanted)  # raises before the collection is created

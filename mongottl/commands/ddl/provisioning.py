@@ -29,11 +29,12 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
+from mongottl.dialect.cosmos.limits import max_document_bytes
 from mongottl.dialect.cosmos.provisioning import already_exists, check_shard_key, check_units, not_found, refused
 from mongottl.document.bson_field import missing_field
-from mongottl.document.build import encode
+from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
-from mongottl.document.types import Value
+from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -236,10 +237,12 @@ def update_collection(op: OperationContext, request: CustomActionRequest) -> Ste
 
 @action("GetCollection", "listIndexes")
 def get_collection(op: OperationContext, request: CustomActionRequest) -> Reply:
-    """`{database, collection, shardKeyDefinition, provisionedThroughput, autoScaleSettings, indexes}`.
+    """`{database, collection, shardKeyDefinition, provisionedThroughput, autoScaleSettings, maxContentLength,
+    indexes}`.
 
     shardKeyDefinition: its first field is the path of the shard key; absent if there is none. Throughput that the
-    database's collections share is not shown. indexes: with `showIndexes`.
+    database's collections share is not shown. maxContentLength: bytes of a document, as replies that users have
+    recorded show it. indexes: with `showIndexes`.
     """
     collection = found_collection(op, request)
     reply: dict[str, Value] = {"database": op.database, "collection": collection.name}
@@ -248,18 +251,40 @@ def get_collection(op: OperationContext, request: CustomActionRequest) -> Reply:
     budget = throughput_of(op.service, op.database, collection.name)
     if budget.holder == collection.namespace:
         reply.update(budget.throughput.described())
+    reply["maxContentLength"] = max_document_bytes(account_of(op))
     if request.show_indexes:
         reply["indexes"] = [index.descriptor.kind.listed(index.descriptor.spec) for index in collection.listed_indexes]
     return reply
 
 
 def _checked_indexes(specs: list[bytes]) -> list[tuple[bytes, IndexDescriptor]]:
-    """Each specification of `indexes` as given and as parsed. BadValue (2) without one on `_id`, which is required; the
-    errors of `parse_index_spec`."""
-    wanted = [(spec, parse_index_spec(spec)) for spec in specs]
+    """Each specification of `indexes` as it is stored, and as parsed. BadValue (2) without one on `_id`, which is
+    required; the errors of `parse_index_spec`."""
+    wanted: list[tuple[bytes, IndexDescriptor]] = []
+    for spec in specs:
+        stored = _stored_form(spec, parse_index_spec(spec))
+        wanted.append((stored, parse_index_spec(stored)))
     if not any(descriptor.is_id for _, descriptor in wanted):
         raise refused("indexes must have one on _id")
     return wanted
+
+
+def _stored_form(spec: bytes, descriptor: IndexDescriptor) -> bytes:
+    """A specification with directions of 1 and -1, and the name that these make.
+
+    Microsoft's sample asks for `{key: {name: 2}, name: "_id_2"}`, and shows that the index is then called `name_1`.
+    """
+    if descriptor.is_id:
+        return spec
+    given = dict(fields(spec))
+    directions = [-1 if downward else 1 for downward in descriptor.descending]
+    pattern = [
+        (path, direction if is_number(value) else value)
+        for (path, value), direction in zip(fields(descriptor.key), directions, strict=True)
+    ]
+    given["key"] = encode_fields(pattern)
+    given["name"] = "_".join(f"{path}_{direction}" for path, direction in pattern)
+    return encode(given)
 
 
 def _set_indexes(
