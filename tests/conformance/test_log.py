@@ -2,7 +2,9 @@
 
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -207,5 +209,8 @@ def test_closing_leaves_nothing_to_read_from_the_log(tmp_path: Path) -> None:
     engine = SqliteEngine(open_data_directory(str(tmp_path / "data")))
     log = engine.record_store("log")
     assert isinstance(log, SqliteLog)
-    assert log.counters_from(log.counters.next_record_id) == {} and log.count() == 1
+    assert log.count() == 1
+    with closing(sqlite3.connect(tmp_path / "data" / "mongottl.sqlite3")) as raw:
+        settled = raw.execute("SELECT record_count, next_record_id FROM stores WHERE ident = 'log'").fetchall()
+    assert settled == [(1, 2)]
     engine.close()
