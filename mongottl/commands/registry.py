@@ -51,7 +51,7 @@ class CommandSpec:
     in_transaction: may be a statement of a transaction; begins_transaction: also the first one. ends_transaction:
     commits or aborts one. repeats_commit: is answered again for a transaction that has been committed.
     judges_oplog: decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
-    exclusive: changes collections or indexes, and waits until no transaction uses the collection.
+    exclusive: changes collections or indexes, and if it does waits until no transaction uses the collection.
     uses_cursors: is about open cursors; its database is the one in which the command ran that opened them.
     """
 

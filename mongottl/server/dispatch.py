@@ -302,7 +302,7 @@ class Dispatcher:
             op.uses(request.collection)
             if generic.raw_data:
                 check_raw_data(op, op.database, request.collection)
-        if spec.exclusive and len(service.transactions) and not op.in_transaction:
+        if spec.exclusive and len(service.transactions) and not op.in_transaction and spec.is_write(body):
             self._join_session(generic, op)
             carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
             return self._await_transactions(spec, request, op, body, carry_out)

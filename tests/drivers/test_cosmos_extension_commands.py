@@ -161,6 +161,7 @@ def test_manual_and_autoscale_are_not_exchanged(shop: Database[dict[str, Any]]) 
         ("CreateCollection", {}, 40414),
         ("GetCollection", {}, 40414),
         ("CreateCollection", {"collection": "a$b"}, 73),
+        ("CreateCollection", {"collection": "a b"}, 73),
         ("CreateCollection", {"collection": "orders", "offerThroughput": "400"}, 14),
         ("CreateCollection", {"collection": "orders", "autoScaleSettings": {}}, 40414),
         ("CreateCollection", {"collection": "orders", "colour": "blue"}, 40415),
@@ -300,6 +301,14 @@ def test_all_of_it_is_stored(tmp_path: Path) -> None:
         with pytest.raises(OperationFailure) as caught:
             client.shop.orders.insert_one({"_id": 1, "a": {"b": 1}})
         assert caught.value.code == 11000
+
+
+def test_a_description_does_not_wait_for_transactions(account: Client, shop: Database[dict[str, Any]]) -> None:
+    shop.orders.insert_one({"_id": 1})
+    with account.start_session() as session, session.start_transaction():
+        shop.orders.insert_one({"_id": 2}, session=session)
+        assert act(shop, "GetCollection", collection="orders", maxTimeMS=1000)["collection"] == "orders"
+        session.abort_transaction()
 
 
 def test_the_requests_of_the_most_copied_program(account: Client) -> None:

@@ -321,3 +321,26 @@ def test_out_keeps_the_shard_key(orders: Collection[dict[str, Any]], shop: Datab
         shop.source.aggregate([{"$out": "orders"}])
     assert failed.value.code == 61
     assert orders.count_documents({}) == 2
+
+
+@pytest.mark.parametrize("matched", ["replace", "merge"])
+def test_merge_goes_by_the_shard_key_too(
+    orders: Collection[dict[str, Any]], shop: Database[dict[str, Any]], matched: str
+) -> None:
+    orders.insert_many([{"_id": 1, "customer": name} for name in ("ann", "bob")])
+    shop.source.insert_many([{"_id": 1, "customer": "bob", "a": 1}, {"_id": 2, "customer": "ann", "a": 2}])
+    shop.source.aggregate([{"$merge": {"into": "orders", "whenMatched": matched}}])
+    assert sorted((order["_id"], order["customer"], order.get("a")) for order in orders.find()) == [
+        (1, "ann", None),
+        (1, "bob", 1),
+        (2, "ann", 2),
+    ]
+    with pytest.raises(OperationFailure) as caught:
+        shop.source.aggregate([{"$merge": {"into": "orders", "on": "_id"}}])
+    assert caught.value.code == 51183
+    shop.source.aggregate([{"$merge": {"into": "orders", "on": ["customer", "_id"], "whenMatched": matched}}])
+    shop.source.insert_one({"_id": 3})
+    with pytest.raises(OperationFailure) as caught:
+        shop.source.aggregate([{"$merge": "orders"}])
+    assert caught.value.code == 61
+    assert orders.count_documents({}) == 3

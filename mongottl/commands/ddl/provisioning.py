@@ -30,12 +30,19 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.dialect.cosmos.limits import max_document_bytes
-from mongottl.dialect.cosmos.provisioning import already_exists, check_shard_key, check_units, not_found, refused
+from mongottl.dialect.cosmos.provisioning import (
+    already_exists,
+    check_name,
+    check_shard_key,
+    check_units,
+    not_found,
+    refused,
+)
 from mongottl.document.bson_field import missing_field
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
 from mongottl.document.types import Value, is_number
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
@@ -64,22 +71,25 @@ _AUTO_SCALE: Final[RequestParser] = parser_for("customAction.autoScaleSettings",
 
 class ActionSpec(NamedTuple):
     """One value of `customAction`. privilege: what a client must be allowed on the collection, or on the database of an
-    action that has no collection."""
+    action that has no collection. changes: whether it writes."""
 
     function: "ActionFunction"
     privilege: str
     on_collection: bool
+    changes: bool
 
 
 ActionFunction: TypeAlias = Callable[[OperationContext, CustomActionRequest], Reply | Steps[Reply]]
 ACTIONS: Final[dict[str, ActionSpec]] = {}
 
 
-def action(name: str, privilege: str, on_collection: bool = True) -> Callable[[ActionFunction], ActionFunction]:
+def action(
+    name: str, privilege: str, on_collection: bool = True, changes: bool = True
+) -> Callable[[ActionFunction], ActionFunction]:
     """Registers the decorated function as a value of `customAction`. Arguments: see `ActionSpec`."""
 
     def register(function: ActionFunction) -> ActionFunction:
-        ACTIONS[name] = ActionSpec(function, privilege, on_collection)
+        ACTIONS[name] = ActionSpec(function, privilege, on_collection, changes)
         return function
 
     return register
@@ -94,12 +104,17 @@ def _action_needs(op: OperationContext, request: CustomActionRequest) -> list[Ne
     return database_needs(op.database, spec.privilege)
 
 
+def _changes(body: bytes) -> bool:
+    spec = ACTIONS.get(str(get_value(body, "customAction")))
+    return spec is not None and spec.changes
+
+
 @command(
     "customAction",
     CustomActionRequest,
     access=needing(_action_needs),
     help="Creates, changes and describes databases and collections with their throughput, in the dialect cosmos.",
-    writes=True,
+    writes_if=_changes,
     exclusive=True,
 )
 def custom_action(op: OperationContext, request: CustomActionRequest) -> Reply | Steps[Reply]:
@@ -180,7 +195,7 @@ def update_database(op: OperationContext, request: CustomActionRequest) -> Reply
     return {}
 
 
-@action("GetDatabase", "dbStats", on_collection=False)
+@action("GetDatabase", "dbStats", on_collection=False, changes=False)
 def get_database(op: OperationContext, request: CustomActionRequest) -> Reply:
     """`{database, provisionedThroughput, autoScaleSettings}`; without the latter two if its collections share none."""
     databases = op.service.databases
@@ -198,6 +213,7 @@ def create_collection(op: OperationContext, request: CustomActionRequest) -> Ste
     it, as Microsoft's samples show.
     """
     name = named_collection(request)
+    check_name(name)
     shard_key = request.shard_key or ""
     if request.shard_key is not None:
         check_shard_key(shard_key)
@@ -235,7 +251,7 @@ def update_collection(op: OperationContext, request: CustomActionRequest) -> Ste
     return {}
 
 
-@action("GetCollection", "listIndexes")
+@action("GetCollection", "listIndexes", changes=False)
 def get_collection(op: OperationContext, request: CustomActionRequest) -> Reply:
     """`{database, collection, shardKeyDefinition, provisionedThroughput, autoScaleSettings, maxContentLength,
     indexes}`.

@@ -59,6 +59,13 @@ def check_units(units_per_s: int, autoscale: bool, sharded: bool) -> None:
         raise refused(f"{name} of a collection without shardKey must be at most {_MAX_UNSHARDED_UNITS}")
 
 
+def check_name(collection: str) -> None:
+    """InvalidNamespace (73) for a name with spaces, which CreateCollection does not take. That this is the code is
+    assumed."""
+    if " " in collection:
+        raise CommandError(ErrorCode.InvalidNamespace, "Collection name contains invalid character.")
+
+
 def check_shard_key(path: str) -> None:
     """BadValue (2) for a path that cannot be a shard key; the words are reported by users."""
     if any(part == "" or part.startswith("$") or "/" in part or "\0" in part for part in path.split(".")):

@@ -37,18 +37,17 @@ class ProvisionedDatabases:
 
     def put(self, name: str, throughput: Throughput | None) -> None:
         """Creates a database, or changes the throughput of one."""
-        self._databases[name] = throughput
-        self._save()
+        self._save({**self._databases, name: throughput})
 
     def drop(self, name: str) -> None:
         """Drops a database, if there is one of this name."""
         if name in self._databases:
-            del self._databases[name]
-            self._save()
+            self._save({known: throughput for known, throughput in self._databases.items() if known != name})
 
-    def _save(self) -> None:
+    def _save(self, databases: dict[str, Throughput | None]) -> None:
         entry: dict[str, Value] = {
             name: EMPTY_DOCUMENT if throughput is None else throughput.document()
-            for name, throughput in self._databases.items()
+            for name, throughput in databases.items()
         }
         self._catalog.save_server_entry(_ENTRY, encode(entry))
+        self._databases = databases

@@ -9,7 +9,7 @@ from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.time_series import completed_options
 from mongottl.catalog.view import View
 from mongottl.document.bson_field import NUMBERS, wrong_type
-from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.render import render_document
@@ -227,8 +227,11 @@ def check_merge(
     may have another collation.
     """
     collection = op.catalog.lookup(database, name)
-    if on == ["_id"] and (collection is None or not named or same_collation(collection.collation, collation)):
-        return False
+    if on == ["_id"]:
+        if collection is None or not named:
+            return False
+        if collection.has_unique_ids and same_collation(collection.collation, collation):
+            return False
     wanted = sorted(on)
     found = sparse = False
     for index in [] if collection is None else collection.indexes:
@@ -272,8 +275,9 @@ def merge_document(
     if request.when_matched == "fail":
         _insert(op, collection, database, name, request.document)
         return
+    match = request.match if collection is None else _match_in_partition(collection, request)
     for _ in range(_MAX_CONFLICTS):
-        record = None if collection is None else _matching(op, collection, request.match, collation)
+        record = None if collection is None else _matching(op, collection, match, collation)
         if collection is None or record is None:
             break
         try:
@@ -294,6 +298,19 @@ def merge_document(
         raise CommandError(
             13113, "$merge could not find a matching document in the target collection for at least one document"
         )
+
+
+def _match_in_partition(collection: Collection, request: MergeRequest) -> bytes:
+    """The filter for the existing document. By `_id` alone, which `$merge` goes by if it names no paths, it is only
+    unique together with the shard key if the collection has one."""
+    shard_key = collection.shard_key
+    if shard_key is None or shard_key.ids_are_unique or [name for name, _ in fields(request.match)] != ["_id"]:
+        return request.match
+    value: Value = request.document
+    for part in shard_key.path.parts:
+        value = get_value(value, part) if isinstance(value, bytes) else MISSING
+    equal = encode({"$eq": None if value is MISSING else value})
+    return encode_fields([*fields(request.match), (shard_key.path.dotted, equal)])
 
 
 def _insert(op: OperationContext, collection: Collection | None, database: str, name: str, document: bytes) -> None:
