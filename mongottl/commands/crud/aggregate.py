@@ -28,6 +28,7 @@ from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import plan_in_turns
 from mongottl.exec.results.aggregation import plan_aggregation
+from mongottl.exec.results.change_feed import feed_pipeline, open_change_feed
 from mongottl.exec.results.change_stream import open_change_stream
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import first_reply
@@ -97,7 +98,11 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
                 return (yield from explain_on_view(op, collection, request, "queryPlanner", {"aggregate": name}))
             return (yield from aggregate_on_view(op, collection, request, context.let, batch_size))
         collection = None
-    specs = yield from in_turns(op, lambda: optimise(parse_pipeline(request.pipeline, context), context))
+    pipeline = request.pipeline
+    is_feed = watches and op.service.dialect.account is not None
+    if is_feed:
+        pipeline = feed_pipeline(op, request.collection, collection, pipeline)
+    specs = yield from in_turns(op, lambda: optimise(parse_pipeline(pipeline, context), context))
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
     if watches and not request.explain:
@@ -106,7 +111,10 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
             raise CommandError(
                 ErrorCode.CommandNotSupportedOnView, f"Namespace {collection.namespace} is a timeseries collection"
             )
-        cursor = open_change_stream(op, f"{op.database}.{name}", specs)
+        if is_feed and collection is not None:
+            cursor = open_change_feed(op, collection, specs)
+        else:
+            cursor = open_change_stream(op, f"{op.database}.{name}", specs)
         return (yield from first_reply(op, cursor, batch_size))
     if request.explain:
         return (

@@ -19,6 +19,7 @@ from mongottl.commands.admin.cosmos import account_of
 from mongottl.commands.ddl.indexes import CreateIndexesRequest, DropIndexesRequest, create_requested, drop_indexes
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
+    ANY,
     BOOL_FIELD,
     DOCUMENT_FIELD,
     DOCUMENTS,
@@ -29,6 +30,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
+from mongottl.dialect.cosmos.change_feed import feed_token
 from mongottl.dialect.cosmos.limits import max_document_bytes
 from mongottl.dialect.cosmos.provisioning import (
     already_exists,
@@ -38,15 +40,16 @@ from mongottl.dialect.cosmos.provisioning import (
     not_found,
     refused,
 )
-from mongottl.document.bson_field import missing_field
+from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
-from mongottl.document.types import Value, is_number
+from mongottl.document.types import Timestamp, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.throughput import throughput_of
+from mongottl.exec.results.resume_token import high_water_mark
 from mongottl.security.privileges import Need
 
 
@@ -58,6 +61,7 @@ class CustomActionRequest(NamedTuple):
     shard_key: Annotated[str | None, Field("shardKey", TEXT)] = None
     indexes: Annotated[list[bytes] | None, Field("indexes", DOCUMENTS)] = None
     show_indexes: Annotated[bool, Field("showIndexes", BOOL_FIELD)] = False
+    start_at: Annotated[Value, Field("startAtOperationTime", ANY)] = None
     # Reported by users: it has no effect.
     default_ttl: Annotated[Value, Field("defaultTtl", IGNORED)] = None
 
@@ -249,6 +253,24 @@ def update_collection(op: OperationContext, request: CustomActionRequest) -> Ste
     if throughput is not None:
         op.catalog.set_options(collection, collection.options.provisioned(collection.options.shard_key, throughput))
     return {}
+
+
+@action("GetChangeStreamTokens", "changeStream", changes=False)
+def get_change_stream_tokens(op: OperationContext, request: CustomActionRequest) -> Reply:
+    """`{resumeAfterTokens: [<token>]}`: with which change streams begin at `startAtOperationTime`, or now; one for each
+    physical partition, of which there is one.
+
+    TypeMismatch (14) unless the time is a timestamp. The name of the reply's field is from programs that read it.
+    """
+    collection = found_collection(op, request)
+    start = request.start_at
+    if start is None:
+        written = op.service.cluster_clock.operation_time
+        start = Timestamp(written.time, written.inc + 1)
+    elif not isinstance(start, Timestamp):
+        raise wrong_type("customAction.startAtOperationTime", start, "timestamp")
+    token: Value = feed_token(collection.uuid, high_water_mark(start.time, start.inc))
+    return {"resumeAfterTokens": [token]}
 
 
 @action("GetCollection", "listIndexes", changes=False)

@@ -1,5 +1,6 @@
 """The dialect `cosmos`: what Azure Cosmos DB for MongoDB (request units, 3.6 to 7.0) refuses, and how it answers.
 
+    change_feed   the pipeline and the resume tokens of change streams
     features      commands, stages and operators that each of its versions has
     limits        bounds on documents, ids, names and time
     throttling    the texts of throttling, timeouts and 503

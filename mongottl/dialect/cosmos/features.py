@@ -253,6 +253,8 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 _REFUSED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     # Articles, below "Aggregation stages": an error whose text contains "let is not supported".
     "$lookup": ("let", "pipeline"),
+    # Not listed.
+    "$changeStream": ("allChangesForCluster", "fullDocumentBeforeChange", "showExpandedEvents"),
     # Articles, "Index properties": there are no case-insensitive indexes; Microsoft's answer to a question about
     # collations (learn.microsoft.com/answers, question 1304496): there are none. The code and the text are assumed.
     "aggregate": ("collation",),

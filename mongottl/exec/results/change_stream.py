@@ -8,6 +8,7 @@ event when what it watches is gone. Source: MongoDB's "Change Events".
 
 from typing import Final
 
+from mongottl.document.build import encode
 from mongottl.document.types import Timestamp
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -189,6 +190,11 @@ class ChangeStream:
         if not self._sought and (entry.at_s, entry.at_i) >= self._from:
             self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
 
+    def token(self, behind: bool, last_given: str) -> bytes:
+        """The resume token of a page. behind: whether all events that were read are given. last_given: the `_data` of
+        the last one that is."""
+        return encode({"_data": self.resume_data if behind else last_given})
+
     def has_more(self, op: OperationContext) -> bool:
         return self._number < op.service.oplog.end and not self.ended
 
@@ -224,9 +230,9 @@ class _Head(DocumentSource):
 class StreamPages(PageSource):
     """Pages of a change stream. waiting: events that did not fit into the last page."""
 
-    def __init__(self, op: OperationContext, spec: ChangeStreamSpec, rest: list[StageSpec]) -> None:
-        self._splits = bool(rest) and rest[-1].name == SPLIT_LARGE_EVENT
-        self.stream = ChangeStream(op, spec, self._splits)
+    def __init__(self, op: OperationContext, stream: ChangeStream, rest: list[StageSpec], splits: bool) -> None:
+        self._splits = splits
+        self.stream = stream
         self._pull = Pull(op, True, False)
         self._head = _Head()
         run = OperationRun(self._pull, None, rest, set(), None)
@@ -262,9 +268,9 @@ class StreamPages(PageSource):
             self._last_given = event_data(event)
         return self.stream.has_more(op)
 
-    def resume_data(self) -> str:
-        """The `_data` of the token behind all that the pages so far have given or left out."""
-        return self._last_given if self._position < len(self._waiting) else self.stream.resume_data
+    def resume_token(self) -> bytes:
+        """The token behind all that the pages so far have given or left out."""
+        return self.stream.token(self._position >= len(self._waiting), self._last_given)
 
 
 class StreamTail(Tail):
@@ -281,18 +287,32 @@ class StreamTail(Tail):
     def waited(self, op: OperationContext) -> None:
         self._pages.stream.skip_all(op.service.oplog)
 
-    def resume_data(self) -> str:
-        return self._pages.resume_data()
+    def resume_token(self) -> bytes:
+        return self._pages.resume_token()
 
 
 def open_change_stream(op: OperationContext, namespace: str, specs: list[StageSpec]) -> ClientCursor:
     """A cursor of a pipeline that begins with `$changeStream`. IllegalOperation (20) for stages that may not follow."""
+    spec = checked_spec(op, specs)
+    splits = specs[-1].name == SPLIT_LARGE_EVENT
+    return stream_cursor(op, namespace, ChangeStream(op, spec, splits), specs[1:], splits)
+
+
+def checked_spec(op: OperationContext, specs: list[StageSpec]) -> ChangeStreamSpec:
+    """The `$changeStream` that a pipeline begins with. IllegalOperation (20) for stages that may not follow."""
     spec = specs[0]
     assert isinstance(spec, ChangeStreamSpec)
     for each in specs:
         check_stage_allowed(op, each)
     check_following(specs[1:])
-    pages = StreamPages(op, spec, specs[1:])
+    return spec
+
+
+def stream_cursor(
+    op: OperationContext, namespace: str, stream: ChangeStream, rest: list[StageSpec], splits: bool = False
+) -> ClientCursor:
+    """A cursor of a stream, with the stages behind `$changeStream`."""
+    pages = StreamPages(op, stream, rest, splits)
     cursor = ClientCursor(namespace, pages, op.session_key, op.service.clock.monotonic_s())
     cursor.tail = StreamTail(pages)
     cursor.outlives_collection = True

@@ -141,9 +141,9 @@ class Tail(ABC):
     def waited(self, op: OperationContext) -> None:  # noqa: B027  # most tails have no position that grows old
         """Called when the source had no new data while a getMore waited."""
 
-    def resume_data(self) -> str:
-        """The `_data` of a change stream's resume token behind what it has given; "" for other cursors."""
-        return ""
+    def resume_token(self) -> bytes:
+        """A change stream's resume token behind what it has given; b"" for other cursors."""
+        return b""
 
 
 class CollectionTail(Tail):

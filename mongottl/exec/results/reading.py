@@ -4,7 +4,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import STORED_AS, annotated, metadata_of
-from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.nesting import MAX_RESULT_LEVELS, too_deep
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_deeper
@@ -395,6 +395,6 @@ def first_reply(
 
 def add_resume_token(reply: dict[str, Value], tail: Tail) -> None:
     """Adds a change stream's `postBatchResumeToken`."""
-    data = tail.resume_data()
-    if data:
-        reply["postBatchResumeToken"] = encode({"_data": data})
+    token = tail.resume_token()
+    if token:
+        reply["postBatchResumeToken"] = token

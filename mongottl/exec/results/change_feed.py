@@ -1,0 +1,115 @@
+"""Change streams as Cosmos DB tells them: from its change feed, which has the latest version of each document.
+
+    {_id: <token>, fullDocument, ns: {db, coll}, documentKey: {_id}}
+
+A document that was changed several times is told once, in its latest version, if it was not read in between; one that
+is gone, deleted or expired, is not told. All events that were read at once have the same token, that behind the last.
+
+Source: Microsoft's "Change streams in Azure Cosmos DB's API for MongoDB" and "Change feed modes".
+"""
+
+from mongottl.catalog.collection import Collection
+from mongottl.dialect.cosmos.change_feed import check_pipeline, feed_token, position_of, without_operation_types
+from mongottl.dialect.cosmos.provisioning import not_found
+from mongottl.document.build import encode, encode_fields
+from mongottl.document.types import Value, type_code_of, type_name
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.results.change_stream import ChangeStream, checked_spec, stream_cursor
+from mongottl.exec.results.cursors import ClientCursor
+from mongottl.query.pipeline.change_stream import ChangeStreamSpec
+from mongottl.query.pipeline.stage import StageSpec
+
+_TOLD = ("insert", "update", "replace")
+_GONE = ("drop", "rename", "dropDatabase", "invalidate")
+
+
+def feed_pipeline(
+    op: OperationContext, named: Value, collection: Collection | None, pipeline: list[Value]
+) -> list[Value]:
+    """The pipeline with which a change stream runs. named: the `aggregate` field. collection: None if there is none.
+
+    TypeMismatch (14; the code is assumed) for a stream of a database or deployment, BadValue (2) for another pipeline
+    than the one that Cosmos DB takes, unless the account allows it, NamespaceNotFound (26) without the collection.
+    """
+    if not isinstance(named, str):
+        found = type_name(type_code_of(named))
+        raise CommandError(ErrorCode.TypeMismatch, f"Expected type string but found {found}.")
+    account = op.service.dialect.account
+    if account is not None and account.refuses("bare-watch"):
+        check_pipeline(pipeline)
+    if collection is None:
+        raise missing_collection(op.database, named)
+    return without_operation_types(pipeline)
+
+
+def open_change_feed(op: OperationContext, collection: Collection, specs: list[StageSpec]) -> ClientCursor:
+    """A cursor of a pipeline that begins with `$changeStream`. IllegalOperation (20) for stages that may not follow."""
+    feed = ChangeFeed(op, checked_spec(op, specs), collection)
+    return stream_cursor(op, collection.namespace, feed, specs[1:])
+
+
+class ChangeFeed(ChangeStream):
+    """A change stream of one collection."""
+
+    def __init__(self, op: OperationContext, spec: ChangeStreamSpec, collection: Collection) -> None:
+        if spec.resume is not None:
+            spec.resume = encode({"_data": position_of(spec.resume)})
+        spec.full_document = "updateLookup"
+        super().__init__(op, spec, False)
+        self._collection = collection
+        # The position before the events that were read last.
+        self._before = self.resume_data
+
+    def next_events(self, op: OperationContext) -> list[bytes]:
+        """The next events. NamespaceNotFound (26) once the collection is dropped."""
+        self._before = self.resume_data
+        collection = self._collection
+        sharded = collection.shard_key is not None
+        # Documents with the same `_id` may be several in a sharded collection: there, each change is told.
+        told: dict[object, dict[str, Value]] = {}
+        for number, event in enumerate(super().next_events(op)):
+            parts = dict(fields(event))
+            kind = parts["operationType"]
+            if kind in _GONE:
+                if collection.dropped:
+                    raise missing_collection(collection.database, collection.name)
+                # Of an earlier collection of this name, and so was all before.
+                told.clear()
+                self.ended = False
+                continue
+            key: object = number if sharded else parts["documentKey"]
+            told.pop(key, None)
+            if kind in _TOLD:
+                told[key] = parts
+        token = feed_token(collection.uuid, self.resume_data)
+        made: list[bytes] = []
+        for parts in told.values():
+            key = parts["documentKey"]
+            assert isinstance(key, bytes)
+            document = parts.get("fullDocument") if sharded else _present(op, collection, key)
+            if document is not None:
+                made.append(
+                    encode_fields(
+                        [("_id", token), ("fullDocument", document), ("ns", parts["ns"]), ("documentKey", key)]
+                    )
+                )
+        return made
+
+    def token(self, behind: bool, last_given: str) -> bytes:
+        """A token of Cosmos DB's form; before the events that were read last while not all of them are given."""
+        return feed_token(self._collection.uuid, self.resume_data if behind else self._before)
+
+
+def missing_collection(database: str, name: str) -> CommandError:
+    """NamespaceNotFound (26): change streams are of collections that exist. Its words are assumed."""
+    return not_found(f"collection {database}.{name}")
+
+
+def _present(op: OperationContext, collection: Collection, key: bytes) -> Value:
+    """The document of a key as it is now, or None."""
+    found = express_key(collection, key)
+    record = None if found is None else express_record(op, collection, found)
+    return None if record is None else record[1]
