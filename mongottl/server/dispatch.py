@@ -54,6 +54,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.failpoints import FailCommand
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
 from mongottl.exec.operation.registry import RunningOperation
+from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.session_ids import session_key
 from mongottl.exec.operation.signal import Signal
@@ -99,7 +100,7 @@ class Dispatcher:
         self.dialect = service.dialect
         self.log = log
         # Of the dialect `cosmos`.
-        self.gateway = None if self.dialect.account is None else Gateway(service)
+        self.gateway = None if self.dialect.account is None else Gateway(service, self.dialect.account)
 
     def handle(self, message: OpMsg | OpQuery, client: ClientInfo) -> bytes | Steps[bytes]:
         """The reply document to a request, or steps that end with it.
@@ -633,6 +634,8 @@ class Dispatcher:
         attributes: dict[str, object] = {"command": spec.name, "ns": op.used_namespace or f"{op.database}.$cmd"}
         if op.used_namespace:
             attributes["durationMicros"] = op.used_micros
+        if op.meter is not None:
+            attributes["requestCharge"] = op.charge / HUNDREDTHS
         self.log.info("command", "Command", f"conn{op.client.connection_id}", **attributes)
 
     def _failed(self, name: str, error: Exception, op: OperationContext | None) -> bytes:

@@ -1,73 +1,182 @@
-"""The gateway of the dialect `cosmos`: every command runs through it, and is refused by it when it is throttled.
+"""The gateway of the dialect `cosmos`: every command runs through it, which counts its request units and throttles it.
 
-    Dispatcher ──► Gateway.execute ──► the command's function
+    Dispatcher ──► Gateway.execute ──► the command's function ──► RequestMeter: what is loaded and changed
                         │                      └── of a batch: StatementGate.admit, before each statement
-                        └── fail points: cosmosThrottle, cosmosTimeout, cosmosUnavailable
+                        ├── fail points: cosmosThrottle, cosmosTimeout, cosmosUnavailable
+                        └── with --cosmos-throughput enforced: the budget of the collection or database
 
 In the dialect `mongodb` there is none.
 """
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, Final
 
+from mongottl.account import ENFORCED, OFF, Account
 from mongottl.commands import CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.crud.write_batch import WHOLE_COMMAND_ERRORS, WriteErrors
-from mongottl.document.types import Int64, Value
+from mongottl.dialect.cosmos.throttling import BATCH, SINGLE, throttled
+from mongottl.document.types import Int64, RawArray, Value
 from mongottl.errors import CommandError
+from mongottl.exec.operation.client import LastRequest
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cosmos_fail_points import THROTTLE
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.metering import MeteringRecoveryUnit
+from mongottl.exec.operation.request_meter import RequestMeter
+from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.statement_gate import StatementGate
+from mongottl.exec.operation.statement_gate import Purse, StatementGate
 from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
+
+# Records of one step of a metered operation. It does not depend on time, because what a scan reads beyond the last
+# document that it needs is charged, and must be the same each time.
+_STEP_RECORDS: Final = 64
+
+
+class Request:
+    """A command on its way through the gateway.
+
+    statements: of a batch, 1 for other commands. refusal: the error of the statement `item`, or of the whole command.
+    """
+
+    def __init__(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> None:
+        self.spec = spec
+        self.op = op
+        self.arguments = arguments
+        self.is_batch = spec.batch_at >= 0
+        self.statements: int = len(arguments[spec.batch_at]) if self.is_batch else 1
+        self.operation = spec.counter.capitalize() if self.is_batch else "Query"
+        self.form = BATCH if self.statements > 1 else SINGLE
+        self.refusal: CommandError | None = None
+        self.item = 0
+        self.is_throttled = False
+        self.meter: RequestMeter | None = None
+        self.purse: Purse | None = None
+        self.began_s = op.service.clock.monotonic_s()
+
+    def run(self) -> Reply | Steps[Reply]:
+        return self.spec.function(self.op, self.arguments)
+
+    def refuse(self, error: CommandError, item: int, is_throttled: bool) -> None:
+        self.refusal = error
+        self.item = item
+        self.is_throttled = is_throttled
 
 
 class Gateway:
     """Runs the commands of one server that stands for Cosmos DB."""
 
-    def __init__(self, service: ServiceContext) -> None:
+    def __init__(self, service: ServiceContext, account: Account) -> None:
         self._service = service
+        self._account = account
 
-    def execute(self, spec: CommandSpec, op: OperationContext, request: Any) -> Reply | Steps[Reply]:
+    def execute(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> Reply | Steps[Reply]:
         """What the command's function returns, unless the command is refused; CommandError if it is."""
-        points = self._service.fail_points
-        if not points.cosmos:
-            return spec.function(op, request)
-        statements = _statements(spec, request)
-        client = app_name(op, spec, op.body)
         on_documents = spec.latency != "commands"
-        point = points.triggered_cosmos(spec.names, on_documents, op.used_namespace, client, statements)
-        if point is None:
-            return spec.function(op, request)
-        is_batch = spec.batch_at >= 0
-        error = point.error(spec.counter.capitalize() if is_batch else "Query", statements)
-        if is_batch and statements > 1:
-            op.gate = StatementGate({point.item: error})
-            return spec.function(op, request)
-        if is_batch and error.code not in WHOLE_COMMAND_ERRORS:
-            return _failed_statement(spec, error)
-        if point.name == THROTTLE:
-            stream = self._change_stream(spec, request)
-            if stream is not None:
-                return _empty_page(op, stream)
+        points = self._service.fail_points
+        throughput = self._account.throughput
+        if not points.cosmos and (throughput == OFF or not on_documents):
+            return spec.function(op, arguments)
+        request = Request(spec, op, arguments)
+        if points.cosmos:
+            client = app_name(op, spec, op.body)
+            point = points.triggered_cosmos(spec.names, on_documents, op.used_namespace, client, request.statements)
+            if point is not None:
+                error = point.error(request.operation, request.statements)
+                request.refuse(error, point.item, point.name == THROTTLE)
+        if throughput == OFF or not on_documents:
+            return self._admit(request)
+        return self._metered(request, throughput == ENFORCED)
+
+    def _metered(self, request: Request, is_enforced: bool) -> Reply | Steps[Reply]:
+        """Runs a command with a meter, and settles what it has cost."""
+        op = request.op
+        meter = RequestMeter(op.now_s)
+        request.meter = meter
+        op.meter = meter
+        op.recovery_unit = MeteringRecoveryUnit(self._service, op.recovery_unit, meter)
+        op.step_records = _STEP_RECORDS
+        if is_enforced:
+            database, _, collection = op.used_namespace.partition(".")
+            budget = throughput_of(self._service, database, collection)
+            waits = self._account.can("DisableRateLimitingResponses")
+            units_per_s = budget.throughput.units_per_s
+            request.purse = Purse(op, self._service.request_units, budget.holder, units_per_s, meter, waits)
+        try:
+            outcome = self._admit(request)
+        except BaseException:
+            self._settle(request, meter, None)
+            raise
+        if isinstance(outcome, Generator):
+            return self._finish(request, meter, outcome)
+        self._settle(request, meter, outcome)
+        return outcome
+
+    def _finish(self, request: Request, meter: RequestMeter, steps: Steps[Reply]) -> Steps[Reply]:
+        reply: Reply | None = None
+        try:
+            reply = yield from steps
+            return reply
+        finally:
+            self._settle(request, meter, reply)
+
+    def _settle(self, request: Request, meter: RequestMeter, reply: Reply | None) -> None:
+        """Records what a command has cost at its end. reply: None if it has failed."""
+        op = request.op
+        total = meter.total(_returned_bytes(reply), request.spec.counter == "getmore")
+        if request.purse is not None:
+            request.purse.spend(total)
+        op.charge = total
+        self._service.request_units.record(request.spec.name, op.used_namespace, total)
+        elapsed_ms = int((self._service.clock.monotonic_s() - request.began_s) * MS_PER_S)
+        op.client.last_request = LastRequest(request.spec.name, total, elapsed_ms)
+
+    def _admit(self, request: Request) -> Reply | Steps[Reply]:
+        """Runs a command as far as it is not refused."""
+        purse = request.purse
+        meter = request.meter
+        if request.is_batch and request.statements > 1:
+            if request.refusal is not None or purse is not None:
+                refusals = {} if request.refusal is None else {request.item: request.refusal}
+                request.op.gate = StatementGate(request.operation, request.form, refusals, meter, purse)
+            return request.run()
+        if request.refusal is None and purse is not None:
+            wait_ms = purse.wait_ms()
+            if wait_ms and purse.waits:
+                return _run_later(request, purse)
+            if wait_ms:
+                request.refuse(throttled(request.operation, request.form, wait_ms), 0, True)
+        error = request.refusal
+        if error is None:
+            return request.run()
+        if meter is not None:
+            meter.refused += 1
+        if request.is_batch and error.code not in WHOLE_COMMAND_ERRORS:
+            return _failed_statement(request.spec, error)
+        stream = self._change_stream(request) if request.is_throttled else None
+        if stream is not None:
+            return _empty_page(request.op, stream)
         raise error
 
-    def _change_stream(self, spec: CommandSpec, request: Any) -> ClientCursor | None:
+    def _change_stream(self, request: Request) -> ClientCursor | None:
         """The change stream of a getMore; None for other cursors and commands."""
-        if spec.name != "getMore" or not isinstance(request.cursor_id, Int64):
+        if request.spec.counter != "getmore" or not isinstance(request.arguments.cursor_id, Int64):
             return None
-        cursor = self._service.cursors.find(int(request.cursor_id))
+        cursor = self._service.cursors.find(int(request.arguments.cursor_id))
         if isinstance(cursor, ClientCursor) and cursor.tail is not None and cursor.tail.reads_changes:
             return cursor
         return None
 
 
-def _statements(spec: CommandSpec, request: Any) -> int:
-    """How many statements a batch has; 1 for other commands."""
-    return len(request[spec.batch_at]) if spec.batch_at >= 0 else 1
+def _run_later(request: Request, purse: Purse) -> Steps[Reply]:
+    """Runs a command as soon as something is left of its budget."""
+    yield from purse.wait()
+    outcome = request.run()
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
 def _failed_statement(spec: CommandSpec, error: CommandError) -> Reply:
@@ -75,7 +184,7 @@ def _failed_statement(spec: CommandSpec, error: CommandError) -> Reply:
     errors = WriteErrors()
     errors.add(0, error)
     reply: dict[str, Value] = {"n": 0}
-    if spec.name == "update":
+    if spec.counter == "update":
         reply["nModified"] = 0
     return errors.add_to(reply)
 
@@ -92,3 +201,25 @@ def _empty_page(op: OperationContext, cursor: ClientCursor) -> Steps[Reply]:
     assert cursor.tail is not None
     add_resume_token(reply, cursor.tail)
     return {"cursor": {**reply, "id": Int64(cursor.cursor_id), "ns": cursor.namespace}}
+
+
+def _returned_bytes(reply: Reply | None) -> int:
+    """The total length of the documents in the page of a cursor; 0 for other replies."""
+    cursor = reply.get("cursor") if isinstance(reply, dict) else None
+    if not isinstance(cursor, dict):
+        return 0
+    page = cursor.get("firstBatch", cursor.get("nextBatch"))
+    if isinstance(page, list):
+        return sum(len(document) for document in page if isinstance(document, bytes))
+    return _length_of_documents(page.data) if isinstance(page, RawArray) else 0
+
+
+def _length_of_documents(array: bytes) -> int:
+    total = 0
+    position = 4
+    while array[position]:
+        position = array.index(0, position + 1) + 1
+        size = int.from_bytes(array[position : position + 4], "little")
+        total += size
+        position += size
+    return total

@@ -44,6 +44,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Cannot start": 9900001,
     "Stopping": 9900002,
     "Stopped": 9900003,
+    "Request units": 9900005,
     "Connections are limited": 9900004,
     "Protocol error": 9900010,
     "Connection failed": 9900011,

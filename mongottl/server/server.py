@@ -46,6 +46,8 @@ ACCEPT_RETRY_S: Final = 0.1
 # Connections accepted in a row before other tasks run.
 ACCEPT_BURST: Final = 64
 LISTEN_BACKLOG: Final = 1024
+# How many of the most expensive operations the log names at the end.
+_SHOWN_ROWS: Final = 20
 RECURSION_LIMIT: Final = 10_000
 
 
@@ -202,6 +204,10 @@ class Server:
     def close(self) -> None:
         """Puts everything on disk and closes the engine."""
         self.service.cursors.close_all()
+        report = self.service.request_units.report()
+        if report.requests:
+            dearest = [f"{row.command} {row.namespace}: {row.charge}" for row in report.rows[:_SHOWN_ROWS]]
+            self.log.info("control", "Request units", total=report.total, requests=report.requests, dearest=dearest)
         for listener in self._listeners:
             listener.close()
         self.shell.poller.close()

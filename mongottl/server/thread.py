@@ -21,6 +21,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.cosmos_fail_points import THROTTLE
+from mongottl.exec.operation.request_units import UnitsReport
 from mongottl.exec.write.expiry import reap_after_clock_change
 from mongottl.server.log import Log
 from mongottl.server.server import Server, open_server
@@ -72,6 +73,17 @@ class ServerState:
         configure = self._service.fail_points.configure
         trio.from_thread.run_sync(configure, name, mode, data, trio_token=self._token)
 
+    def request_units(self, reset: bool) -> UnitsReport:
+        """What requests have cost. reset: whether to begin again from zero."""
+        return trio.from_thread.run_sync(self._request_units, reset, trio_token=self._token)
+
+    def _request_units(self, reset: bool) -> UnitsReport:
+        units = self._service.request_units
+        report = units.report()
+        if reset:
+            units.reset()
+        return report
+
 
 class RunningServer:
     """A server that runs in a thread.
@@ -86,6 +98,14 @@ class RunningServer:
         self.clock = clock
         self._state = state
         self.read_only_uri = read_only_uri
+
+    def request_units(self, reset: bool = False) -> UnitsReport:
+        """What the requests since the start, or since the last reset, have cost in request units, as Cosmos DB counts
+        them approximately (`mongottl.dialect.cosmos.charges`); nothing unless the dialect is `cosmos`.
+
+        reset: whether to begin again from zero after that.
+        """
+        return self._state.request_units(reset)
 
     @contextmanager
     def throttle(

@@ -161,7 +161,7 @@ def _run_deletes(
             yield None
         try:
             if gate is not None:
-                gate.admit(index)
+                yield from gate.admit(index)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 deleted += deleted_by(executed)

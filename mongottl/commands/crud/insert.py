@@ -29,8 +29,8 @@ from mongottl.commands.request_fields import (
 )
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.retryable_writes import RetryableWrite
-from mongottl.exec.operation.statement_gate import StatementGate
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
@@ -115,7 +115,7 @@ def _insert_many(
             chunk = next_chunk(documents, start)
         else:
             chunk = documents[start : start + 1]
-            if not _is_admitted(gate, start, errors):
+            if not (yield from _is_admitted(gate, start, errors)):
                 if request.ordered:
                     break
                 start += 1
@@ -138,10 +138,10 @@ def _insert_many(
     return with_retried(write, errors.add_to({"n": inserted}))
 
 
-def _is_admitted(gate: StatementGate, index: int, errors: WriteErrors) -> bool:
+def _is_admitted(gate: Gate, index: int, errors: WriteErrors) -> Steps[bool]:
     """Whether the insert at this position may be executed; if it may not, its error is added."""
     try:
-        gate.admit(index)
+        yield from gate.admit(index)
     except CommandError as error:
         if error.code in WHOLE_COMMAND_ERRORS:
             raise

@@ -193,7 +193,7 @@ def _run_updates(
             yield None
         try:
             if gate is not None:
-                gate.admit(index)
+                yield from gate.admit(index)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 result = result_of(executed)

@@ -3,6 +3,7 @@
     change_feed   the pipeline and the resume tokens of change streams
     features      commands, stages and operators that each of its versions has
     limits        bounds on documents, ids, names and time
+    charges       what operations cost in request units
     throttling    the texts of throttling, timeouts and 503
     wording       the texts around errors: `Error=2, Details='…'`
     replies       fields of replies

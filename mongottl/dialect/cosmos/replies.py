@@ -9,6 +9,7 @@ REPLY_TYPES: Final = {
     "buildInfo": "BuildInfoResponse",
     "createIndexes": "CreateIndexesResponse",
     "dropIndexes": "DropIndexesResponse",
+    "getLastRequestStatistics": "GetRequestStatisticsResponse",
     "hello": "IsMasterResponse",
     "isMaster": "IsMasterResponse",
     "shardCollection": "ShardCollectionResponse",

@@ -8,6 +8,7 @@ recovery_unit  an operation's access to records and index entries; write_unit: o
 arming         arming the timing wheel after writes
 registry       running operations; current_op: their description for `$currentOp`
 cursor_registry  open cursors
-failpoints, fail_mode, cosmos_fail_points: errors on purpose; statement_gate: which statements of a batch they hit
+failpoints, fail_mode, cosmos_fail_points: errors on purpose
+request_meter, metering, request_units: what operations cost in the dialect `cosmos`; gate, statement_gate: throttling
 client, sessions, signal, metrics, usage, object_ids, query_settings, temporary_files: parts of these
 """

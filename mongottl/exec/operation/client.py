@@ -1,12 +1,23 @@
 """A client's connection, as commands see it."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from mongottl.catalog.catalog import new_uuid
 from mongottl.document.types import BinData
 from mongottl.security.accounts import Login
 
 UUID_SUBTYPE: Final = 4
+
+
+class LastRequest(NamedTuple):
+    """What the last operation of a connection has cost, in the dialect `cosmos`. hundredths: of request units."""
+
+    command: str
+    hundredths: int
+    duration_ms: int
+
+
+NO_REQUEST: Final = LastRequest("", 0, 0)
 
 
 class ClientInfo:
@@ -26,3 +37,4 @@ class ClientInfo:
         self.subject = ""
         self.login: Login | None = None
         self.conversation: object = None
+        self.last_request = NO_REQUEST

@@ -9,12 +9,13 @@ from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Timestamp, Valu
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.snapshots import KeptSnapshot
 from mongottl.exec.operation.state import OperationState
-from mongottl.exec.operation.statement_gate import StatementGate
 from mongottl.exec.operation.transactions import Transaction
 from mongottl.exec.operation.usage import LatencyGroup
 from mongottl.security.accounts import Grants
@@ -64,7 +65,8 @@ class OperationContext(OperationState):
     cluster_time: the cluster time at its beginning, for `$$CLUSTER_TIME`.
     has_max_time, has_write_concern: whether the command has a `maxTimeMS` or `writeConcern` field.
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
-    gate: what a batch of writes asks before each statement, or None; set in the dialect `cosmos` only.
+    gate: what a batch of writes asks before each statement, or None. meter: counts its request units, or None. charge:
+    what it has cost at its end, in hundredths of units. All three are of the dialect `cosmos`.
     script_steps: set if something that it evaluates is in JavaScript.
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
     """
@@ -97,7 +99,9 @@ class OperationContext(OperationState):
         self.read_level = ""
         self.bypass_validation = False
         self.script_steps: ScriptSteps | None = None
-        self.gate: StatementGate | None = None
+        self.gate: Gate | None = None
+        self.meter: RequestMeter | None = None
+        self.charge: int = 0
         self.needs: list[Need] = _NO_NEEDS
         self.comment: Value = None
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).
@@ -194,7 +198,7 @@ class OperationContext(OperationState):
     def adapt_step(self, elapsed_s: float) -> None:
         """Called after each step, with its duration: sets how many records the next one may examine."""
         examined = self.records_examined
-        if examined == 0:
+        if examined == 0 or self.meter is not None:
             return
         self.records_examined = 0
         if elapsed_s > STEP_S:

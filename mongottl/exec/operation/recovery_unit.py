@@ -11,6 +11,7 @@ and the stages do not know of it. Therefore no caller may keep a result of `reco
 getMore has another recovery unit than the command that opened the cursor.
 
     RecoveryUnit                 the present
+    ├── MeteringRecoveryUnit     counts request units, around another one (`metering`)
     └── TransactionRecoveryUnit  a transaction's snapshot and its own writes (`transaction_unit`)
 
 The name is MongoDB's; see architecture decision 12. DDL goes through the catalog, which has its own units of work.
@@ -36,6 +37,10 @@ class RecoveryUnit:
     def records(self, collection: Collection) -> RecordStore:
         """The record store of a collection, as this operation sees it."""
         return collection.store
+
+    def known_records(self, collection: Collection) -> RecordStore:
+        """The same, to read once more what the operation has read already: no meter counts it."""
+        return self.records(collection)
 
     def index(self, entry: IndexEntry) -> SortedDataInterface:
         """The sorted data of an index that has keys (`IndexEntry.has_keys`), as this operation sees it."""

@@ -26,6 +26,7 @@ from mongottl.exec.operation.profiler import Profiler
 from mongottl.exec.operation.provisioned import ProvisionedDatabases
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
+from mongottl.exec.operation.request_units import RequestUnits
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.operation.snapshots import KEPT_S, SnapshotRegistry
 from mongottl.exec.operation.stored_sessions import StoredSessions
@@ -94,6 +95,7 @@ class ServiceContext:
         # What the announced version has; None if it has everything.
         self.features = self.dialect.features
         self.fail_points = FailPoints()
+        self.request_units = RequestUnits()
         self.profiler = Profiler()
         self.operations = OperationRegistry()
         # The connected clients, by connection id.

@@ -155,6 +155,8 @@ class TransactionWriteUnit(WriteUnit):
 
     def commit(self) -> None:
         self._work.commit()
+        if self.meter is not None:
+            self.count(self.meter)
         entry = self.oplog_entry()
         if entry is not None:
             self._transaction.entries.append(entry)

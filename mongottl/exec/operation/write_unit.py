@@ -20,6 +20,7 @@ from types import TracebackType
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
+from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, is_logged, no_operation
@@ -43,7 +44,7 @@ class WriteUnit:
     expired records it deletes. replaced: the former document of a single record that it updates, or None. before: the
     former documents of all that it updates, in the order of `stored`; driver: the update that changes them.
     records: the collection's record store. work: where its writes go. retryable_write: whose statements it executes, or
-    None.
+    None. meter: counts what is committed, or None.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class WriteUnit:
         self.driver: UpdateDriver | None = None
         self.before: list[bytes] = []
         self.retryable_write = retryable_write
+        self.meter: RequestMeter | None = None
         self._removed: list[Record] = []
         self._rows: list[NewRecord] = []
         self._changed = False
@@ -142,6 +144,8 @@ class WriteUnit:
         if cluster_clock.limit_due:
             cluster_clock.put_limit(self._work)
         self._work.commit()
+        if self.meter is not None:
+            self.count(self.meter)
         if write is not None:
             service.sessions.committed(write, self._now_ms, at)
         if entry is not None:
@@ -149,6 +153,16 @@ class WriteUnit:
         if evicted is not None:
             service.append_entry(evicted)
         self.after_commit()
+
+    def count(self, meter: RequestMeter) -> None:
+        """Counts what the unit has changed. Purges of expired documents cost nothing."""
+        after = [row[0] for row in self._rows]
+        if self.inserted:
+            meter.insert(self.collection, after)
+        elif after:
+            meter.update(self.collection, self.before, after)
+        elif not self.purged:
+            meter.delete(self.collection, [record[1] for record in self._removed])
 
     def oplog_entry(self) -> OplogEntry | None:
         """What the unit has changed, for the oplog; None for nothing that is logged."""

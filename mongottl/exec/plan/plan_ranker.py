@@ -68,7 +68,8 @@ class PlanRanker:
         self.first_batch = page + skip if page else 0
         self.allowed = allowed
         self.shape = shape
-        self.remember = remember
+        # What a metered operation costs must not depend on those before it.
+        self.remember = remember and op.meter is None
 
     def best_path(self) -> tuple[AccessPath, list[AccessPath]]:
         """The best access path, and the other candidates."""
@@ -282,6 +283,15 @@ class _Trial:
         self.ended = False
 
     def run(self, op: OperationContext) -> None:
+        if op.meter is not None:
+            op.meter.paused = True
+        try:
+            self._run(op)
+        finally:
+            if op.meter is not None:
+                op.meter.paused = False
+
+    def _run(self, op: OperationContext) -> None:
         stage = self.path.open(TRIAL_ENTRIES, trial=True)
         while self.examined < TRIAL_ENTRIES:
             batch = stage.next_batch(op)

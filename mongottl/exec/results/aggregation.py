@@ -243,7 +243,7 @@ class OperationRun(RunContext):
                 and not descriptor.sparse
                 and descriptor.partial_match is None
             ):
-                return IndexProbe(self._op.recovery_unit, found, index, self._pull.op.now_s)
+                return IndexProbe(self._pull.op.recovery_unit, found, index, self._pull.op.now_s)
         return None
 
     def describe_collection(self, namespace: str) -> list[tuple[str, Value]]:

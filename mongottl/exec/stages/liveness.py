@@ -82,7 +82,7 @@ def living_ids(op: OperationContext, collection: Collection, record_ids: list[in
     alive: set[int] = set()
     start = 0
     while start < len(record_ids) and not collection.dropped:
-        records, taken = op.recovery_unit.records(collection).find_records(record_ids[start:], _BYTES_AT_ONCE)
+        records, taken = op.recovery_unit.known_records(collection).find_records(record_ids[start:], _BYTES_AT_ONCE)
         start += taken
         alive.update([record[0] for record in living(collection, records, op.now_s)])
     return alive

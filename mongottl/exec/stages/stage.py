@@ -227,9 +227,9 @@ def next_batch_size(op: OperationContext, size: int, started_s: float) -> int:
     """How many records a scan reads next, after a batch of `size` records that began at `started_s` (monotonic).
 
     Sizes double up to BATCH. A slow filter (hundreds of regular expressions) halves them, since other clients wait
-    while a batch is processed.
+    while a batch is processed; not if the operation is metered, because what it reads must not depend on time.
     """
-    if op.service.clock.monotonic_s() - started_s > SLOW_BATCH_S:
+    if op.meter is None and op.service.clock.monotonic_s() - started_s > SLOW_BATCH_S:
         return max(size // 2, FIRST_BATCH)
     return size if size >= BATCH else min(size * 2, BATCH)
 

@@ -149,7 +149,7 @@ class Selection:
         records: list[Record] = []
         given = {record[0]: record[1] for record in batch}
         # No byte limit: about as many bytes as in `batch`, which is in memory already.
-        stored, _ = op.recovery_unit.records(collection).find_records(list(given), NO_BYTE_LIMIT)
+        stored, _ = op.recovery_unit.known_records(collection).find_records(list(given), NO_BYTE_LIMIT)
         for record in living_now(op.service, collection, stored):
             if matches(record[1]):
                 records.append((record[0], copy_metadata(given[record[0]], record[1]), record[2], record[3]))

@@ -1,0 +1,72 @@
+"""getLastRequestStatistics and getRequestUnits: what requests cost, in the dialect `cosmos`.
+
+Source: Microsoft's "Get the request unit charge for operations executed in Azure Cosmos DB for MongoDB". The second is
+this server's own.
+"""
+
+from typing import Annotated, NamedTuple
+
+from mongottl.commands.access import ANYONE, on_cluster
+from mongottl.commands.admin.cosmos import account_of
+from mongottl.commands.registry import Reply, command
+from mongottl.commands.request import ANY, BOOL_FIELD, ONE, Field
+from mongottl.document.build import encode
+from mongottl.document.types import Int64, Value
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.request_units import HUNDREDTHS, UnitsReport
+
+
+class GetLastRequestStatisticsRequest(NamedTuple):
+    command: Annotated[Value, Field("getLastRequestStatistics", ANY)]
+
+
+@command(
+    "getLastRequestStatistics",
+    GetLastRequestStatisticsRequest,
+    access=ANYONE,
+    help="Tells what the last operation of this connection has cost.",
+    aliases=("GetLastRequestStatistics",),
+)
+def get_last_request_statistics(op: OperationContext, request: GetLastRequestStatisticsRequest) -> Reply:
+    """`{CommandName, RequestCharge, RequestDurationInMilliSeconds}`: "" and zeros before the first operation that reads
+    or writes documents (assumed)."""
+    account_of(op)
+    last = op.client.last_request
+    return {
+        "CommandName": last.command,
+        "RequestCharge": last.hundredths / HUNDREDTHS,
+        "RequestDurationInMilliSeconds": Int64(last.duration_ms),
+    }
+
+
+class GetRequestUnitsRequest(NamedTuple):
+    command: Annotated[Value, Field("getRequestUnits", ONE)]
+    reset: Annotated[bool, Field("reset", BOOL_FIELD)] = False
+
+
+@command(
+    "getRequestUnits",
+    GetRequestUnitsRequest,
+    access=on_cluster("serverStatus"),
+    help="Tells what all operations have cost, by command and namespace.",
+)
+def get_request_units(op: OperationContext, request: GetRequestUnitsRequest) -> Reply:
+    """`{total, requests, operations: [{command, ns, requests, charge}]}`, the most expensive first.
+
+    reset: whether to begin again from zero.
+    """
+    account_of(op)
+    units = op.service.request_units
+    report = units.report()
+    if request.reset:
+        units.reset()
+    return described(report)
+
+
+def described(report: UnitsReport) -> dict[str, Value]:
+    """A report as the reply of `getRequestUnits`."""
+    rows: list[Value] = [
+        encode({"command": row.command, "ns": row.namespace, "requests": row.requests, "charge": row.charge})
+        for row in report.rows
+    ]
+    return {"total": report.total, "requests": report.requests, "operations": rows}

@@ -1,0 +1,12 @@
+"""The gate that statements of a batch pass one by one, as the commands know it (`statement_gate`)."""
+
+from abc import ABC, abstractmethod
+
+from mongottl.exec.operation.steps import Steps
+
+
+class Gate(ABC):
+    @abstractmethod
+    def admit(self, index: int) -> Steps[None]:
+        """Returns when the statement at this position may be executed. CommandError if it is refused."""
+        raise NotImplementedError

@@ -1,0 +1,98 @@
+"""The meter of one operation's request units, in the dialect `cosmos`: what it loads, and what it changes.
+
+What that costs is said by `dialect.cosmos.charges`.
+"""
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.dialect.cosmos import charges
+from mongottl.storage.interface import Record
+from mongottl.ttl.policy import NO_TTL, is_expired
+
+
+class RequestMeter:
+    """now_s: the time of the operation; expired documents that it meets cost nothing, purged or not.
+
+    paused: whether reads are not counted: those of candidate plans that are tried. refused: how many statements were
+    throttled.
+    """
+
+    def __init__(self, now_s: int) -> None:
+        self.paused = False
+        self.refused = 0
+        self._now_s: int = now_s
+        self._point_reads = 0
+        self._loaded_bytes = 0
+        self._changes = 0
+
+    def point_read(self, collection: Collection, record: Record) -> None:
+        """Counts the read of a document by its key."""
+        if not self.paused and not self._is_expired(collection, record):
+            self._point_reads += charges.point_read(len(record[1]))
+
+    def load(self, collection: Collection, records: list[Record]) -> None:
+        """Counts documents that are read by a scan, by an index or by record id."""
+        if self.paused:
+            return
+        if collection.default_ttl_s != NO_TTL:
+            records = [record for record in records if not self._is_expired(collection, record)]
+        self._loaded_bytes += sum([len(record[1]) for record in records])
+
+    def load_bytes(self, size_bytes: int) -> None:
+        """Counts documents that an operation answers for without reading them."""
+        self._loaded_bytes += size_bytes
+
+    def _is_expired(self, collection: Collection, record: Record) -> bool:
+        return is_expired(record[2], record[3], collection.default_ttl_s, self._now_s)
+
+    def insert(self, collection: Collection, documents: list[bytes]) -> None:
+        """Counts inserted documents."""
+        for document in documents:
+            self._changes += charges.insert(len(document), _entries_of(collection, document))
+
+    def update(self, collection: Collection, before: list[bytes], after: list[bytes]) -> None:
+        """Counts updates; those that change nothing cost only their reads."""
+        for old, new in zip(before, after, strict=True):
+            if old != new:
+                self._changes += charges.replace(len(new), _changed_entries(collection, old, new))
+                self._forget_read(old)
+
+    def delete(self, collection: Collection, documents: list[bytes]) -> None:
+        """Counts deleted documents."""
+        for document in documents:
+            self._changes += charges.delete(len(document), _entries_of(collection, document))
+            self._forget_read(document)
+
+    def _forget_read(self, document: bytes) -> None:
+        """The read of a document that is changed is part of the change."""
+        if self._point_reads:
+            self._point_reads = max(0, self._point_reads - charges.point_read(len(document)))
+        else:
+            self._loaded_bytes = max(0, self._loaded_bytes - len(document))
+
+    def cost(self, returned_bytes: int = 0) -> int:
+        """Hundredths of request units so far. returned_bytes: results, which are part of a point read."""
+        if self._point_reads and not self._loaded_bytes:
+            returned_bytes = 0
+        reads = self._point_reads + charges.query(self._loaded_bytes, returned_bytes)
+        return reads + self._changes + self.refused * charges.THROTTLED.hundredths
+
+    def total(self, returned_bytes: int, is_continued: bool) -> int:
+        """What the operation has cost at its end. is_continued: whether it goes on with a cursor."""
+        cost = self.cost(returned_bytes)
+        return cost if is_continued or self.refused else max(cost, charges.REQUEST.hundredths)
+
+
+def _priced_indexes(collection: Collection) -> list[IndexEntry]:
+    return [index for index in collection.writable_indexes if not index.descriptor.is_id]
+
+
+def _entries_of(collection: Collection, document: bytes) -> int:
+    return sum([len(index.keys_of(document)) for index in _priced_indexes(collection)])
+
+
+def _changed_entries(collection: Collection, old: bytes, new: bytes) -> int:
+    changed = 0
+    for index in _priced_indexes(collection):
+        if not index.has_same_keys(old, new):
+            changed += len(set(index.keys_of(old)) ^ set(index.keys_of(new)))
+    return changed

@@ -1,0 +1,91 @@
+"""What a server's requests have cost in request units, in the dialect `cosmos`, and how much of their budgets is left.
+
+The budget of a collection, or of a database whose collections share it, is counted by whole seconds of the server's
+clock, and starts afresh with each: Microsoft's "Diagnose and troubleshoot request rate too large". How much of it one
+request may overdraw is not documented; here a request is served as long as anything is left (assumed).
+"""
+
+from typing import Final, NamedTuple
+
+HUNDREDTHS: Final = 100
+_MS_PER_S: Final = 1000
+# Pairs of command and namespace that are told apart; what comes later is summed up without a namespace.
+_MAX_ROWS: Final = 10_000
+_MAX_HOLDERS: Final = 10_000
+
+
+class UnitsRow(NamedTuple):
+    """charge: in request units."""
+
+    command: str
+    namespace: str
+    requests: int
+    charge: float
+
+
+class UnitsReport(NamedTuple):
+    """What the requests since the start, or since the last reset, have cost. rows: by command and namespace."""
+
+    total: float
+    requests: int
+    rows: list[UnitsRow]
+
+
+class _Sum:
+    def __init__(self) -> None:
+        self.requests = 0
+        self.hundredths = 0
+
+
+class RequestUnits:
+    """The sums of all charges, and the budgets of the present second."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], _Sum] = {}
+        # By holder (`throughput.Budget`), the second and the hundredths of units that were spent in it.
+        self._spent: dict[str, tuple[int, int]] = {}
+
+    def record(self, command: str, namespace: str, hundredths: int) -> None:
+        """Adds the charge of a request."""
+        key = (command, namespace)
+        total = self._sums.get(key)
+        if total is None:
+            if len(self._sums) >= _MAX_ROWS:
+                key = (command, "")
+            total = self._sums.setdefault(key, _Sum())
+        total.requests += 1
+        total.hundredths += hundredths
+
+    def report(self) -> UnitsReport:
+        """The sums, the most expensive first."""
+        ordered = sorted(self._sums.items(), key=_by_charge)
+        rows = [
+            UnitsRow(command, namespace, found.requests, found.hundredths / HUNDREDTHS)
+            for (command, namespace), found in ordered
+        ]
+        hundredths = sum([found.hundredths for found in self._sums.values()])
+        return UnitsReport(hundredths / HUNDREDTHS, sum([row.requests for row in rows]), rows)
+
+    def reset(self) -> None:
+        """Starts the sums from zero; budgets are as before."""
+        self._sums = {}
+
+    def spend(self, holder: str, hundredths: int, now_ms: int) -> None:
+        """Takes units out of the budget of the present second."""
+        second = now_ms // _MS_PER_S
+        known = self._spent.get(holder)
+        if known is None and len(self._spent) >= _MAX_HOLDERS:
+            self._spent = {name: spent for name, spent in self._spent.items() if spent[0] == second}
+        before = known[1] if known is not None and known[0] == second else 0
+        self._spent[holder] = (second, before + hundredths)
+
+    def wait_ms(self, holder: str, units_per_s: int, now_ms: int) -> int:
+        """Milliseconds until there is something left of a budget: 0 for now."""
+        known = self._spent.get(holder)
+        if known is None or known[0] != now_ms // _MS_PER_S or known[1] < units_per_s * HUNDREDTHS:
+            return 0
+        return _MS_PER_S - now_ms % _MS_PER_S
+
+
+def _by_charge(item: tuple[tuple[str, str], _Sum]) -> tuple[int, tuple[str, str]]:
+    return -item[1].hundredths, item[0]

@@ -1,0 +1,372 @@
+"""Request units in the dialect `cosmos`: what operations cost, how it is told, and budgets that are enforced."""
+
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pymongo
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pymongo.database import Database
+from pymongo.errors import BulkWriteError, OperationFailure
+
+import mongottl
+
+Client = pymongo.MongoClient[dict[str, Any]]
+Shop = Database[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def cosmos() -> Iterator[mongottl.RunningServer]:
+    with mongottl.start_server(dialect="cosmos") as running:
+        yield running
+
+
+@pytest.fixture
+def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
+    with Client(cosmos.uri) as client:
+        yield client
+        client.admin.command("configureCosmos", {"throughput": "metered", "capabilities": []})
+        client.drop_database("shop")
+        cosmos.clock.freeze(False)
+
+
+@pytest.fixture
+def shop(account: Client) -> Shop:
+    return account.shop
+
+
+def document(key: Any, size_bytes: int = 1024, **fields: Any) -> dict[str, Any]:
+    """A document of exactly this length in BSON."""
+    import bson
+
+    made = {"_id": key, **fields, "filler": ""}
+    made["filler"] = "x" * (size_bytes - len(bson.encode(made)))
+    assert len(bson.encode(made)) == size_bytes
+    return made
+
+
+def charge(database: Shop) -> float:
+    statistics = database.command("getLastRequestStatistics")
+    return float(statistics["RequestCharge"])
+
+
+def test_statistics_of_the_last_request(cosmos: mongottl.RunningServer) -> None:
+    with Client(cosmos.uri, maxPoolSize=1) as client:
+        before = client.shop.command("getLastRequestStatistics")
+        assert before == {
+            "_t": "GetRequestStatisticsResponse",
+            "CommandName": "",
+            "RequestCharge": 0.0,
+            "RequestDurationInMilliSeconds": 0,
+            "ok": 1,
+        }
+        client.shop.orders.insert_one(document(1))
+        client.admin.command("ping")
+        after = client.shop.command({"getLastRequestStatistics": "x"})
+        assert (after["CommandName"], after["RequestCharge"]) == ("insert", 5.5)
+        assert isinstance(after["RequestCharge"], float)
+        client.drop_database("shop")
+
+
+def test_writes(shop: Shop) -> None:
+    shop.orders.insert_one(document(1))
+    assert charge(shop) == 5.5
+    shop.orders.insert_one(document(2, 1025))
+    assert charge(shop) == 11.0
+    shop.orders.replace_one({"_id": 1}, document(1, n=1))
+    assert charge(shop) == 11.0
+    shop.orders.update_one({"_id": 1}, {"$set": {"n": 2}})
+    assert charge(shop) == 11.0
+    shop.orders.find_one_and_update({"_id": 1}, {"$set": {"n": 3}})
+    assert charge(shop) == 11.0
+    shop.orders.delete_one({"_id": 1})
+    assert charge(shop) == 5.5
+    shop.orders.delete_one({"_id": 1})
+    assert charge(shop) == 1.0
+    shop.orders.insert_many([document(i) for i in range(10, 20)])
+    assert charge(shop) == 55.0
+    shop.orders.update_one({"_id": 99}, {"$set": {"n": 3}}, upsert=True)
+    assert charge(shop) == 5.5
+
+
+def test_index_entries(shop: Shop) -> None:
+    shop.orders.create_index("a")
+    shop.orders.create_index("tags")
+    shop.orders.insert_one(document(1, a=1, n=1, tags=["x", "y"]))
+    assert charge(shop) == 5.5 + 3
+    shop.orders.update_one({"_id": 1}, {"$set": {"a": 2}})
+    assert charge(shop) == 11 + 2
+    shop.orders.update_one({"_id": 1}, {"$set": {"n": 2}})
+    assert charge(shop) == 11
+    shop.orders.delete_one({"_id": 1})
+    assert charge(shop) == 5.5 + 3
+
+
+def test_reads(shop: Shop) -> None:
+    shop.orders.insert_many([document(i, a=i % 10) for i in range(1000)])
+    shop.large.insert_one(document(1, 100 * 1024))
+    assert shop.orders.find_one({"_id": 5}) is not None
+    assert charge(shop) == 1.0
+    assert shop.orders.find_one({"_id": -1}) is None
+    assert charge(shop) == 1.0
+    assert shop.large.find_one({"_id": 1}) is not None
+    assert charge(shop) == 10.0
+    assert len(list(shop.orders.find({}, batch_size=2000))) == 1000
+    assert charge(shop) == 1000.0
+    assert len(list(shop.orders.find({"a": 3}))) == 100
+    assert charge(shop) == 500.0 + 50.0
+    shop.orders.create_index("a")
+    assert len(list(shop.orders.find({"a": 3}))) == 100
+    assert charge(shop) == 100.0
+    assert shop.orders.count_documents({"filler": "y"}) == 0
+    assert charge(shop) == 500.0
+    assert shop.command("count", "orders")["n"] == 1000
+    assert charge(shop) == 500.0
+    assert shop.orders.update_many({"filler": "y"}, {"$set": {"b": 1}}).matched_count == 0
+    assert charge(shop) == 500.0
+
+
+def test_pages_add_up_to_the_whole(cosmos: mongottl.RunningServer, shop: Shop) -> None:
+    shop.orders.insert_many([document(i) for i in range(300)])
+    cosmos.request_units(reset=True)
+    assert len(list(shop.orders.find({}, batch_size=64))) == 300
+    report = cosmos.request_units()
+    assert {row.command for row in report.rows} == {"find", "getMore"}
+    assert report.total == 300.0
+
+
+OPERATIONS: list[dict[str, Any]] = [
+    {"find": "orders", "filter": {"_id": 7}},
+    {"find": "orders", "filter": {"b": 3}, "limit": 2, "singleBatch": True},
+    {"find": "orders", "filter": {"a": 3, "b": 1}, "limit": 1, "singleBatch": True},
+    {"find": "orders", "filter": {"a": {"$gt": 2}, "b": {"$lt": 4}}, "sort": {"a": 1}, "singleBatch": True},
+    {"aggregate": "orders", "pipeline": [{"$group": {"_id": "$a", "n": {"$sum": 1}}}], "cursor": {}},
+    {"aggregate": "orders", "pipeline": [{"$match": {"b": 2}}, {"$limit": 3}], "cursor": {}},
+    {"count": "orders", "query": {"a": 3}},
+    {"distinct": "orders", "key": "b", "query": {"a": 1}},
+    {"update": "orders", "updates": [{"q": {"b": 99}, "u": {"$set": {"c": 1}}}]},
+    {"update": "orders", "updates": [{"q": {"b": 3}, "u": {"$set": {"b": 3}}}]},
+    {"findAndModify": "orders", "query": {"c": 99}, "remove": True},
+]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_the_same_costs_the_same(shop: Shop, operation: dict[str, Any]) -> None:
+    shop.orders.insert_many([{"_id": i, "a": i % 7, "b": i % 5, "text": "x" * (i % 1500)} for i in range(2000)])
+    shop.orders.create_index("a")
+    shop.orders.create_index("b")
+    charges = set()
+    for _ in range(6):
+        shop.command(operation)
+        charges.add(charge(shop))
+    assert len(charges) == 1
+    assert charges.pop() >= 1
+
+
+def test_purges_cost_nothing(cosmos: mongottl.RunningServer, shop: Shop) -> None:
+    shop.orders.create_index("_ts", expireAfterSeconds=10)
+    shop.orders.insert_many([document(i) for i in range(20)])
+    cosmos.request_units(reset=True)
+    assert cosmos.clock.advance(11) == 20
+    assert cosmos.request_units().requests == 0
+
+
+def test_transactions(account: Client, shop: Shop) -> None:
+    shop.orders.insert_one(document(1))
+    with account.start_session() as session, session.start_transaction():
+        shop.orders.insert_one(document(2), session=session)
+        assert charge(shop) == 5.5
+        shop.orders.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+        assert charge(shop) == 22.0  # of two begun KB
+        assert shop.orders.find_one({"_id": 2}, session=session) is not None
+        assert charge(shop) == 1.0
+
+
+def test_sums_by_command_and_namespace(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
+    account.admin.command({"getRequestUnits": 1, "reset": True})
+    shop.orders.insert_many([document(i) for i in range(4)])
+    shop.orders.insert_one(document(9))
+    shop.carts.find_one({"_id": 1})
+    report = account.admin.command("getRequestUnits")
+    assert report == {
+        "total": 28.5,
+        "requests": 3,
+        "operations": [
+            {"command": "insert", "ns": "shop.orders", "requests": 2, "charge": 27.5},
+            {"command": "find", "ns": "shop.carts", "requests": 1, "charge": 1.0},
+        ],
+        "ok": 1,
+    }
+    told = cosmos.request_units()
+    assert (told.total, told.requests) == (28.5, 3)
+    assert told.rows[0] == ("insert", "shop.orders", 2, 27.5)
+
+
+def test_off(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
+    cosmos.request_units(reset=True)
+    account.admin.command("configureCosmos", {"throughput": "off"})
+    shop.orders.insert_one(document(1))
+    assert cosmos.request_units().requests == 0
+
+
+def test_a_throttled_request_is_not_free(cosmos: mongottl.RunningServer, shop: Shop) -> None:
+    cosmos.request_units(reset=True)
+    with cosmos.throttle(times=2):
+        for _ in range(2):
+            with pytest.raises(OperationFailure):
+                shop.orders.find_one()
+    assert cosmos.request_units().total == 0.76
+
+
+def test_the_log_tells_of_charges(account: Client, shop: Shop, capfd: pytest.CaptureFixture[str]) -> None:
+    with mongottl.start_server(dialect="cosmos", quiet=False) as running, Client(running.uri) as client:
+        client.shop.orders.insert_one(document(1))
+        client.shop.orders.find_one({"_id": 1})
+    lines = capfd.readouterr().err
+    assert re.search(r"Request units .*\"total\": 6\.5, \"requests\": 2, .*insert shop\.orders: 5\.5", lines)
+
+
+@pytest.mark.parametrize("command", ["getLastRequestStatistics", "getRequestUnits"])
+def test_only_in_the_dialect_cosmos(client: Client, command: str) -> None:
+    with pytest.raises(OperationFailure) as caught:
+        client.admin.command(command)
+    assert caught.value.code == 115
+
+
+# Budgets.
+
+
+def enforce(account: Client, cosmos: mongottl.RunningServer, **settings: Any) -> None:
+    cosmos.clock.freeze()
+    cosmos.clock.advance(1.25)
+    account.admin.command("configureCosmos", {"throughput": "enforced", **settings})
+
+
+def hint_ms(error: Any) -> int:
+    found = re.search(r"RetryAfterMs=(\d+),", str(error))
+    assert found is not None
+    return int(found[1])
+
+
+def test_a_budget_of_400_units_per_second(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
+    enforce(account, cosmos)
+    done = 0
+    with pytest.raises(pymongo.errors.WriteError) as caught:
+        for i in range(1000):
+            shop.orders.insert_one(document(i))
+            done += 1
+    assert caught.value.code == 16500
+    assert done == 73  # 73 × 5.5 = 401.5
+    with pytest.raises(OperationFailure) as read:
+        shop.orders.find_one()
+    assert read.value.details is not None
+    assert read.value.details["codeName"] == "RequestRateTooLarge"
+    shop.carts.insert_one(document(1))
+    wait_ms = hint_ms(read.value)
+    assert wait_ms == 1000 - int(cosmos.clock.now().microsecond // 1000)
+    cosmos.clock.advance((wait_ms - 1) / 1000)
+    with pytest.raises(OperationFailure):
+        shop.orders.find_one()
+    cosmos.clock.advance(0.001)
+    assert shop.orders.find_one({"_id": 1}) is not None
+
+
+def test_a_batch_is_charged_statement_by_statement(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
+    enforce(account, cosmos)
+    with pytest.raises(BulkWriteError) as caught:
+        shop.orders.insert_many([document(i) for i in range(100)])
+    details = caught.value.details
+    assert details["nInserted"] == 73
+    assert [(error["index"], error["code"]) for error in details["writeErrors"]] == [(73, 16500)]
+    assert "Details='Batch write error." in details["writeErrors"][0]["errmsg"]
+    cosmos.clock.advance(hint_ms(details["writeErrors"][0]["errmsg"]) / 1000)
+    shop.orders.insert_many([document(i) for i in range(73, 100)])
+    assert shop.orders.count_documents({}) == 100
+    cosmos.clock.advance(1)
+    with pytest.raises(BulkWriteError) as caught:
+        shop.orders.bulk_write([pymongo.UpdateOne({"_id": i}, {"$set": {"n": 1}}) for i in range(60)], ordered=False)
+    assert caught.value.details["nModified"] == 19  # 19 × 22 = 418
+    assert len(caught.value.details["writeErrors"]) == 41
+    cosmos.clock.advance(1)
+    with pytest.raises(BulkWriteError) as caught:
+        shop.orders.bulk_write([pymongo.DeleteOne({"_id": i}) for i in range(100)])
+    assert caught.value.details["nRemoved"] == 54  # 19 × 11 + 35 × 5.5 = 401.5
+
+
+def test_provisioned_throughput(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
+    shop.command("customAction", "CreateCollection", collection="orders", offerThroughput=1000)
+    account.stock.command("customAction", "CreateDatabase", offerThroughput=500)
+    enforce(account, cosmos)
+    with pytest.raises(BulkWriteError) as caught:
+        shop.orders.insert_many([document(i) for i in range(300)])
+    assert caught.value.details["nInserted"] == 182  # 182 × 5.5 = 1001
+    with pytest.raises(BulkWriteError) as caught:
+        account.stock.a.insert_many([document(i) for i in range(300)])
+    assert caught.value.details["nInserted"] == 91  # 91 × 5.5 = 500.5
+    with pytest.raises(OperationFailure):
+        account.stock.b.insert_one(document(1))
+    account.drop_database("stock")
+
+
+def test_requests_that_wait_in_the_server(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
+    enforce(account, cosmos, capabilities=["DisableRateLimitingResponses"])
+    outcomes: list[Any] = []
+
+    def insert() -> None:
+        try:
+            outcomes.append(len(shop.orders.insert_many([document(i) for i in range(100)]).inserted_ids))
+        except (BulkWriteError, OperationFailure) as error:
+            outcomes.append(error)
+
+    def begin() -> threading.Thread:
+        thread = threading.Thread(target=insert)
+        thread.start()
+        while not any("insert" in found["command"] for found in account.admin.command("currentOp")["inprog"]):
+            pass
+        return thread
+
+    thread = begin()
+    assert outcomes == []
+    cosmos.clock.advance(1)
+    thread.join(10)
+    assert outcomes == [100]
+    shop.orders.drop()
+    cosmos.clock.advance(1)
+    thread = begin()
+    cosmos.clock.advance(61)
+    thread.join(10)
+    assert isinstance(outcomes[1], OperationFailure)
+    assert outcomes[1].details is not None
+    assert outcomes[1].details["errmsg"] == "Request timed out. Retries due to rate limiting: True."
+    assert outcomes[1].details["codeName"] == "ExceededTimeLimit"
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sizes=st.lists(st.integers(min_value=100, max_value=60_000), min_size=1, max_size=4),
+    fraction=st.integers(min_value=0, max_value=999),
+)
+def test_after_the_hint_the_retry_succeeds(cosmos: mongottl.RunningServer, sizes: list[int], fraction: int) -> None:
+    with Client(cosmos.uri) as client:
+        client.admin.command("configureCosmos", {"throughput": "enforced"})
+        cosmos.clock.freeze()
+        try:
+            cosmos.clock.advance(2 - cosmos.clock.now().microsecond / 1_000_000 + fraction / 1000)
+            orders = client.shop.orders
+            for i in range(5000):
+                try:
+                    orders.insert_one(document(i, sizes[i % len(sizes)]))
+                except pymongo.errors.WriteError as error:
+                    assert error.code == 16500
+                    cosmos.clock.advance(hint_ms(error) / 1000)
+                    orders.insert_one(document(i, sizes[i % len(sizes)]))
+                    break
+            else:
+                raise AssertionError("never throttled")
+        finally:
+            client.admin.command("configureCosmos", {"throughput": "metered"})
+            client.drop_database("shop")
+            cosmos.clock.freeze(False)
