@@ -1,6 +1,8 @@
 """Sharded collections of the dialect `cosmos`: what the shard key asks of writes, and where `_id` is unique."""
 
+import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pymongo
@@ -344,3 +346,76 @@ def test_merge_goes_by_the_shard_key_too(
         shop.source.aggregate([{"$merge": "orders"}])
     assert caught.value.code == 61
     assert orders.count_documents({}) == 3
+
+
+def test_the_partition_index_is_shown_nowhere(orders: Collection[dict[str, Any]], account: Client) -> None:
+    orders.insert_one({"_id": 1, "customer": "ann"})
+    was = account.admin.command("configureCosmos", {"allow": ["missing-features"]})["was"]
+    try:
+        sizes = orders.database.command("collStats", "orders")["indexSizes"]
+        assert sorted(sizes) == ["_id_", "customer_1"]
+        counted = orders.database.command("validate", "orders", full=True)
+        assert (counted["valid"], sorted(counted["keysPerIndex"])) == (True, ["_id_", "customer_1"])
+    finally:
+        account.admin.command("configureCosmos", was)
+    for hint in ("$partition_id", [("customer", 1), ("_id", 1)]):
+        with pytest.raises(OperationFailure):
+            list(orders.find({"_id": 1}).hint(hint))
+    with pytest.raises(OperationFailure) as caught:
+        orders.drop_index("$partition_id")
+    assert caught.value.code == 27
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_random_writes_against_a_model(tmp_path: Path, stored: bool) -> None:
+    """The model is a dict by customer and `_id`."""
+    folder = str(tmp_path) if stored else None
+    chance = random.Random(5)
+    model: dict[tuple[int, int], int] = {}
+    with mongottl.start_server(dialect="cosmos", data_dir=folder) as running, Client(running.uri) as client:
+        client.shop.command("shardCollection", "shop.orders", key={"customer": "hashed"})
+        orders = client.shop.orders
+        for value in range(400):
+            key = chance.randrange(4), chance.randrange(5)
+            one = {"customer": key[0], "_id": key[1]}
+            known = key in model
+            match chance.randrange(6):
+                case 0:
+                    if known:
+                        with pytest.raises(DuplicateKeyError):
+                            orders.insert_one(one | {"a": value})
+                    else:
+                        orders.insert_one(one | {"a": value})
+                        model[key] = value
+                case 1:
+                    assert orders.update_one(one, {"$set": {"a": value}}).matched_count == known
+                    if known:
+                        model[key] = value
+                case 2:
+                    done = orders.replace_one(one, one | {"a": value}, upsert=True)
+                    assert done.matched_count == known
+                    model[key] = value
+                case 3:
+                    assert orders.delete_one(one).deleted_count == known
+                    model.pop(key, None)
+                case 4:
+                    keys = [other for other in model if other[1] == key[1]]
+                    assert orders.update_many({"_id": key[1]}, {"$set": {"a": value}}).matched_count == len(keys)
+                    model.update(dict.fromkeys(keys, value))
+                case _:
+                    before = orders.find_one_and_update(one, {"$set": {"a": value}}, sort=[("_id", 1)])
+                    assert (None if before is None else before["a"]) == model.get(key)
+                    if known:
+                        model[key] = value
+            assert orders.count_documents({"_id": key[1]}) == sum(other[1] == key[1] for other in model)
+        assert contents(orders) == model
+    if stored:
+        with mongottl.start_server(dialect="cosmos", data_dir=folder) as running, Client(running.uri) as client:
+            assert contents(client.shop.orders) == model
+            for customer, number in model:
+                with pytest.raises(DuplicateKeyError):
+                    client.shop.orders.insert_one({"_id": number, "customer": customer})
+
+
+def contents(orders: Collection[dict[str, Any]]) -> dict[tuple[int, int], int]:
+    return {(order["customer"], order["_id"]): order["a"] for order in orders.find()}

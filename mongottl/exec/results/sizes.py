@@ -36,7 +36,7 @@ class CollectionSize:
         self.data = records.size_bytes()
         self.indexes: dict[str, int] = {}
         self.indexes_total = 0
-        for index in collection.indexes:
+        for index in collection.listed_indexes:
             size = _index_size(unit, index, self.records)
             self.indexes[index.name] = size
             self.indexes_total += size
