@@ -124,6 +124,11 @@ class FailTransactionalWrite:
             raise CommandError(self.error_code, f"Failing write for {_TRANSACTIONAL_WRITE} failpoint")
 
 
+_NAMES: Final = frozenset(
+    {"failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE, _GET_MORE}.union(COSMOS_FAIL_POINTS)
+)
+
+
 class FailPoints:
     """The fail points of a server: `failCommand`, `maxTimeAlwaysTimeOut`, `onPrimaryTransactionalWrite`,
     `failGetMoreAfterCursorCheckout`, and those of the dialect `cosmos`.
@@ -141,7 +146,7 @@ class FailPoints:
 
     def configure(self, name: str, mode: Value, data: bytes) -> None:
         """Sets or clears a fail point. BadValue (2) for an invalid mode, FailedToParse (9) for an unknown name."""
-        if name not in ("failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE, _GET_MORE, *COSMOS_FAIL_POINTS):
+        if name not in _NAMES:
             raise CommandError(ErrorCode.FailedToParse, f"the fail point '{name}' is not supported")
         active = parse_mode(mode)
         if name in COSMOS_FAIL_POINTS:
