@@ -27,6 +27,8 @@ REFUSALS: Final = {
     " announced one (the codes of unknown ones; CommandNotSupported for commands).",
     "untargeted-write": "A write of one document whose filter does not name the shard key (ShardKeyNotFound).",
     "update-pipeline": "An update by an aggregation pipeline (FailedToParse).",
+    "cross-collection-transaction": "A transaction that uses several collections (50841).",
+    "unordered-retryable-write": "A retryable write of several statements that is not ordered (BadValue).",
     "bare-watch": "A change stream without the `$match` and `$project` that Cosmos DB wants (BadValue).",
 }
 PERIODIC: Final = "periodic"

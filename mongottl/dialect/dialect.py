@@ -4,6 +4,7 @@ from mongottl.account import Account
 from mongottl.config import LATEST_VERSION
 from mongottl.dialect.cosmos import limits, replies
 from mongottl.dialect.cosmos.features import CosmosFeatures
+from mongottl.dialect.cosmos.transactions import LIFETIME_MS
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.versions import Features, features_of
@@ -24,6 +25,7 @@ class Dialect:
     uri_options: the options that a connection string needs for this kind of server.
     account: the Cosmos DB account that the server stands for, or None for MongoDB.
     max_operation_s: how long an operation may take, 0.0 for as long as it wants.
+    max_transaction_ms: how long a transaction may take by the server's clock, 0 if only its lifetime bounds it.
     max_id_bytes: bound on an `_id` that is a string, 0 for none.
     forbidden_in_names: characters that names of collections may not have, besides those that MongoDB forbids.
     code_names: names of error codes that differ from MongoDB's.
@@ -47,6 +49,7 @@ class Dialect:
         shows_oplog: bool = True,
         account: Account | None = None,
         max_operation_s: float = 0.0,
+        max_transaction_ms: int = 0,
         max_id_bytes: int = 0,
         forbidden_in_names: str = "",
         code_names: dict[int, str] | None = None,
@@ -67,6 +70,7 @@ class Dialect:
         self.shows_oplog = shows_oplog
         self.account = account
         self.max_operation_s = max_operation_s
+        self.max_transaction_ms = max_transaction_ms
         self.max_id_bytes = max_id_bytes
         self.forbidden_in_names = forbidden_in_names
         self.code_names: dict[int, str] = {} if code_names is None else code_names
@@ -76,10 +80,14 @@ class Dialect:
     def check_retryable_write(self) -> None:
         """BadValue (2) where writes cannot be retried."""
         account = self.account
-        if account is not None and account.can("EnableMongoRetryableWrites"):
+        if account is not None and account.can("EnableMongoRetryableWrites") and self._may_retry_writes():
             return
         if self.retryable_writes_refusal is not None:
             raise CommandError(ErrorCode.BadValue, self.retryable_writes_refusal)
+
+    def _may_retry_writes(self) -> bool:
+        """Whether the announced version of Cosmos DB has retryable writes, which came with 4.0."""
+        return self.features is not None and self.features.version >= (4, 0)
 
     def with_reply_type(self, command: str, reply: dict[str, Value]) -> dict[str, Value]:
         """The reply with the `_t` that this kind of server puts before it, if any."""
@@ -109,6 +117,7 @@ def dialect_named(name: str, version: str) -> Dialect:
             shows_oplog=False,
             account=account,
             max_operation_s=limits.MAX_OPERATION_S,
+            max_transaction_ms=LIFETIME_MS,
             max_id_bytes=limits.MAX_ID_BYTES,
             forbidden_in_names=limits.FORBIDDEN_IN_NAMES,
             code_names=replies.CODE_NAMES,

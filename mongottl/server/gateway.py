@@ -17,7 +17,7 @@ from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.crud.write_batch import WHOLE_COMMAND_ERRORS, WriteErrors
 from mongottl.dialect.cosmos.throttling import BATCH, SINGLE, throttled
 from mongottl.document.types import Int64, RawArray, Value
-from mongottl.errors import CommandError
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import LastRequest
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cosmos_fail_points import THROTTLE
@@ -77,6 +77,8 @@ class Gateway:
     def execute(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> Reply | Steps[Reply]:
         """What the command's function returns, unless the command is refused; CommandError if it is."""
         on_documents = spec.latency != "commands"
+        if op.txn_number is not None:
+            self._check_order(spec, arguments)
         points = self._service.fail_points
         throughput = self._account.throughput
         if not points.cosmos and (throughput == OFF or not on_documents):
@@ -161,6 +163,17 @@ class Gateway:
         if stream is not None:
             return _empty_page(request.op, stream)
         raise error
+
+    def _check_order(self, spec: CommandSpec, arguments: Any) -> None:
+        """BadValue (2) for a retryable write of several statements that is not ordered.
+
+        Source: "Retryable writes" in Microsoft's articles on the features that Cosmos DB supports; the code and the
+        words are assumed.
+        """
+        if spec.batch_at < 0 or arguments.ordered or not self._account.refuses("unordered-retryable-write"):
+            return
+        if len(arguments[spec.batch_at]) > 1:
+            raise CommandError(ErrorCode.BadValue, "Retryable writes do not support bulk unordered writes.")
 
     def _change_stream(self, request: Request) -> ClientCursor | None:
         """The change stream of a getMore; None for other cursors and commands."""

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from mongottl.commands import CommandSpec
 from mongottl.commands.request import GenericArguments
+from mongottl.dialect.cosmos.transactions import not_active
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import (
@@ -142,8 +143,8 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         op.repeats_commit = True
         return
     elif number > newest or latest is None or latest.number != number:
-        raise CommandError(
-            ErrorCode.NoSuchTransaction,
+        raise _not_active(
+            service,
             f"Given transaction number {number} does not match any in-progress transactions. The active transaction"
             f" number is {newest}",
         )
@@ -153,11 +154,18 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         op.transaction = latest
         return
     elif not latest.in_progress:
-        raise CommandError(ErrorCode.NoSuchTransaction, f"Transaction with {{ txnNumber: {number} }} has been aborted.")
+        raise _not_active(service, f"Transaction with {{ txnNumber: {number} }} has been aborted.")
     if spec.ends_transaction:
         op.transaction = latest
     else:
         enter_transaction(op, latest)
+
+
+def _not_active(service: ServiceContext, reason: str) -> CommandError:
+    """NoSuchTransaction (251), or what Cosmos DB says."""
+    if service.dialect.account is not None:
+        return not_active()
+    return CommandError(ErrorCode.NoSuchTransaction, reason)
 
 
 def _is_committed(session: Session | None, number: int) -> bool:

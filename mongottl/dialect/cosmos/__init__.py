@@ -8,6 +8,7 @@
     wording       the texts around errors: `Error=2, Details='…'`
     replies       fields of replies
     provisioning  databases, collections, shard keys and throughput
+    transactions  which collections they may use, and for how long
 
 Code that depends on it asks `Dialect.account` (`mongottl.account`), which is None in the dialect `mongodb`.
 

@@ -13,6 +13,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import View
+from mongottl.dialect.cosmos.transactions import check_collection
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
@@ -33,6 +34,8 @@ def begin(service: ServiceContext, session_key: bytes, number: int) -> Transacti
     transaction.started_ms = service.clock.now_ms()
     transaction.read_at = service.cluster_clock.operation_time
     transaction.deadline_s = now_s + service.transaction_lifetime_s
+    if service.dialect.max_transaction_ms:
+        transaction.deadline_ms = transaction.started_ms + service.dialect.max_transaction_ms
     service.transactions.add(transaction)
     return transaction
 
@@ -91,9 +94,10 @@ def abort_expired(service: ServiceContext) -> float:
     """Aborts the transactions that have outlived `transactionLifetimeLimitSeconds` and run no statement; monotonic time
     at which the next one will have, or 0.0 if none is in progress."""
     now_s = service.clock.monotonic_s()
+    now_ms = service.clock.now_ms()
     following_s = 0.0
     for transaction in service.transactions.open():
-        if transaction.deadline_s <= now_s:
+        if transaction.is_over(now_s, now_ms):
             if transaction.busy:
                 transaction.expired = True
             else:
@@ -168,6 +172,7 @@ class TransactionCatalog(SnapshotCatalog):
     def __init__(self, service: ServiceContext, transaction: Transaction) -> None:
         super().__init__(service.catalog, transaction.catalog_version)
         self._transaction = transaction
+        self._account = service.dialect.account
 
     def find(self, database: str, name: str) -> Collection | View | None:
         transaction = self._transaction
@@ -176,13 +181,21 @@ class TransactionCatalog(SnapshotCatalog):
             return pending
         found = super().find(database, name)
         if isinstance(found, Collection):
-            transaction.uses(found)
+            self._use(found)
         return found
+
+    def _use(self, collection: Collection) -> None:
+        """Notes a collection that a statement names. 50841 if Cosmos DB would not take it into the transaction."""
+        transaction = self._transaction
+        if self._account is not None:
+            used = [other.namespace for other in transaction.collections.values()]
+            check_collection(self._account, collection.namespace, collection.shard_key is not None, used)
+        transaction.uses(collection)
 
     def create_collection(self, database: str, name: str, options: CollectionOptions = NO_OPTIONS) -> Collection:
         collection = self.shared.create_pending(database, name, options)
         self._transaction.pending[collection.namespace] = collection
-        self._transaction.uses(collection)
+        self._use(collection)
         return collection
 
     def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:

@@ -31,7 +31,8 @@ class Transaction:
     read_concern: of its first statement, raw; None if it has none. read_at, started_ms: cluster time and wall time of
     its beginning; started_s: its monotonic time. active_s: how long statements ran that have ended, in seconds;
     active_since_s: monotonic time at which the latest statement began.
-    busy: whether a statement runs. deadline_s: monotonic time after which it is aborted. expired: whether the statement
+    busy: whether a statement runs. deadline_s: monotonic time after which it is aborted; deadline_ms: wall time from
+    which on it is, or 0. expired: whether the statement
     that is running is to abort it at its end.
     """
 
@@ -47,6 +48,7 @@ class Transaction:
         self.active_s = 0.0
         self.active_since_s = now_s
         self.deadline_s = 0.0
+        self.deadline_ms = 0
         self.state = IN_PROGRESS
         self.busy = False
         self.expired = False
@@ -54,6 +56,10 @@ class Transaction:
         self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
         self.pending: Final[dict[str, Collection]] = {}
         self.entries: Final[list[OplogEntry]] = []
+
+    def is_over(self, now_s: float, now_ms: int) -> bool:
+        """Whether its time is over. now_s: monotonic time. now_ms: wall time."""
+        return self.deadline_s <= now_s or 0 < self.deadline_ms <= now_ms
 
     @property
     def in_progress(self) -> bool:
