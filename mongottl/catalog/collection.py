@@ -8,7 +8,7 @@ from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
-from mongottl.catalog.shard_key import ShardKey
+from mongottl.catalog.shard_key import PARTITION_ID_INDEX, ShardKey
 from mongottl.catalog.time_series import TimeSeries
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
@@ -159,6 +159,7 @@ class Collection:
     clustering: the index on `_id` if that is the collection's natural order, else None.
     shard_key: None for a collection that is not sharded; never changed.
     id_index: the index on `_id`, by which a record is found by one key; None if `_id` is not unique.
+    partition_index: then the index on (shard key, `_id`), which is unique.
     writes: changes each time that records were written, so that a long operation can tell whether any was.
     changed_at: the version of the catalog with its latest change of name or indexes. pending: whether it was created by
     a transaction that has not committed, and is in no database yet.
@@ -183,6 +184,7 @@ class Collection:
         self.date_ttl_indexes: list[IndexEntry] = []
         self.default_ttl_s: int = NO_TTL
         self.id_index: IndexEntry | None = None
+        self.partition_index: IndexEntry | None = None
         self.clustering: IndexEntry | None = None
         self.dropped = False
         self.scans: int = 0
@@ -208,11 +210,14 @@ class Collection:
         ]
         self.default_ttl_s = NO_TTL
         self.id_index = None
+        self.partition_index = None
         self.clustering = None
         self.generation += 1
         for index in indexes:
             if index.descriptor.is_ttl_setting and index.ready:
                 self.default_ttl_s = index.descriptor.default_ttl_s
+            if index.name == PARTITION_ID_INDEX:
+                self.partition_index = index
             if index.descriptor.is_id and self.has_unique_ids:
                 self.id_index = index
                 if index.descriptor.clustered:

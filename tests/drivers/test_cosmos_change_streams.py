@@ -261,3 +261,13 @@ def test_documents_of_a_sharded_collection(account: Client) -> None:
     with watch(sharded) as stream:
         sharded.insert_many([{"_id": 1, "a": 1}, {"_id": 1, "a": 2}])
         assert [event["fullDocument"] for event in told(stream)] == [{"_id": 1, "a": 1}, {"_id": 1, "a": 2}]
+        sharded.update_one({"_id": 1, "a": 2}, {"$set": {"b": 1}})
+        sharded.replace_one({"_id": 1, "a": 1}, {"a": 1, "c": 1})
+        sharded.update_one({"_id": 1, "a": 2}, {"$set": {"b": 2}})
+        assert [event["fullDocument"] for event in told(stream)] == [
+            {"_id": 1, "a": 1, "c": 1},
+            {"_id": 1, "a": 2, "b": 2},
+        ]
+        sharded.update_one({"_id": 1, "a": 1}, {"$set": {"c": 2}})
+        sharded.delete_one({"_id": 1, "a": 1})
+        assert told(stream) == []

@@ -67,9 +67,18 @@ def find_id_plan(projection: Projection | None, batch_size: int, return_key: boo
     return EXPRESS if projection is None or isinstance(projection, RootProjection) else ID_HACK
 
 
+def partition_key(collection: Collection, document: bytes) -> bytes | None:
+    """The key of a document in the index on shard key and `_id`; None if `_id` is unique without the shard key."""
+    index = collection.partition_index
+    return None if index is None else index.keys_of(document)[0]
+
+
 def express_record(op: OperationContext, collection: Collection, key: bytes) -> Record | None:
-    """The record with a key of the index on `_id` (`express_key`); None if there is none or it is expired."""
+    """The record with a key of the index on `_id` (`express_key`), or where `_id` is not unique with its
+    `partition_key`; None if there is none or it is expired."""
     index = collection.id_index
+    if index is None:
+        index = collection.partition_index
     assert index is not None
     unit = op.recovery_unit
     op.lookups_by_id += 1

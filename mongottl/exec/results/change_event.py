@@ -19,7 +19,7 @@ from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.plan.express import express_key, express_record, partition_key
 from mongottl.exec.results.resume_token import EventIdentity, token_of
 from mongottl.oplog import entry as log
 from mongottl.oplog.entry import OplogEntry
@@ -243,7 +243,7 @@ class EntryEvents:
         entry = self._entry
         wanted = self._spec.full_document
         if wanted == "updateLookup":
-            event.append(("fullDocument", _current(op, entry, key)))
+            event.append(("fullDocument", _current(op, entry, key, document)))
         elif wanted != "default":
             kept = self._has_images(op)
             if not kept and wanted == "required":
@@ -264,11 +264,11 @@ def _no_image(which: str, option: str) -> CommandError:
     )
 
 
-def _current(op: OperationContext, entry: OplogEntry, key: bytes) -> Value:
-    """The document of a key as it is now, or null."""
+def _current(op: OperationContext, entry: OplogEntry, key: bytes, document: bytes) -> Value:
+    """The document of a key as it is now, or null. document: an earlier version of it."""
     collection = op.catalog.find(entry.database, entry.collection)
     if not isinstance(collection, Collection) or collection.uuid != entry.uuid:
         return None
-    found = express_key(collection, key)
+    found = express_key(collection, key) or partition_key(collection, document)
     record = None if found is None else express_record(op, collection, found)
     return None if record is None else record[1]

@@ -16,7 +16,7 @@ from mongottl.document.types import Value, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.plan.express import express_key, express_record, partition_key
 from mongottl.exec.results.change_stream import ChangeStream, checked_spec, stream_cursor
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.query.pipeline.change_stream import ChangeStreamSpec
@@ -67,10 +67,9 @@ class ChangeFeed(ChangeStream):
         """The next events. NamespaceNotFound (26) once the collection is dropped."""
         self._before = self.resume_data
         collection = self._collection
-        sharded = collection.shard_key is not None
-        # Documents with the same `_id` may be several in a sharded collection: there, each change is told.
-        told: dict[object, dict[str, Value]] = {}
-        for number, event in enumerate(super().next_events(op)):
+        # By their keys in the collection.
+        told: dict[bytes, dict[str, Value]] = {}
+        for event in super().next_events(op):
             parts = dict(fields(event))
             kind = parts["operationType"]
             if kind in _GONE:
@@ -80,20 +79,25 @@ class ChangeFeed(ChangeStream):
                 told.clear()
                 self.ended = False
                 continue
-            key: object = number if sharded else parts["documentKey"]
+            key = _key_of(collection, parts)
+            if key is None:
+                continue  # gone
             told.pop(key, None)
             if kind in _TOLD:
                 told[key] = parts
         token = feed_token(collection.uuid, self.resume_data)
         made: list[bytes] = []
-        for parts in told.values():
-            key = parts["documentKey"]
-            assert isinstance(key, bytes)
-            document = parts.get("fullDocument") if sharded else _present(op, collection, key)
-            if document is not None:
+        for key, parts in told.items():
+            record = express_record(op, collection, key)
+            if record is not None:
                 made.append(
                     encode_fields(
-                        [("_id", token), ("fullDocument", document), ("ns", parts["ns"]), ("documentKey", key)]
+                        [
+                            ("_id", token),
+                            ("fullDocument", record[1]),
+                            ("ns", parts["ns"]),
+                            ("documentKey", parts["documentKey"]),
+                        ]
                     )
                 )
         return made
@@ -108,8 +112,15 @@ def missing_collection(database: str, name: str) -> CommandError:
     return not_found(f"collection {database}.{name}")
 
 
-def _present(op: OperationContext, collection: Collection, key: bytes) -> Value:
-    """The document of a key as it is now, or None."""
+def _key_of(collection: Collection, event: dict[str, Value]) -> bytes | None:
+    """The key by which the document of an event is found; None if that is gone.
+
+    Where `_id` is only unique together with the shard key, that is in the document alone, which deletions do not have.
+    """
+    key = event["documentKey"]
+    assert isinstance(key, bytes)
     found = express_key(collection, key)
-    record = None if found is None else express_record(op, collection, found)
-    return None if record is None else record[1]
+    document = event.get("fullDocument")
+    if found is None and isinstance(document, bytes):
+        found = partition_key(collection, document)
+    return found
