@@ -28,6 +28,16 @@ def mongottl_server() -> Iterator["RunningServer"]:
 
 
 @pytest.fixture
+def mongottl_cosmos() -> Iterator["RunningServer"]:
+    """A new server of the dialect `cosmos`, in memory: it refuses what Azure Cosmos DB refuses, and has `throttle` and
+    `request_units`."""
+    import mongottl
+
+    with mongottl.start_server(dialect="cosmos") as server:
+        yield server
+
+
+@pytest.fixture
 def mongottl_uri(mongottl_server: "RunningServer") -> str:
     """The connection string of `mongottl_server`."""
     return mongottl_server.uri

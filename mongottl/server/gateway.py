@@ -102,7 +102,7 @@ class Gateway:
         op.meter = meter
         op.recovery_unit = MeteringRecoveryUnit(self._service, op.recovery_unit, meter)
         op.step_records = _STEP_RECORDS
-        if is_enforced:
+        if is_enforced and op.used_namespace:
             database, _, collection = op.used_namespace.partition(".")
             budget = throughput_of(self._service, database, collection)
             waits = self._account.can("DisableRateLimitingResponses")
@@ -133,7 +133,8 @@ class Gateway:
         if request.purse is not None:
             request.purse.spend(total)
         op.charge = total
-        self._service.request_units.record(request.spec.name, op.used_namespace, total)
+        namespace = op.used_namespace or f"{op.database}.$cmd"
+        self._service.request_units.record(request.spec.name, namespace, total)
         elapsed_ms = int((self._service.clock.monotonic_s() - request.began_s) * MS_PER_S)
         op.client.last_request = LastRequest(request.spec.name, total, elapsed_ms)
 

@@ -31,6 +31,12 @@ def test_session_expires(mongottl_uri, mongottl_clock):
 def test_each_test_has_a_server_of_its_own(mongottl_server):
     with pymongo.MongoClient(mongottl_server.uri) as client:
         assert "shop" not in client.list_database_names()
+
+def test_a_throttled_insert(mongottl_cosmos):
+    with pymongo.MongoClient(mongottl_cosmos.uri) as client, mongottl_cosmos.throttle("insert", times=1):
+        assert client.shop.command("insert", "orders", documents=[{"_id": 1}])["n"] == 0
+        assert client.shop.command("insert", "orders", documents=[{"_id": 1}])["n"] == 1
+    assert mongottl_cosmos.request_units().total == 5.88
 """
 
 
@@ -46,7 +52,7 @@ def test_fixtures_come_with_the_package(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "2 passed" in ended.stdout
+    assert "3 passed" in ended.stdout
 
 
 def test_plugin_is_declared() -> None:
