@@ -6,8 +6,9 @@ import pytest
 
 from mongottl.account import Account
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS
+from mongottl.commands.request import fields_of
 from mongottl.config import WIRE_VERSIONS
-from mongottl.dialect.cosmos.features import MISSING_FEATURES, CosmosFeatures, missing_names, placed
+from mongottl.dialect.cosmos.features import MISSING_FEATURES, REFUSED_FIELDS, CosmosFeatures, missing_names, placed
 from mongottl.query.expr.base import EXPRESSIONS
 from mongottl.query.expr.path import SYSTEM_VARIABLES
 from mongottl.query.match.registry import match_operators, root_operators
@@ -27,7 +28,7 @@ REGISTRIES: tuple[Registry[Any], ...] = (
     modifiers,
 )
 # Commands that mongottl does not have.
-NOT_HERE = {"customAction", "getLastError", "getLastRequestStatistics", "getRequestUnits"}
+NOT_HERE = {"getLastError"}
 REMOVED = {"copydb", "eval", "getPrevError", "parallelCollectionScan", "resetError"}
 KINDS = [COMMAND, GEO_SHAPE, VARIABLE, *(registry.kind for registry in REGISTRIES)]
 
@@ -57,6 +58,17 @@ def test_every_operator_is_placed(registry: Registry[Any]) -> None:
 
 def test_every_variable_is_placed() -> None:
     assert set(placed(VARIABLE)) >= SYSTEM_VARIABLES
+
+
+def test_refused_fields_are_fields() -> None:
+    for owner, names in REFUSED_FIELDS.items():
+        assert names
+        command, _, field = owner.partition(".")
+        if command in COMMANDS:
+            known = {each.name for each in fields_of(COMMANDS[command].request)}
+            assert field in known if field else set(names) <= known
+        else:
+            assert STAGES.known(owner) is not None
 
 
 def test_cosmos_has_nothing_before_mongodb() -> None:

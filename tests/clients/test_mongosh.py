@@ -202,9 +202,9 @@ SEED = """
         {id: 4, location: "Paris", ttl: 20.5},
         {id: 5, location: "Paris", ttl: NumberLong("2147483649")},
     ]);
-    const seen = () => coll.find({}, {_id: 0, id: 1}).sort({id: 1}).toArray().map((document) => document.id);
+    const seen = () => coll.find({}, {_id: 0, id: 1}).toArray().map((document) => document.id);
     const advance = (seconds) => Number(db.adminCommand({advanceClock: seconds}).ttlDeleted);
-    const ttls = coll.find({}, {_id: 0, ttl: 1}).sort({id: 1}).map((document) => document.ttl).toArray();
+    const ttls = coll.find({}, {_id: 0, ttl: 1}).map((document) => document.ttl).toArray();
     out.kept = EJSON.stringify(ttls, null, 0, {relaxed: false});
     out.steps = [[advance(9), seen()], [advance(1), seen()], [advance(9), seen()], [advance(1), seen()]];
     print(JSON.stringify(out));

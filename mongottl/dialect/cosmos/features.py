@@ -250,7 +250,7 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 }
 # Fields of commands and of stages that no version takes: owner to names, in the order in which they are refused. An
 # owner is a command or stage, or documents in a field of a command. What is false or null counts as absent.
-_REFUSED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+REFUSED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     # Articles, below "Aggregation stages": an error whose text contains "let is not supported".
     "$lookup": ("let", "pipeline"),
     # Not listed.
@@ -332,7 +332,7 @@ class CosmosFeatures(Features):
         """BadValue (2) for a field that Cosmos DB does not take, besides the errors for those that came later."""
         super().check_arguments(command, body, sequences)
         self._refuse_fields(command, body)
-        for owner in _REFUSED_FIELDS:
+        for owner in REFUSED_FIELDS:
             if owner.startswith(f"{command}."):
                 field = owner.partition(".")[2]
                 inside = get_value(body, field)
@@ -346,7 +346,7 @@ class CosmosFeatures(Features):
         super().check_options(owner, argument)
 
     def _refuse_fields(self, owner: str, document: bytes) -> None:
-        refused = _REFUSED_FIELDS.get(owner)
+        refused = REFUSED_FIELDS.get(owner)
         if refused is None or not self._account.refuses(MISSING_FEATURES):
             return
         given = {name for name, value in fields(document) if value is not None and value is not False}
