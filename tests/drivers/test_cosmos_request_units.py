@@ -2,13 +2,14 @@
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pymongo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError, OperationFailure
 
@@ -344,12 +345,34 @@ def test_requests_that_wait_in_the_server(cosmos: mongottl.RunningServer, accoun
     assert outcomes[1].details["codeName"] == "ExceededTimeLimit"
 
 
-@settings(max_examples=15, deadline=None)
+Operation = Callable[[Collection[dict[str, Any]], int, int], object]
+
+
+def insert(orders: Collection[dict[str, Any]], i: int, size: int) -> object:
+    return orders.insert_one(document(i, size))
+
+
+def replace(orders: Collection[dict[str, Any]], i: int, size: int) -> object:
+    return orders.replace_one({"_id": i % 10}, document(i % 10, size), upsert=True)
+
+
+def read(orders: Collection[dict[str, Any]], i: int, size: int) -> object:
+    return list(orders.find({"filler": "x" * size})) + list(orders.aggregate([{"$group": {"_id": 1}}]))
+
+
+def modify(orders: Collection[dict[str, Any]], i: int, size: int) -> object:
+    return orders.find_one_and_update({"_id": 1}, {"$inc": {"n": size}}, upsert=True)
+
+
+@settings(max_examples=10, deadline=None)
 @given(
     sizes=st.lists(st.integers(min_value=100, max_value=60_000), min_size=1, max_size=4),
     fraction=st.integers(min_value=0, max_value=999),
+    operation=st.sampled_from([insert, replace, read, modify]),
 )
-def test_after_the_hint_the_retry_succeeds(cosmos: mongottl.RunningServer, sizes: list[int], fraction: int) -> None:
+def test_after_the_hint_the_retry_succeeds(
+    cosmos: mongottl.RunningServer, sizes: list[int], fraction: int, operation: Operation
+) -> None:
     with Client(cosmos.uri) as client:
         client.admin.command("configureCosmos", {"throughput": "enforced"})
         cosmos.clock.freeze()
@@ -358,11 +381,12 @@ def test_after_the_hint_the_retry_succeeds(cosmos: mongottl.RunningServer, sizes
             orders = client.shop.orders
             for i in range(5000):
                 try:
-                    orders.insert_one(document(i, sizes[i % len(sizes)]))
-                except pymongo.errors.WriteError as error:
-                    assert error.code == 16500
-                    cosmos.clock.advance(hint_ms(error) / 1000)
-                    orders.insert_one(document(i, sizes[i % len(sizes)]))
+                    operation(orders, i, sizes[i % len(sizes)])
+                except OperationFailure as error:
+                    wait_ms = hint_ms(error)
+                    assert 0 < wait_ms <= 1000
+                    cosmos.clock.advance(wait_ms / 1000)
+                    operation(orders, i, sizes[i % len(sizes)])
                     break
             else:
                 raise AssertionError("never throttled")

@@ -295,6 +295,34 @@ def test_from_python(cosmos: mongottl.RunningServer, shop: Shop) -> None:
     assert shop.command("count", "orders")["n"] == 2
 
 
+def retries_by_code(error: OperationFailure) -> bool:
+    return error.code == 16500
+
+
+def retries_by_name(error: OperationFailure) -> bool:
+    return error.details is not None and error.details.get("codeName") == "RequestRateTooLarge"
+
+
+def retries_by_text(error: OperationFailure) -> bool:
+    return re.search(r"RetryAfterMs=(\d+),", str(error)) is not None
+
+
+@pytest.mark.parametrize("is_throttled", [retries_by_code, retries_by_name, retries_by_text])
+def test_helpers_that_retry(cosmos: mongottl.RunningServer, shop: Shop, is_throttled: Any) -> None:
+    """Programs for Cosmos DB know a throttled request by its code, by the name of the code, or by the text."""
+    shop.orders.insert_one({"_id": 1})
+    refusals = 0
+    with cosmos.throttle("find", times=3):
+        while True:
+            try:
+                assert shop.orders.find_one() == {"_id": 1}
+                break
+            except OperationFailure as error:
+                assert is_throttled(error)
+                refusals += 1
+    assert refusals == 3
+
+
 def test_the_block_ends_it(cosmos: mongottl.RunningServer, shop: Shop) -> None:
     with pytest.raises(ZeroDivisionError), cosmos.throttle():
         raise ZeroDivisionError
