@@ -336,3 +336,20 @@ def test_only_in_the_dialect_cosmos(client: Client) -> None:
     with pytest.raises(OperationFailure) as caught:
         client.shop.command({"customAction": "CreateDatabase"})
     assert caught.value.code == 115
+
+
+def test_keys_of_the_account() -> None:
+    with mongottl.start_server(dialect="cosmos", cosmos_account="shopkeeper") as running:
+        assert running.read_only_uri is not None
+        with Client(running.uri) as writer, Client(running.read_only_uri) as reader:
+            act(writer.shop, "CreateDatabase", offerThroughput=400)
+            writer.admin.command("shardCollection", "shop.orders", key={"customer": 1})
+            assert act(reader.shop, "GetDatabase")["provisionedThroughput"] == 400
+            assert act(reader.shop, "GetCollection", collection="orders")["shardKeyDefinition"]
+            assert reader.list_database_names() == ["shop"]
+            for action in ("UpdateDatabase", "CreateCollection", "UpdateCollection"):
+                assert refusal(reader.shop, action, collection="other", offerThroughput=500)[0] == 13
+            with pytest.raises(OperationFailure) as caught:
+                reader.admin.command("shardCollection", "shop.other", key={"customer": 1})
+            assert caught.value.code == 13
+            assert writer.shop.list_collection_names() == ["orders"]

@@ -56,6 +56,8 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     names = set(op.catalog.database_names())
     if op.service.dialect.name == "mongodb":
         names.update(SYSTEM_DATABASES)
+    elif all(collection.name.startswith("system.") for collection in op.catalog.collections("admin")):
+        names.discard("admin")  # which has the account's keys as users
     names.update(op.service.databases.names())
     if request.authorized_databases is True or not op.may(CLUSTER, "listDatabases"):
         names = {name for name in names if op.may_use(name)}
