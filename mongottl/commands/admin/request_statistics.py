@@ -6,7 +6,7 @@ this server's own.
 
 from typing import Annotated, NamedTuple
 
-from mongottl.commands.access import ANYONE, on_cluster
+from mongottl.commands.access import USERS, on_cluster
 from mongottl.commands.admin.cosmos import account_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, ONE, Field
@@ -23,7 +23,7 @@ class GetLastRequestStatisticsRequest(NamedTuple):
 @command(
     "getLastRequestStatistics",
     GetLastRequestStatisticsRequest,
-    access=ANYONE,
+    access=USERS,
     help="Tells what the last operation of this connection has cost.",
     aliases=("GetLastRequestStatistics",),
 )

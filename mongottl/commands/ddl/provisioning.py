@@ -101,8 +101,8 @@ def action(
 
 def _action_needs(op: OperationContext, request: CustomActionRequest) -> list[Need]:
     spec = ACTIONS.get(request.action)
-    if spec is None:
-        return []  # which is refused
+    if spec is None:  # which is refused to those who may use the others
+        return database_needs(op.database, "createCollection")
     if spec.on_collection:
         return collection_needs(op.database, request.collection or "", spec.privilege)
     return database_needs(op.database, spec.privilege)
