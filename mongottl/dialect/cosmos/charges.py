@@ -9,8 +9,10 @@
     throttled       0.38 RU for each request or statement that is refused
     at least 1 RU for each request, but for pages of a cursor after the first: pages add up to the whole
 
-What a document costs that is read in order to be changed is part of the change. Metadata (collections, indexes) costs
-nothing, nor do purges by TTL. All charges are whole numbers of hundredths of a unit.
+What a document costs that is read in order to be changed is part of the change. A count without a filter loads all
+documents, also those that have expired and are not purged yet, which otherwise cost nothing; reading index entries
+alone costs nothing. Metadata (collections, indexes) costs nothing, nor do purges by TTL. All charges are whole numbers
+of hundredths of a unit.
 """
 
 from typing import Final, NamedTuple

@@ -6,7 +6,7 @@
     with unit.write(collection) as write:  one unit of work on a collection (`write_unit`)
 
 For the embedded engines these methods return the catalog's own stores. What lies between an operation and the engine (a
-snapshot, a transaction's own writes; later a meter of request units, a remote engine) is behind these three methods,
+snapshot, a transaction's own writes, a meter of request units; later a remote engine) is behind these three methods,
 and the stages do not know of it. Therefore no caller may keep a result of `records` or `index` longer than one step: a
 getMore has another recovery unit than the command that opened the cursor.
 
