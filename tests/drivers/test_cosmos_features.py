@@ -129,6 +129,16 @@ def test_stages_within_stages(accounts: dict[str, WireClient]) -> None:
     assert accounts["7.0"].refusal(aggregate({"$facet": {"x": [{"$unionWith": "coll"}]}}))[0] == 40324
 
 
+@pytest.mark.parametrize(
+    ("matched", "code"),
+    [("merge", 0), ("replace", 0), ([{"$set": {"b": 1}}], 0), ([{"$set": {"b": {"$rand": {}}}}], 168)],
+)
+def test_pipelines_of_merge(accounts: dict[str, WireClient], matched: str | list[Document], code: int) -> None:
+    client = accounts["7.0"]
+    client.command({"update": "merged", "updates": [{"q": {"_id": 1}, "u": {"_id": 1}, "upsert": True}]})
+    assert client.refusal(aggregate({"$merge": {"into": "merged", "whenMatched": matched}}))[0] == code
+
+
 def test_what_is_missing_can_be_allowed(accounts: dict[str, WireClient]) -> None:
     client = accounts["6.0"]
     was = client.command({"configureCosmos": {"allow": ["missing-features"]}}, "admin")["was"]
@@ -271,6 +281,7 @@ COLLATION = {"collation": {"locale": "en", "strength": 2}}
         {"update": "coll", "updates": [{"q": {}, "u": {"$set": {"b": 1}}, **COLLATION}]},
         {"delete": "coll", "deletes": [{"q": {"_id": 9}, "limit": 1, **COLLATION}]},
         {"create": "collated", **COLLATION},
+        {"explain": {"find": "coll", **COLLATION}},
     ],
     ids=lambda command: next(iter(command)),
 )

@@ -71,6 +71,7 @@ CASES = [
     ("5.0", aggregate({"$lookup": {**JOIN, "localField": "a", "foreignField": "a"}}), 9),
     ("5.0", command("find", "coll", let={"x": 1}), 40415),
     ("5.0", command("ping", 1, apiVersion="1"), 40415),
+    ("5.0", command("explain", {"find": "coll", "let": {"x": 1}}), 40415),
     ("5.0", aggregate({"$group": {"_id": None, "n": {"$count": {}}}}), 15952),
     ("5.0", aggregate({"$setWindowFields": {"sortBy": {"_id": 1}, "output": {"r": {"$rank": {}}}}}), 40324),
     ("5.0", command("find", "coll", projection={"x": {"$getField": "a"}}), 31325),
@@ -147,6 +148,16 @@ def test_views_and_validators_have_the_version_too(clients: dict[str, Client]) -
     with pytest.raises(pymongo.errors.OperationFailure) as refused:
         list(database["view"].aggregate([{"$set": {"m": median}}]))
     assert refused.value.code == 168
+
+
+def test_the_pipeline_of_merge_has_the_version_too(clients: dict[str, Client]) -> None:
+    median = {"$median": {"input": "$a", "method": "approximate"}}
+    merge = {"$merge": {"into": "merged", "whenMatched": [{"$set": {"m": median}}]}}
+    for version, code in {"6.0": 168, "7.0": 0}.items():
+        database = clients[version].test
+        database.merged.insert_one({"_id": 1})
+        assert refusal(database, aggregate(merge)) == code
+        database.merged.drop()
 
 
 def test_drivers_fall_back(clients: dict[str, Client]) -> None:

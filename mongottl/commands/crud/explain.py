@@ -96,6 +96,8 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
         raise CommandError(ErrorCode.IllegalOperation, f"Cannot explain cmd: {name}")
     generic = GenericArguments()
     inner = spec.request._make(spec.parser.parse(request.explained, [], generic))
+    if op.service.features is not None:
+        op.service.features.check_arguments(spec.name, request.explained, [])
     if generic.raw_data and isinstance(inner.collection, str):
         check_raw_data(op, op.database, inner.collection)
     if spec.name in _PIPELINES:

@@ -29,7 +29,7 @@ from mongottl.exec.write.writes import (
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.run_context import MergeRequest
-from mongottl.query.update import parse_update
+from mongottl.query.update import parse_pipeline_update
 from mongottl.query.update.nodes import compare_components
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
@@ -341,11 +341,6 @@ def _update(
     mode = request.when_matched
     if mode == "keepExisting":
         return
-    update: Value = request.document
-    if mode == "merge":
-        update = merged(record[1], request.document)
-    elif mode == "pipeline":
-        update = request.pipeline
     context = ParseContext(
         op.now_ms,
         request.let,
@@ -355,11 +350,13 @@ def _update(
         cluster_time=op.cluster_time,
     )
     context.open_scripts = op.open_scripts
-    if isinstance(update, bytes):
-        # The document is stored unchanged: field names that begin with `$` are no modifiers.
-        driver = parse_update([_replace_with(update)], context)
+    if mode == "pipeline":
+        context.features = op.service.features
+        driver = parse_pipeline_update(request.pipeline, context)
     else:
-        driver = parse_update(update, context)
+        document = merged(record[1], request.document) if mode == "merge" else request.document
+        # The document is stored unchanged: field names that begin with `$` are no modifiers.
+        driver = parse_pipeline_update([_replace_with(document)], context)
     apply_update(op, collection, None, record, driver, UpdateResult())
 
 

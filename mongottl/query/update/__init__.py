@@ -17,6 +17,7 @@ from mongottl.query.update.driver import (
     UpdateOutcome,
     id_first,
     new_document_for_upsert,
+    parse_pipeline_update,
     parse_update,
     with_timestamps,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "id_first",
     "modifiers",
     "new_document_for_upsert",
+    "parse_pipeline_update",
     "parse_update",
     "push",
     "rename",

@@ -232,6 +232,11 @@ def parse_update(
     raise CommandError(ErrorCode.FailedToParse, "Update argument must be either an object or an array")
 
 
+def parse_pipeline_update(pipeline: list[Value], ctx: ParseContext) -> UpdateDriver:
+    """The driver of a list of stages, also where updates by a pipeline are not allowed: `$merge` has them, too."""
+    return PipelineDriver(UpdatePipeline(pipeline, ctx))
+
+
 def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes]) -> UpdateDriver:
     filters: dict[str, ArrayFilter] = parse_array_filters(array_filters, ctx)
     builder = TreeBuilder(filters)
