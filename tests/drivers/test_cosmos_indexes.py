@@ -6,18 +6,22 @@ reported, or it is marked as assumed.
 """
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pymongo
 import pytest
+from bson import Decimal128, Int64
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 import mongottl
+from tests.drivers.wire_client import WireClient
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Documents = Collection[dict[str, Any]]
 
+NESTED = "Unique and compound indexes do not support nested paths."
 FROZEN = (
     "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one."
 )
@@ -143,14 +147,6 @@ def test_a_missing_field_counts_as_null(orders: Documents) -> None:
         orders.insert_one({"_id": 2})
 
 
-def test_number_of_unique_indexes(orders: Documents) -> None:
-    """Microsoft's "Azure Cosmos DB service quotas": ten unique keys; assumed: `_id` is not among them."""
-    for n in range(10):
-        orders.create_index(f"f{n}", unique=True)
-    assert refusal(lambda: orders.create_index("g", unique=True))[0] == 67
-    assert orders.create_index("g") == "g_1"
-
-
 # Duplicates.
 
 
@@ -171,6 +167,276 @@ def test_duplicates_name_neither_the_index_nor_the_value(orders: Documents) -> N
     with pytest.raises(DuplicateKeyError) as failed:
         orders.find_one_and_update({"_id": 3}, {"$set": {"a": 1}})
     assert failed.value.details == {"ok": 0.0, "errmsg": DUPLICATE, "code": 11000, "codeName": "DuplicateKey"}
+
+
+def test_number_of_unique_indexes(orders: Documents) -> None:
+    """Microsoft's "Azure Cosmos DB service quotas": ten unique keys; assumed: `_id` is not among them."""
+    for n in range(10):
+        orders.create_index(f"f{n}", unique=True)
+    assert refusal(lambda: orders.create_index("g", unique=True))[0] == 67
+    assert orders.create_index("g") == "g_1"
+
+
+# Kinds, numbers and options.
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "answer"),
+    [
+        # Reported by several users.
+        ({"a": "text"}, {}, (115, "CommandNotSupported", "'text' is not supported")),
+        ({"$**": "text"}, {}, (115, "CommandNotSupported", "'text' is not supported")),
+        # Indexing page: there is no 2d index; feature-support articles: nor a hashed one. Assumed: as for text.
+        ({"a": "2d"}, {}, (115, "CommandNotSupported", "'2d' is not supported")),
+        ({"a": "hashed"}, {}, (115, "CommandNotSupported", "'hashed' is not supported")),
+        # Reported by users: code and text.
+        ({"a.b": 1, "c": 1}, {}, (115, "CommandNotSupported", NESTED)),
+        ({"a.b": 1}, {"unique": True}, (115, "CommandNotSupported", NESTED)),
+        ({"_id": 1}, {"unique": True}, (197, None, "The field 'unique' is not valid for _id index specification")),
+        # Reported by one user: the code, for an emulator.
+        ({"a": 1}, {"collation": {"locale": "de"}}, (197, "InvalidIndexSpecificationOption", None)),
+        # Indexing page: what wildcard indexes cannot be; assumed: the codes.
+        ({"$**": 1, "a": 1}, {}, (67, "CannotCreateIndex", None)),
+        ({"$**": 1}, {"unique": True}, (67, "CannotCreateIndex", None)),
+        ({"$**": 1}, {"expireAfterSeconds": 5}, (67, "CannotCreateIndex", None)),
+        ({"$**": 1}, {"wildcardProjection": {"a": 1}}, (197, "InvalidIndexSpecificationOption", None)),
+        # Feature-support articles: no partial indexes; assumed: the code.
+        ({"a": 1}, {"partialFilterExpression": {"b": 1}}, (115, "CommandNotSupported", None)),
+        ({"a": 1}, {"partialFilterExpression": {"b": 1}, "unique": True}, (115, "CommandNotSupported", None)),
+        # Feature-support articles: at most eight fields, paths of at most six names.
+        ({f"f{n}": 1 for n in range(9)}, {}, (67, "CannotCreateIndex", None)),
+        ({"a.b.c.d.e.f.g": 1}, {}, (67, "CannotCreateIndex", None)),
+        ({"a.b.c.d.e.f.g.$**": 1}, {}, (67, "CannotCreateIndex", None)),
+    ],
+)
+def test_refused_indexes(orders: Documents, key: dict[str, Any], options: dict[str, Any], answer: Any) -> None:
+    spec = {"key": key, "name": "x", **options}
+    found = refusal(lambda: orders.database.command("createIndexes", "orders", indexes=[spec]))
+    assert found == tuple(
+        given if expected is None else expected for given, expected in zip(found, answer, strict=True)
+    )
+    assert orders.database.list_collection_names() == []
+
+
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ({"a": 1}, {}),
+        ({"a": -1}, {}),
+        # The sample of Microsoft for Python: a direction of 2 is ascending.
+        ({"name": 2}, {}),
+        ({"a": "2dsphere"}, {}),
+        ({"a.b.c.d.e.f": 1}, {}),
+        ({"a.b.c.d.e.f.$**": 1}, {}),
+        ({"$**": 1}, {}),
+        ({f"f{n}": 1 for n in range(8)}, {}),
+        # Feature-support articles: background is accepted.
+        ({"a": 1}, {"background": True}),
+        ({"a": 1}, {"v": 2}),
+        ({"a": 1, "b": -1}, {"unique": True}),
+    ],
+)
+def test_accepted_indexes(orders: Documents, key: dict[str, Any], options: dict[str, Any]) -> None:
+    spec = {"key": key, "name": "x", **options}
+    assert orders.database.command("createIndexes", "orders", indexes=[spec])["numIndexesAfter"] == 2
+
+
+def test_a_direction_of_two_sorts(orders: Documents) -> None:
+    orders.database.command("createIndexes", "orders", indexes=[{"key": {"name": 2}, "name": "_id_2"}])
+    orders.insert_many([{"_id": 1, "name": "b"}, {"_id": 2, "name": "a"}])
+    assert [found["_id"] for found in orders.find().sort("name")] == [2, 1]
+
+
+def test_sparse_is_ignored(orders: Documents) -> None:
+    """Reported by users: the second document without the field is refused."""
+    orders.create_index("a", unique=True, sparse=True)
+    orders.insert_one({"_id": 1})
+    with pytest.raises(DuplicateKeyError):
+        orders.insert_one({"_id": 2})
+    assert orders.create_index("a", unique=True, sparse=True) == "a_1"
+
+
+def test_number_of_single_field_indexes(orders: Documents) -> None:
+    """Feature-support articles: 500 of a collection; assumed: `_id` is not among them."""
+    specs = [{"key": {f"f{n}": 1}, "name": f"f{n}"} for n in range(500)]
+    reply = orders.database.command("createIndexes", "orders", indexes=specs)
+    assert reply["numIndexesAfter"] == 501
+    assert refusal(lambda: orders.create_index("g"))[:2] == (67, "CannotCreateIndex")
+    assert orders.create_index([("g", 1), ("h", 1)]) == "g_1_h_1"
+    orders.drop_index("f7")
+    assert orders.create_index("g") == "g_1"
+
+
+def test_nested_paths_by_capability(account: Client, orders: Documents) -> None:
+    """Indexing page."""
+    configure(account, capabilities=["EnableUniqueCompoundNestedDocs"])
+    assert orders.create_index([("a.b", 1), ("c", 1)]) == "a.b_1_c_1"
+    assert orders.create_index("a.b", unique=True) == "a.b_1"
+
+
+def test_partial_unique_indexes_by_capability(account: Client, orders: Documents) -> None:
+    """Account capabilities: for unique indexes alone."""
+    configure(account, capabilities=["EnablePartialUniqueIndex"])
+    only: dict[str, Any] = {"partialFilterExpression": {"b": {"$gt": 0}}}
+    assert orders.create_index("a", unique=True, **only) == "a_1"
+    assert refusal(lambda: orders.create_index("c", **only))[0] == 115
+    orders.insert_many([{"a": 1}, {"a": 1, "b": 1}])
+    with pytest.raises(DuplicateKeyError):
+        orders.insert_one({"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        # Reported by users: 85, with words that programs search for.
+        ({"key": {"_ts": 1}, "name": "t", "expireAfterSeconds": 5}, {"name": "t", "expireAfterSeconds": 6}, 85),
+        ({"key": {"a": 1}, "name": "x"}, {"key": {"a": 1}, "name": "y"}, 85),
+        # Assumed from it.
+        ({"key": {"a": 1}, "name": "x"}, {"key": {"a": 1}, "name": "x", "unique": True}, 85),
+        # Reported by one program.
+        ({"key": {"a": 1}, "name": "x"}, {"key": {"b": 1}, "name": "x"}, 86),
+    ],
+)
+def test_conflicts_with_an_index_that_exists(
+    orders: Documents, first: dict[str, Any], second: dict[str, Any], code: int
+) -> None:
+    database = orders.database
+    database.command("createIndexes", "orders", indexes=[first])
+    wanted = {"key": first["key"], **second}
+    found, _, text = refusal(lambda: database.command("createIndexes", "orders", indexes=[wanted]))
+    assert found == code
+    if code == 85:
+        assert text == f"Index with name {first['name']} already exists with different options."
+    again = database.command("createIndexes", "orders", indexes=[first])
+    assert again["note"] == "all indexes already exist"
+
+
+def test_list_indexes(orders: Documents) -> None:
+    """Microsoft's sample for JavaScript, and users' reports for the TTL; assumed: where other options stand."""
+    orders.create_index("_ts", expireAfterSeconds=-1)
+    orders.create_index("a", background=True)
+    orders.create_index("b", unique=True)
+    listed = orders.database.command("listIndexes", "orders")["cursor"]["firstBatch"]
+    ns = "shop.orders"
+    assert [list(index.items()) for index in listed] == [
+        [("v", 1), ("key", {"_id": 1}), ("name", "_id_"), ("ns", ns)],
+        [("expireAfterSeconds", -1), ("v", 1), ("key", {"_ts": 1}), ("name", "_ts_1"), ("ns", ns)],
+        [("v", 1), ("key", {"a": 1}), ("name", "a_1"), ("ns", ns)],
+        [("unique", True), ("v", 1), ("key", {"b": 1}), ("name", "b_1"), ("ns", ns)],
+    ]
+    shown = orders.database.command({"customAction": "GetCollection", "collection": "orders", "showIndexes": True})
+    assert shown["indexes"] == listed
+
+
+def test_reindex(orders: Documents) -> None:
+    """Indexing page: it recreates the indexes."""
+    orders.create_index("a", unique=True)
+    orders.create_index("_ts", expireAfterSeconds=1000)
+    orders.insert_many([{"_id": n, "a": -n} for n in range(3)])
+    assert orders.database.command("reIndex", "orders")["ok"] == 1
+    assert [found["_id"] for found in orders.find().sort("a")] == [2, 1, 0]
+    with pytest.raises(DuplicateKeyError):
+        orders.insert_one({"a": -1})
+    assert refusal(lambda: orders.database.command("reIndex", "missing"))[0] == 26
+
+
+def test_current_op_shows_index_builds_alone(account: Client, orders: Documents) -> None:
+    """Indexing page; the progress itself has a unit test."""
+    orders.create_index("a")
+    filters: list[dict[str, Any]] = [{}, {"command.createIndexes": "orders", "command.$db": "shop"}]
+    for filter in filters:
+        assert account.admin.command({"currentOp": 1, **filter})["inprog"] == []
+
+
+# TTL on a date field.
+
+
+@pytest.fixture
+def dated(account: Client, orders: Documents, cosmos: mongottl.RunningServer) -> Iterator[Documents]:
+    """An account that has it, at a whole second of a clock that stands still."""
+    configure(account, capabilities=["EnableTtlOnCustomPath"])
+    cosmos.clock.freeze()
+    orders.create_index("at", expireAfterSeconds=60)
+    yield orders
+    cosmos.clock.freeze(False)
+
+
+def test_dates_and_numbers_expire(dated: Documents, cosmos: mongottl.RunningServer) -> None:
+    """Microsoft's TTL article: dates, and numbers as milliseconds; the smallest element of an array; nothing else."""
+    now = cosmos.clock.now()
+    ms = int(now.timestamp() * 1000)
+    later = [now + timedelta(seconds=100), ms + 10_000.5, "x"]
+    values: list[Any] = [now, ms, Int64(ms), float(ms), later, [ms + 10_000, now + timedelta(seconds=100)]]
+    values += [None, "2001-01-01", True, Decimal128("5"), {"at": 5}, [], [Decimal128("5")], float("-inf"), float("nan")]
+    dated.insert_many([{"_id": n, "at": value} for n, value in enumerate(values)])
+    dated.insert_one({"_id": "missing"})
+    assert dated.count_documents({}) == len(values) + 1
+    cosmos.clock.advance(58)
+    assert dated.count_documents({}) == len(values) + 1
+    assert cosmos.clock.advance(3) == 4
+    assert cosmos.clock.advance(10) == 2
+    assert cosmos.clock.advance(1000) == 0
+    assert sorted(found["_id"] for found in dated.find({"_id": {"$type": "int"}})) == list(range(6, len(values)))
+
+
+def test_numbers_that_are_there_already_expire(
+    account: Client, orders: Documents, cosmos: mongottl.RunningServer
+) -> None:
+    configure(account, capabilities=["EnableTtlOnCustomPath"])
+    cosmos.clock.freeze()
+    try:
+        orders.insert_many([{"at": 5}, {"at": 2**62}])
+        orders.create_index([("at", -1)], expireAfterSeconds=60)
+        cosmos.clock.advance(0)
+        assert orders.count_documents({}) == 1
+    finally:
+        cosmos.clock.freeze(False)
+
+
+def test_the_own_ttl_has_no_effect_beside_it(dated: Documents, cosmos: mongottl.RunningServer) -> None:
+    """Assumed: the `ttl` of a document counts with a default alone."""
+    dated.insert_one({"ttl": 1})
+    cosmos.clock.advance(100)
+    assert dated.count_documents({}) == 1
+
+
+@pytest.mark.parametrize("other", ["_ts", "created"])
+def test_one_ttl_index_of_a_collection(dated: Documents, other: str) -> None:
+    """Microsoft's TTL article; code and words from one program."""
+    code, name, text = refusal(lambda: dated.create_index(other, expireAfterSeconds=60))
+    assert (code, name) == (2, "BadValue")
+    assert "TTL index is already set up" in text
+    dated.drop_index("at_1")
+    assert dated.create_index(other, expireAfterSeconds=60) == f"{other}_1"
+    assert refusal(lambda: dated.create_index("at", expireAfterSeconds=60))[0] == 2
+
+
+def test_a_ttl_is_not_on_the_path_of_a_partial_index(account: Client, orders: Documents) -> None:
+    """Microsoft's TTL article; assumed: the code."""
+    configure(account, capabilities=["EnableTtlOnCustomPath", "EnablePartialUniqueIndex"])
+    orders.create_index("at", unique=True, partialFilterExpression={"b": 1})
+    assert refusal(lambda: orders.create_index([("at", -1)], expireAfterSeconds=60))[0] == 67
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(0, 2), (-1, 67)])
+def test_seconds_of_a_date_ttl(account: Client, orders: Documents, seconds: int, code: int) -> None:
+    """Reported by a user: no 0; assumed: nor -1, which means no default on `_ts`."""
+    configure(account, capabilities=["EnableTtlOnCustomPath"])
+    assert refusal(lambda: orders.create_index("at", expireAfterSeconds=seconds))[0] == code
+
+
+@pytest.mark.parametrize(("version", "possible"), [("3.6", False), ("4.0", False), ("4.2", True), ("7.0", True)])
+def test_versions_with_date_ttl_and_partial_indexes(version: str, possible: bool) -> None:
+    """Microsoft's TTL article and account capabilities."""
+    capabilities = ("EnableTtlOnCustomPath", "EnablePartialUniqueIndex")
+    with mongottl.start_server(dialect="cosmos", server_version=version, cosmos_capability=capabilities) as server:
+        connection = WireClient(server.uri)
+        for spec in (
+            {"key": {"at": 1}, "name": "at_1", "expireAfterSeconds": 5},
+            {"key": {"a": 1}, "name": "a_1", "unique": True, "partialFilterExpression": {"b": 1}},
+        ):
+            assert connection.command({"createIndexes": "c", "indexes": [spec]})["ok"] == possible
+        connection.close()
 
 
 def test_mongodb_takes_unique_indexes_over_documents(client: Client) -> None:

@@ -15,7 +15,13 @@ from mongottl.catalog.namespace import check_collection_name, check_database_nam
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.commands.access import on_collection
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.ddl.cosmos_indexes import check_dropped_indexes, check_new_indexes
+from mongottl.commands.ddl.cosmos_indexes import (
+    accepted_spec,
+    check_dropped_indexes,
+    check_new_indexes,
+    check_requested,
+    listed_index,
+)
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
@@ -100,14 +106,15 @@ def _parsed(op: OperationContext, request: CreateIndexesRequest) -> list[IndexDe
     name = request.collection
     collection = op.catalog.lookup(op.database, name, time_series=True)
     inherited = None if collection is None else collection.collation
-    wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in request.indexes]
+    account = op.service.dialect.account
+    specs = request.indexes if account is None else [accepted_spec(spec) for spec in request.indexes]
+    wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in specs]
     if name == SYSTEM_VIEWS and any(_has_ttl(descriptor) for descriptor in wanted):
         raise CommandError(ErrorCode.CannotCreateIndex, "the definitions of views cannot expire")
     if op.service.features is not None:
         _check_version(op.service.features, wanted)
-    refusal = op.service.dialect.date_ttl_refusal
-    if refusal is not None and any(descriptor.expire_after_s is not None for descriptor in wanted):
-        raise CommandError(ErrorCode.BadValue, refusal)
+    if account is not None:
+        check_requested(op, account, wanted)
     return wanted
 
 
@@ -219,6 +226,7 @@ def _new_indexes(
     collection: None if it does not exist yet. CannotCreateIndex (67) if there would be too many, 85 and 86 for
     conflicts; in the dialect `cosmos` the errors of `cosmos_indexes.check_new_indexes`.
     """
+    account = op.service.dialect.account
     entries = [] if collection is None else collection.listed_indexes
     known = [index.descriptor for index in entries]
     room = MAX_INDEXES - (len(known) if collection is not None else 1)
@@ -232,7 +240,7 @@ def _new_indexes(
         if same is None:
             if _identical(op, descriptor, new) is not None:
                 raise CommandError(ErrorCode.IndexAlreadyExists, f"Identical index already exists: {descriptor.name}")
-            if len(new) >= room:
+            if account is None and len(new) >= room:
                 raise CommandError(
                     ErrorCode.CannotCreateIndex,
                     f"add index fails, too many indexes for {namespace} key:{render_document(descriptor.key)}",
@@ -240,7 +248,6 @@ def _new_indexes(
             new.append(descriptor)
         elif same.name in unfinished:
             building = True
-    account = op.service.dialect.account
     if account is not None:
         check_new_indexes(op, account, collection, new, with_collection)
     return new, building
@@ -255,7 +262,7 @@ def _identical(
             compared = descriptor.compared_with(other)
             if compared == IDENTICAL:
                 return other
-            if compared == DIFFERENT:
+            if compared == DIFFERENT and not (op.service.dialect.index_conflict and descriptor.has_key(other.key)):
                 raise CommandError(
                     ErrorCode.IndexKeySpecsConflict,
                     "An existing index has the same name as the requested index. When index names are not specified,"
@@ -267,7 +274,7 @@ def _identical(
             )
     for other in known:
         compared = descriptor.compared_with(other)
-        if compared == IDENTICAL:
+        if compared == IDENTICAL and not op.service.dialect.index_conflict:
             raise CommandError(
                 ErrorCode.IndexOptionsConflict, f"Index already exists with a different name: {other.name}"
             )
@@ -330,7 +337,10 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
         raise CommandError(
             ErrorCode.InvalidOptions, "The options includeBuildUUIDs and includeIndexBuildInfo cannot both be set"
         )
-    specs = [_listed(index, request) for index in collection.listed_indexes]
+    if op.service.dialect.account is None:
+        specs = [_listed(index, request) for index in collection.listed_indexes]
+    else:
+        specs = [listed_index(collection, index.descriptor) for index in collection.listed_indexes]
     return listing_reply(op, "listIndexes", collection.namespace, specs, request.cursor)
 
 
@@ -483,11 +493,24 @@ class ReIndexRequest(NamedTuple):
     "reIndex",
     ReIndexRequest,
     access=on_collection("reIndex"),
-    help="Rebuilds indexes; refused, as by every member of a replica set.",
+    help="Rebuilds indexes in the dialect cosmos; refused otherwise, as by every member of a replica set.",
+    writes=True,
+    exclusive=True,
 )
-def re_index(op: OperationContext, request: ReIndexRequest) -> Reply:
-    """IllegalOperation (20): MongoDB rebuilds indexes so on standalone servers only, and we are a replica set's member.
-    (Drop and create the index instead.)"""
+def re_index(op: OperationContext, request: ReIndexRequest) -> Steps[Reply]:
+    """In the dialect `cosmos` rebuilds all indexes but that on `_id`, one by one; they serve queries meanwhile.
+
+    NamespaceNotFound (26) without a collection. Otherwise IllegalOperation (20): MongoDB rebuilds indexes so on
+    standalone servers only, and we are a replica set's member. (Drop and create the index instead.)
+    """
     check_database_name(op.database)
     check_collection_name(op.database, request.collection)
-    raise CommandError(ErrorCode.IllegalOperation, "reIndex is only allowed on a standalone mongod instance")
+    if op.service.dialect.account is None:
+        raise CommandError(ErrorCode.IllegalOperation, "reIndex is only allowed on a standalone mongod instance")
+    collection = op.catalog.lookup(op.database, request.collection)
+    if collection is None:
+        raise CommandError(ErrorCode.NamespaceNotFound, f"ns not found {op.database}.{request.collection}")
+    for index in collection.listed_indexes:
+        if index.ready and index.has_keys and not index.descriptor.is_id and index in collection.indexes:
+            yield from build_indexes(op, collection, [index.descriptor], replaced=index)
+    return {}

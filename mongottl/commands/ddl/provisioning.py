@@ -16,6 +16,7 @@ from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
 from mongottl.commands.admin.cosmos import account_of
+from mongottl.commands.ddl.cosmos_indexes import accepted_spec, listed_index
 from mongottl.commands.ddl.indexes import CreateIndexesRequest, DropIndexesRequest, create_requested, drop_indexes
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -291,7 +292,7 @@ def get_collection(op: OperationContext, request: CustomActionRequest) -> Reply:
         reply.update(budget.throughput.described())
     reply["maxContentLength"] = max_document_bytes(account_of(op))
     if request.show_indexes:
-        reply["indexes"] = [index.descriptor.kind.listed(index.descriptor.spec) for index in collection.listed_indexes]
+        reply["indexes"] = [listed_index(collection, index.descriptor) for index in collection.listed_indexes]
     return reply
 
 
@@ -300,7 +301,8 @@ def _checked_indexes(specs: list[bytes]) -> list[tuple[bytes, IndexDescriptor]]:
     required; the errors of `parse_index_spec`."""
     wanted: list[tuple[bytes, IndexDescriptor]] = []
     for spec in specs:
-        stored = _stored_form(spec, parse_index_spec(spec))
+        accepted = accepted_spec(spec)
+        stored = _stored_form(accepted, parse_index_spec(accepted))
         wanted.append((stored, parse_index_spec(stored)))
     if not any(descriptor.is_id for _, descriptor in wanted):
         raise refused("indexes must have one on _id")

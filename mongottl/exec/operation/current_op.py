@@ -13,6 +13,7 @@ from mongottl.document.walk import fields, first_field_name
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
+from mongottl.exec.operation.index_builds import progress_of
 from mongottl.exec.operation.registry import RunningOperation
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.transactions import Transaction
@@ -52,8 +53,9 @@ class CurrentOpOptions:
 
 
 def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> list[bytes]:
-    """The documents of `$currentOp`."""
+    """The documents of `$currentOp`; in the dialect `cosmos` those of index builds alone."""
     service = asking.service
+    builds_alone = service.dialect.account is not None
     own = options.own and service.authorizes
     user = asking.user()
     host = service.config.advertise_host or asking.client.local
@@ -66,7 +68,15 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
         busy_clients.add(running.op.client.connection_id)
         if running.op.session_key is not None:
             busy_sessions.add(running.op.session_key)
-        described.append(encode_fields(_described_operation(service, running, host, options)))
+        description = _described_operation(service, running, host, options)
+        if builds_alone:
+            progress = progress_of(running)
+            if not progress:
+                continue
+            description = [*(field for field in description if field[0] != "command"), *progress]
+        described.append(encode_fields(description))
+    if builds_alone:
+        return described
     if options.idle_connections:
         for client in service.clients.values():
             if client.connection_id not in busy_clients and not (own and _user_of(client) != user):

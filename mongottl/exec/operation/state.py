@@ -1,5 +1,6 @@
 """The state of a running operation that other operations read, and how they kill it."""
 
+from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.signal import Signal
 
@@ -11,6 +12,7 @@ class OperationState:
     (`exec.operation.write_unit`).
     session_key: the bytes of the logical session's id, or None.
     used_namespace: "database.collection" of a command that names one, else empty.
+    builds_on: the collection for which the operation builds indexes now, or None.
     waits_for: the signal that the operation waits for now, or None; `kill` notifies it.
     """
 
@@ -21,6 +23,7 @@ class OperationState:
         self.session_key: bytes | None = None
         self.used_namespace = ""
         self.killed = False
+        self.builds_on: Collection | None = None
         self.waits_for: Signal | None = None
 
     def kill(self) -> None:

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.document.compare import BRACKET_DATE
+from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
 from mongottl.document.keystring import bracket_range, encode_value, successor
-from mongottl.document.types import INT64_MIN, Date
-from mongottl.exec.operation.arming import arm_date
+from mongottl.document.types import INT64_MIN, Date, Int64, Value
+from mongottl.exec.operation.arming import arm_date, date_due_s, numbers_are_dates
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, Wait
@@ -110,7 +110,8 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
         collection = service.catalog.by_number(number)
         if collection is None:
             return deleted
-        records = _due_records(recovery_unit, collection, service.clock.now_ms(), service.claims)
+        with_numbers = numbers_are_dates(service)
+        records = _due_records(recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers)
         if not records:
             return deleted
         unit = recovery_unit.write(collection)
@@ -123,7 +124,9 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
         yield None
 
 
-def _due_records(unit: RecoveryUnit, collection: Collection, now_ms: int, claims: Claims) -> list[Record]:
+def _due_records(
+    unit: RecoveryUnit, collection: Collection, now_ms: int, claims: Claims, with_numbers: bool
+) -> list[Record]:
     """A batch of records that are expired now, by the policy or by a date-field TTL index; empty if there are none.
 
     What open transactions have written is left out; their end arms the wheel again.
@@ -133,7 +136,7 @@ def _due_records(unit: RecoveryUnit, collection: Collection, now_ms: int, claims
         return records
     for index in collection.date_ttl_indexes:
         if index.ready:
-            records = _due_by_date(unit, collection, index, now_ms, claims)
+            records = _due_by_date(unit, collection, index, now_ms, claims, with_numbers)
             if records:
                 return records
     return []
@@ -182,13 +185,36 @@ def _unclaimed_batch(
 
 
 def _due_by_date(
-    unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_ms: int, claims: Claims
+    unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_ms: int, claims: Claims, with_numbers: bool
 ) -> list[Record]:
+    """A batch of records that are due by a date-field TTL index. with_numbers: see `numbers_are_dates`."""
     expire_after_s = index.descriptor.expire_after_s
     assert expire_after_s is not None
+    cutoff_ms = now_ms - expire_after_s * _MS_PER_S
+    found = _due_between(unit, collection, index, Date(INT64_MIN), Date(cutoff_ms), claims)
+    if found or not with_numbers:
+        return found
+    now_s = now_ms // _MS_PER_S
+    return _due_between(unit, collection, index, float(INT64_MIN), Int64(cutoff_ms), claims, now_s)
+
+
+def _due_between(
+    unit: RecoveryUnit,
+    collection: Collection,
+    index: IndexEntry,
+    first: Value,
+    last: Value,
+    claims: Claims,
+    numbers_at_s: int | None = None,
+) -> list[Record]:
+    """A batch of records with a key of the index from `first` to `last`, in ascending order, both inclusive.
+
+    numbers_at_s: for keys that are numbers, the present time, at which the records must be due; decimals among them do
+    not count.
+    """
     descending = index.descriptor.descending[0]
-    oldest = encode_value(Date(INT64_MIN), descending)
-    newest = encode_value(Date(now_ms - expire_after_s * _MS_PER_S), descending)
+    oldest = encode_value(first, descending)
+    newest = encode_value(last, descending)
     low, high = (newest, successor(oldest)) if descending else (oldest, successor(newest))
     found: dict[int, Record] = {}
     stored = unit.records(collection)
@@ -199,6 +225,10 @@ def _due_by_date(
         rows, more = entries.scan_fetch(stored, low, high, position, PURGE_BATCH, not descending, PURGE_BYTES)
         for key, rid, document, ts_s, ttl_s in rows:
             position = (key, rid)
+            if numbers_at_s is not None:
+                due_s = date_due_s(index, document, with_numbers=True)
+                if due_s is None or due_s > numbers_at_s:
+                    continue
             if claims.record_owner(stored.ident, rid) is None:
                 found[rid] = (rid, document, ts_s, ttl_s)
     return list(found.values())
@@ -258,7 +288,13 @@ def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> St
         return
     for index in list(collection.date_ttl_indexes):
         position: tuple[bytes, int] | None = None
-        bracket_low, bracket_high = bracket_range(BRACKET_DATE, index.descriptor.descending[0])
+        descending = index.descriptor.descending[0]
+        bracket_low, bracket_high = bracket_range(BRACKET_DATE, descending)
+        if numbers_are_dates(service):
+            # From the one to the other, with what lies between them.
+            number_low, number_high = bracket_range(BRACKET_NUMBER, descending)
+            bracket_low = min(bracket_low, number_low)
+            bracket_high = max(bracket_high, number_high)
         while index.ready and not collection.dropped and index.has_keys:
             batch, more = unit.index(index).scan_fetch(
                 unit.records(collection), bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES

@@ -57,6 +57,7 @@ def build_indexes(
     Nothing of them is left after an error.
     """
     started: list[IndexEntry] = []
+    op.builds_on = collection
     try:
         for descriptor in descriptors:
             started.append(op.catalog.start_index(collection, descriptor))
@@ -69,6 +70,8 @@ def build_indexes(
     except BaseException:
         _discard(op, collection, started)
         raise
+    finally:
+        op.builds_on = None
     return started
 
 

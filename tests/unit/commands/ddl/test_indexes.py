@@ -265,7 +265,8 @@ def test_the_default_ttl_of_a_collection(dialect: str) -> None:
     running = Running(dialect=dialect)
     running.insert({"_id": 1}, {"_id": 2, "ttl": 20})
     assert running.run(create(ttl(10)))["numIndexesAfter"] == 2
-    assert running.listed({"listIndexes": "c"})[1] == {"v": 2, **ttl(10)}
+    shown = {"v": 1, "ns": "test.c"} if dialect == "cosmos" else {"v": 2}
+    assert running.listed({"listIndexes": "c"})[1] == {**shown, **ttl(10)}
     running.advance(10)
     assert running.ids() == [2]
     assert running.reap() == 1
@@ -298,6 +299,8 @@ def test_another_default_is_a_conflict(running: Running, other: Spec) -> None:
 @pytest.mark.parametrize("dialect", ["mongodb", "cosmos"])
 def test_a_bad_default_changes_nothing(dialect: str, bad: Spec, expected: int) -> None:
     running = Running(dialect=dialect)
+    if dialect == "cosmos" and bad["key"] == {"_ts": "hashed"}:
+        expected = 115  # there are no hashed indexes
     assert running.code(create(spec(), bad)) == expected
     assert running.listed({"listCollections": 1}) == []
     running.run(create(ttl(10)))
