@@ -223,6 +223,31 @@ def test_events_that_were_read_at_once_have_one_token(orders: Collection[Documen
         assert len(told(stream)) == 1
 
 
+@pytest.mark.parametrize("size", [1, 2, 300])
+def test_a_reader_that_begins_again_after_each_page_misses_nothing(orders: Collection[Documents], size: int) -> None:
+    with watch(orders) as stream:
+        orders.insert_one({"_id": "first"})
+        token = told(stream)[-1]["_id"]
+    orders.insert_many([{"_id": number} for number in range(601)])
+    orders.delete_many({"_id": {"$in": [3, 4]}})
+    seen: list[int] = []
+    while True:
+        cursor = orders.aggregate(
+            [{"$changeStream": {"fullDocument": "updateLookup", "resumeAfter": token}}, MATCH, PROJECT], batchSize=size
+        )
+        page = [cursor.next() for _ in range(len(cursor._data))]  # what the first reply has
+        cursor.close()
+        if not page:
+            break
+        seen += [event["documentKey"]["_id"] for event in page]
+        token = page[-1]["_id"]
+        if size < 300 and len(seen) > 20:
+            break
+    expected = [number for number in range(601) if number not in (3, 4)]
+    assert seen == expected[: len(seen)]
+    assert len(seen) > 20
+
+
 @pytest.mark.parametrize("token", [{"_data": "82"}, {"_data": b"{}", "_kind": 1}, {"_data": b"nonsense", "_kind": 1}])
 def test_foreign_tokens(orders: Collection[Documents], token: Documents) -> None:
     with pytest.raises(OperationFailure) as caught:

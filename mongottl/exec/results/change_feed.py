@@ -19,6 +19,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record, partition_key
 from mongottl.exec.results.change_stream import ChangeStream, checked_spec, stream_cursor
 from mongottl.exec.results.cursors import ClientCursor
+from mongottl.oplog.entry import OplogEntry
 from mongottl.query.pipeline.change_stream import ChangeStreamSpec
 from mongottl.query.pipeline.stage import StageSpec
 
@@ -59,26 +60,22 @@ class ChangeFeed(ChangeStream):
             spec.resume = encode({"_data": position_of(spec.resume)})
         spec.full_document = "updateLookup"
         super().__init__(op, spec, False)
+        self.keeps_to_page = True
         self._collection = collection
         # The position before the events that were read last.
         self._before = self.resume_data
 
-    def next_events(self, op: OperationContext) -> list[bytes]:
-        """The next events. NamespaceNotFound (26) once the collection is dropped."""
+    def next_events(self, op: OperationContext, most: int) -> list[bytes]:
+        """The next events, no more than `most`. NamespaceNotFound (26) once the collection is dropped."""
         self._before = self.resume_data
         collection = self._collection
         # By their keys in the collection.
         told: dict[bytes, dict[str, Value]] = {}
-        for event in super().next_events(op):
+        for event in super().next_events(op, most):
             parts = dict(fields(event))
             kind = parts["operationType"]
             if kind in _GONE:
-                if collection.dropped:
-                    raise missing_collection(collection.database, collection.name)
-                # Of an earlier collection of this name, and so was all before.
-                told.clear()
-                self.ended = False
-                continue
+                raise missing_collection(collection.database, collection.name)
             key = _key_of(collection, parts)
             if key is None:
                 continue  # gone
@@ -101,6 +98,10 @@ class ChangeFeed(ChangeStream):
                     )
                 )
         return made
+
+    def _watches(self, entry: OplogEntry) -> bool:
+        """Not of changes of an earlier collection with this name."""
+        return entry.uuid == self._collection.uuid and super()._watches(entry)
 
     def token(self, behind: bool, last_given: str) -> bytes:
         """A token of Cosmos DB's form; before the events that were read last while not all of them are given."""

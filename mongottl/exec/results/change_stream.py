@@ -33,7 +33,8 @@ class ChangeStream:
     """The position of one stream in the oplog.
 
     watched: what it watches, as in `OplogEntry.watched_as`. resume_data: the `_data` of the token with which to go on
-    behind all that was read. ended: whether the stream has given its `invalidate` event.
+    behind all that was read. ended: whether the stream has given its `invalidate` event. keeps_to_page: whether no more
+    events are read at once than the page takes, because they have one token.
     """
 
     def __init__(self, op: OperationContext, spec: ChangeStreamSpec, splits: bool) -> None:
@@ -41,6 +42,7 @@ class ChangeStream:
         self.watched = f"{spec.database}.{spec.collection}" if spec.collection else spec.database
         self._splits = splits
         self.ended = False
+        self.keeps_to_page = False
         # Entries before this cluster time are passed over, where a stream begins in the future.
         self._from: tuple[int, int] = (0, 0)
         # The position: an operation of an entry, and whether it is that operation's invalidation.
@@ -103,8 +105,8 @@ class ChangeStream:
                 return
             self._number += 1
 
-    def next_events(self, op: OperationContext) -> list[bytes]:
-        """The next events; empty if there are none yet.
+    def next_events(self, op: OperationContext, most: int) -> list[bytes]:
+        """The next events, no more than `most`; empty if there are none yet.
 
         ChangeStreamHistoryLost (286) if they are gone, ChangeStreamFatalError (280) if the event with which to resume
         is not one of this stream.
@@ -116,11 +118,13 @@ class ChangeStream:
         examined = 0
         size = 0
         while self._number < oplog.end and not self.ended and examined < _EVENTS_AT_ONCE and size < MAX_PAGE_BYTES:
+            if len(made) >= most:
+                break
             examined += 1
             events = self._events
             if events is None:
                 entry = oplog.entry(self._number)
-                if (entry.at_s, entry.at_i) < self._from or not is_watched(self._spec, entry):
+                if (entry.at_s, entry.at_i) < self._from or not self._watches(entry):
                     self._skip_entry()
                     self._pass(entry)
                     continue
@@ -138,6 +142,10 @@ class ChangeStream:
                 self.resume_data = events.data
             self._step(events)
         return made
+
+    def _watches(self, entry: OplogEntry) -> bool:
+        """Whether the stream tells of an entry."""
+        return is_watched(self._spec, entry)
 
     def _seek(self, events: EntryEvents) -> bool:
         """Compares the event at the position with the one that is sought. Whether a part of it is still to be told."""
@@ -245,7 +253,8 @@ class StreamPages(PageSource):
     def fill(self, op: OperationContext, page: Page) -> bool:
         self._pull.op = op
         if self._position >= len(self._waiting):
-            self._head.events = self.stream.next_events(op)
+            most = page.missing() if self.stream.keeps_to_page else 0
+            self._head.events = self.stream.next_events(op, most or _EVENTS_AT_ONCE)
             tokens = {get_value(event, "_id") for event in self._head.events} if self._changes_events else set()
             self._waiting = []
             self._position = 0
