@@ -9,7 +9,7 @@ import pymongo
 import pytest
 from bson import Binary, Int64
 from pymongo.database import Database
-from pymongo.errors import AutoReconnect, NetworkTimeout
+from pymongo.errors import AutoReconnect, NetworkTimeout, OperationFailure
 
 import mongottl
 from tests.drivers.test_protocol import Raw
@@ -314,3 +314,14 @@ def test_config_transactions_shows_the_latest_write_of_each_session(attempts: At
     pipeline = [{"$match": {"txnNum": {"$gt": 4}}}, {"$count": "n"}]
     reply = attempts.command({"aggregate": "transactions", "pipeline": pipeline, "cursor": {}}, "config")
     assert reply["cursor"]["firstBatch"] == [{"n": 2}]
+
+
+def test_statement_ids_beyond_an_int_are_refused(database: Database[dict[str, Any]]) -> None:
+    lsid = {"id": Binary(bytes(16), 4)}
+    documents = [{"_id": number} for number in range(5)]
+    with pytest.raises(OperationFailure) as caught:
+        database.command("insert", "c", documents=documents, stmtId=2**31 - 3, lsid=lsid, txnNumber=Int64(1))
+    assert caught.value.code == 72
+    assert (
+        database.command("insert", "c", documents=documents, stmtId=2**31 - 5, lsid=lsid, txnNumber=Int64(2))["n"] == 5
+    )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +222,20 @@ def test_a_handshake_has_a_time_limit(secure: mongottl.RunningServer, monkeypatc
         "        assert client.recv(1) == b''\n"
     )
     subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True)
+
+
+def test_what_runs_when_the_server_stops_is_answered(files: Files) -> None:
+    """The client's stream is shut for reading, which TLS takes for an attack if it is told."""
+    answers: list[dict[str, Any]] = []
+    fail_point = {"failCommands": ["count"], "blockConnection": True, "blockTimeMS": 400}
+    with ExitStack() as stack:
+        secure = stack.enter_context(mongottl.start_server(tls_cert=files.server, tls_key=files.key))
+        client = stack.enter_context(Client(secure.uri, tlsCAFile=files.ca))
+        client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=fail_point)
+        waiting = threading.Thread(target=lambda: answers.append(client.shop.command("count", "orders")))
+        waiting.start()
+        while not client.admin.command("currentOp")["inprog"][1:]:
+            pass
+        stack.pop_all().close()
+        waiting.join()
+    assert answers[0]["n"] == 0

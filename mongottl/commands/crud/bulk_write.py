@@ -276,6 +276,8 @@ def _run(
         else:
             try:
                 check_uuid_of(op, _NAMESPACE.command, uuids[operation.namespace_index], name)
+                if len(operations) > 1:
+                    op.begin_statement(request.operations[index], request.let)
                 executed = None if write is None else write.begin(index)
                 if isinstance(operation, UpdateOperation):
                     yield from _update(op, name, operation, index, request.let, outcome, executed)

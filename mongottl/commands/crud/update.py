@@ -194,6 +194,8 @@ def _run_updates(
         try:
             if gate is not None:
                 yield from gate.admit(index)
+            if len(statements) > 1:
+                op.begin_statement(request.statements[index], request.let)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 result = result_of(executed)

@@ -21,7 +21,7 @@ from mongottl.commands.request_fields import (
 )
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
-from mongottl.document.types import Int64, Value
+from mongottl.document.types import INT_MAX, Int64, Value
 from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
@@ -150,12 +150,14 @@ def number_statements(
     """Checks `stmtId` and `stmtIds` and gives the statements their ids; None if the command is no retryable write.
 
     size: the number of statements. InvalidLength (16) if it is not that of `stmtIds`, InvalidOptions (72) if both are
-    given, TypeMismatch (14) for other types than int.
+    given or the ids exceed an int (assumed), TypeMismatch (14) for other types than int.
     """
     write = op.recovery_unit.retryable_write
     if statement_id is None and statement_ids is None:
         return write
     base = 0 if statement_id is None else _as_statement_id(f"{command}.stmtId", statement_id)
+    if base + size - 1 > INT_MAX:
+        raise CommandError(ErrorCode.InvalidOptions, f"The ids of {size} statements from {base} on exceed {INT_MAX}")
     ids = None if statement_ids is None else _as_statement_ids(command, size, statement_ids)
     if statement_id is not None and ids is not None:
         raise CommandError(

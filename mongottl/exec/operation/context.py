@@ -195,6 +195,11 @@ class OperationContext(OperationState):
         if size >= LONG_REQUEST_BYTES:
             self.step_records = 1
 
+    def begin_statement(self, statement: bytes, let: bytes) -> None:
+        """The next statement of a batch: what it takes to read and plan it depends on its own length, not on that of
+        the whole request. let: the variables that all of them share."""
+        self.request_bytes = len(statement) + len(let)
+
     def adapt_step(self, elapsed_s: float) -> None:
         """Called after each step, with its duration: sets how many records the next one may examine."""
         examined = self.records_examined

@@ -43,7 +43,7 @@ class WriteHistory:
     order of their execution. dropped: whether some were forgotten because of the bound on memory. written_ms,
     written_at: wall time and cluster time of the latest statement. size_bytes: memory of all but the first entry, and
     of that one if it has an image or an upserted `_id`. row: the id of the record that stores it (`stored_sessions`),
-    0 for none.
+    0 for none; saved: whether that record needs no update, after it was read.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -56,6 +56,7 @@ class WriteHistory:
         self.written_at: Timestamp | None = None
         self.size_bytes = 0
         self.row: int = 0
+        self.saved = False
 
     @property
     def is_committed_transaction(self) -> bool:

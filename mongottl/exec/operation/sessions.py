@@ -163,7 +163,8 @@ class SessionRegistry:
             session.last_used_ms = history.written_ms
             session.last_used_s = now_s
             self._sessions[session.key] = session
-            self._unsaved[session.key] = history
+            if not history.saved:
+                self._unsaved[session.key] = history
             executed = history.executed
             if len(executed) > 1 or (executed and (executed[0].image is not None or executed[0].upserted)):
                 self._count(history, sum([entry.size_bytes for entry in executed]))

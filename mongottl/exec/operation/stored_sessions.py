@@ -47,6 +47,7 @@ class StoredSessions:
                 after = record[0]
                 history = _loaded(record[1])
                 history.row = record[0]
+                history.saved = True
                 found[history.key] = history
         known = self._catalog.server_entry(_ENTRY)
         through = 0 if known is None else _number(known, "through")
@@ -56,6 +57,7 @@ class StoredSessions:
             found[key] = history
             if statements.txn_number < history.txn_number:
                 continue
+            history.saved = False
             if statements.txn_number > history.txn_number:
                 history.txn_number = statements.txn_number
                 history.dropped = False

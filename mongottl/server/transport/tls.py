@@ -121,10 +121,12 @@ class TlsTransport:
         """The decrypted bytes of the socket's next chunk that has some; empty at the end of the stream."""
         while not self._ended:
             chunk = self._socket.recv(_RECEIVE_SIZE)
-            if chunk:
-                self._incoming.write(chunk)
-            else:
-                self._incoming.write_eof()
+            if not chunk:
+                # OpenSSL is not told: it would take an end without close_notify for an attack and end the connection
+                # with an alert, but replies may still be sent.
+                self._ended = True
+                break
+            self._incoming.write(chunk)
             data = self._decrypt()
             if data:
                 return data

@@ -247,3 +247,22 @@ def test_a_save_that_is_rolled_back_is_made_up_for(tmp_path: Path) -> None:
     assert server.catalog.session_records().count() == 0
     server.catalog.in_unit(server.registry.save)
     assert server.catalog.session_records().count() == 1
+
+
+def test_what_was_read_as_it_is_stored_is_not_stored_again(tmp_path: Path) -> None:
+    server = Server(open_storage_engine("sqlite", str(tmp_path)))
+    for number in range(2):
+        write = server.registry.begin_write(server.registry.touch(key_of(number), 0, 0.0), 1)
+        write.begin_unit()
+        write.note_commit()
+        server.carry_out(write, True)
+    server.catalog.in_unit(server.registry.save)
+    server.engine.close()
+    server = Server(open_storage_engine("sqlite", str(tmp_path)))
+    write = server.registry.begin_write(server.registry.touch(key_of(1), 0, 0.0), 2)
+    write.begin_unit()
+    write.note_commit()
+    server.carry_out(write, True)
+    server.catalog.in_unit(server.registry.save)
+    assert [record[0] for record in server.catalog.session_records().scan(0, 10)[0]] == [1, 3]
+    server.engine.close()

@@ -48,9 +48,8 @@ def server() -> Running:
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Any:
-    before = threading.active_count()
     yield
-    assert threading.active_count() == before
+    assert not [thread for thread in threading.enumerate() if thread.name == "mongottl-turns"]
 
 
 def finish(steps: Steps[Any]) -> tuple[int, Any]:
@@ -375,3 +374,23 @@ class TestLargeDocuments:
         with pytest.raises(CommandError) as caught:
             finish(large.steps(self.commands({"_id": "large"})["findAndModify"][0], max_time_ms=200))
         assert caught.value.code == 50
+
+
+def test_a_batch_of_short_statements_needs_no_thread_for_each(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    server.least_request_bytes = LONG_REQUEST_BYTES
+    updates = [{"q": {"_id": number}, "u": {"$set": {"a": number}}} for number in range(300)]
+    assert server.run({"update": "c", "updates": updates})["n"] == 6
+    deletes = [{"q": {"_id": number}, "limit": 1} for number in range(300)]
+    assert server.run({"delete": "c", "deletes": deletes})["n"] == 6
+    operations = [{"update": 0, "filter": update["q"], "updateMods": update["u"]} for update in updates]
+    bulk = {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": "test.c"}]}
+    assert server.run(bulk, "admin")["nMatched"] == 0
+    assert len(started) < 10
