@@ -238,7 +238,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "The account's key, without a file; otherwise one is made, and kept in the data folder.",
         on_command_line=False,
     ),
-    Setting("cosmos_key_file", "text", "File whose first line is the account's key."),
+    Setting("cosmos_key_file", "text", "File with the account's key, and perhaps its read-only key in a second line."),
 )
 
 

@@ -107,7 +107,7 @@ def dialect_named(name: str, version: str) -> Dialect:
             CosmosFeatures(version, account),
             {k: v for k, v in replies.REPLY_TYPES.items() if k != "buildInfo"} if brief else replies.REPLY_TYPES,
             replies.DATE_TTL_REFUSAL,
-            replies.MAX_MESSAGE_SIZE_BYTES,
+            limits.MAX_MESSAGE_BYTES,
             replies.MAX_WRITE_BATCH_SIZE,
             replies.RETRYABLE_WRITES_REFUSAL,
             replies.URI_OPTIONS,

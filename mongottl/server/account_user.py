@@ -4,8 +4,8 @@
     read-only key   may read
 
 The keys come from the environment (MONGOTTL_COSMOS_KEY), from `--cosmos-key-file`, or are made at the first start and
-kept in the data directory; without one, each start makes new ones. With the environment's or file's key the read-only
-one is derived from it.
+kept in the data directory; without one, each start makes new ones. The read-only one is the file's second line; without
+such a line it is derived from the primary one.
 
 Source: Microsoft's "Connect a MongoDB application to Azure Cosmos DB": user and password of the connection string.
 """
@@ -37,12 +37,12 @@ _READ_ONLY_SUFFIX: Final = " (read-only key)"
 
 
 class AccountKeys:
-    """The keys of an account, in base64."""
+    """The keys of an account, in base64. The read-only one is derived from the primary one if it is empty."""
 
-    def __init__(self, primary: str) -> None:
+    def __init__(self, primary: str, read_only: str = "") -> None:
         self.primary = primary
         derived = hmac.digest(primary.encode(), b"read-only key", hashlib.sha512)
-        self.read_only: str = base64.b64encode(derived).decode()
+        self.read_only: str = read_only or base64.b64encode(derived).decode()
 
 
 def account_keys(config: ServerConfig) -> AccountKeys | None:
@@ -52,7 +52,7 @@ def account_keys(config: ServerConfig) -> AccountKeys | None:
             raise FirstUserError("a key of an account needs --cosmos-account")
         return None
     if config.cosmos_key_file is not None:
-        return AccountKeys(_read(Path(config.cosmos_key_file)))
+        return _read(Path(config.cosmos_key_file))
     if config.cosmos_key is not None:
         return AccountKeys(config.cosmos_key)
     made = base64.b64encode(os.urandom(_KEY_BYTES)).decode()
@@ -62,18 +62,20 @@ def account_keys(config: ServerConfig) -> AccountKeys | None:
     if not path.exists():
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(made + "\n")
-    return AccountKeys(_read(path))
+            file.write(f"{made}\n{AccountKeys(made).read_only}\n")
+    return _read(path)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> AccountKeys:
+    """The keys of a file: the primary one in its first line, the read-only one in its second, if it has one."""
     try:
-        key = path.read_text(encoding="utf-8").partition("\n")[0].strip()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise FirstUserError(f"cannot read the key file {path}: {error}") from error
-    if not key:
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys:
         raise FirstUserError(f"the key file {path} is empty")
-    return key
+    return AccountKeys(*keys[:2])
 
 
 def account_login(name: str, key: str) -> str:

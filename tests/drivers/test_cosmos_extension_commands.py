@@ -353,3 +353,19 @@ def test_keys_of_the_account() -> None:
                 reader.admin.command("shardCollection", "shop.other", key={"customer": 1})
             assert caught.value.code == 13
             assert writer.shop.list_collection_names() == ["orders"]
+
+
+def test_indexes_that_are_refused_leave_those_that_there_are(shop: Database[dict[str, Any]]) -> None:
+    shop.orders.insert_one({"a": 1})
+    shop.orders.create_index("a")
+    shop.orders.create_index("_ts", expireAfterSeconds=50)
+    before = shop.orders.index_information()
+    for index, code in (
+        ({"key": {"e": 1}, "name": "e", "unique": True}, 67),
+        ({"key": {"e": "text"}, "name": "e"}, 115),
+    ):
+        assert refusal(shop, "UpdateCollection", collection="orders", indexes=[ID, index])[0] == code
+        assert shop.orders.index_information() == before
+    timed = {"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": 60}
+    act(shop, "UpdateCollection", collection="orders", indexes=[ID, timed])
+    assert shop.orders.index_information()["_ts_1"]["expireAfterSeconds"] == 60

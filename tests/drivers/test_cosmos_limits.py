@@ -95,7 +95,23 @@ def test_an_ordered_batch_stops_at_the_document_that_is_too_large(account: Clien
 def test_an_account_with_documents_of_16_mb(account: Client) -> None:
     account.admin.command("configureCosmos", {"capabilities": ["EnableMongo16MBDocumentSupport"]})
     account.shop.orders.insert_one({"_id": 1, "text": "x" * (3 * MB)})
-    assert len(account.shop.orders.find_one({"_id": 1})["text"]) == 3 * MB  # type: ignore[index]
+    account.shop.orders.insert_one({"_id": 2, "text": "x" * (15 * MB)})
+    with Client(*account.address, retryWrites=False) as another:  # type: ignore[misc]
+        assert [len(order["text"]) for order in another.shop.orders.find()] == [3 * MB, 15 * MB]
+
+
+def test_replies_fit_into_the_messages_that_hello_allows(account: Client) -> None:
+    """PyMongo refuses larger ones."""
+    assert account.admin.command("hello")["maxMessageSizeBytes"] == 4_194_304
+    orders = account.shop.orders
+    orders.insert_many([{"_id": number, "text": "x" * 1_500_000} for number in range(2)])
+    orders.insert_many([{"_id": number, "text": "x" * 1_500_000} for number in range(2, 4)])
+    assert len(list(orders.find())) == 4
+    assert len(list(orders.find(limit=3))) == 3
+    assert len(list(orders.aggregate([{"$match": {}}], batchSize=1000))) == 4
+    with pytest.raises(OperationFailure) as caught:
+        orders.aggregate([{"$group": {"_id": None, "all": {"$push": "$text"}}}])
+    assert refused(caught)[0] == 10334
 
 
 def test_an_id_may_have_1023_bytes(account: Client) -> None:

@@ -66,20 +66,22 @@ def test_a_key_that_is_made_is_kept_with_the_data(tmp_path: Path) -> None:
                 assert client.shop.orders.find_one() == {"_id": 1, "starts": len(uris)}
     assert uris[0] == uris[1] and len(uris[0]) == 88
     kept = tmp_path / "data" / "cosmos-keys"
-    assert kept.read_text().strip() == uris[0]
+    primary, read_only = kept.read_text().splitlines()
+    assert primary == uris[0] and read_only != primary
     if os.name == "posix":
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
 def test_another_key_replaces_the_one_before(tmp_path: Path) -> None:
     for key in ("first", "second"):
-        (tmp_path / "key").write_text(f"{key}\n")
+        (tmp_path / "key").write_text(f"{key}\n{key} to read\n")
         with mongottl.start_server(
             dialect="cosmos", cosmos_account="a", cosmos_key_file=str(tmp_path / "key"), data_dir=str(tmp_path / "d")
         ) as running:
             with Client(running.uri) as client:
                 assert client.admin.command("ping")["ok"] == 1
             assert parse_uri(running.uri)["password"] == key
+            assert parse_uri(running.read_only_uri or "")["password"] == f"{key} to read"
 
 
 @pytest.mark.parametrize(

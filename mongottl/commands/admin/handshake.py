@@ -186,7 +186,7 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
             "topologyVersion": {"processId": service.process_id, "counter": Int64(0)},
             **_membership(op),
             "maxBsonObjectSize": MAX_DOCUMENT_BYTES,
-            "maxMessageSizeBytes": service.dialect.max_message_size_bytes,
+            "maxMessageSizeBytes": service.max_message_bytes,
             "maxWriteBatchSize": service.dialect.max_write_batch_size,
             "localTime": Date(now_ms),
             "logicalSessionTimeoutMinutes": SESSION_TIMEOUT_MINUTES,

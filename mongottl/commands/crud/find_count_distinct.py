@@ -37,7 +37,7 @@ from mongottl.exec.plan.planner import QueryPlan, natural_direction, plan_in_tur
 from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.results.counting import count_documents
 from mongottl.exec.results.cursors import ClientCursor, CollectionTail
-from mongottl.exec.results.distinct_values import DistinctValues
+from mongottl.exec.results.distinct_values import MAX_DISTINCT_BYTES, DistinctValues
 from mongottl.exec.results.reading import PlanDocuments, Pull, RecordPages, first_reply
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
 from mongottl.exec.stages.stage import SkipStage
@@ -287,7 +287,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
 def _collect_distinct(
     op: OperationContext, source: DocumentSource, key: str, collation: Collation | None
 ) -> Steps[dict[str, Value]]:
-    values = DistinctValues(FieldPath(key), collation)
+    values = DistinctValues(FieldPath(key), collation, min(MAX_DISTINCT_BYTES, op.service.max_page_bytes))
     while (batch := source.next_batch()) is not None:
         values.add(batch)
         op.check_interrupt()

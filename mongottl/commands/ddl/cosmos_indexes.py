@@ -12,6 +12,7 @@ Assumed are the texts without a report: of the numbers, of wildcard and partial 
 projections is MongoDB's.
 """
 
+from collections.abc import Container
 from typing import Final
 
 from mongottl.account import Account
@@ -127,24 +128,27 @@ def check_new_indexes(
     collection: Collection | None,
     new: list[IndexDescriptor],
     with_collection: bool,
+    dropped: Container[str] = (),
 ) -> None:
     """Checks indexes that are about to be created, and do not exist yet.
 
     collection: None if it does not exist yet. with_collection: whether the same command has created the collection.
+    dropped: names of indexes that are dropped before.
     CannotCreateIndex (67) for a unique index over living documents or without the shard key, and for too many indexes.
     Unauthorized (13) for a unique index with continuous backup, unless `with_collection`. BadValue (2) for a second
     TTL.
     """
     if not new:
         return
-    _check_together([] if collection is None else [index.descriptor for index in collection.listed_indexes], new)
+    present = [] if collection is None else [index.descriptor for index in collection.listed_indexes]
+    _check_together([descriptor for descriptor in present if descriptor.name not in dropped], new)
     unique = [descriptor for descriptor in new if descriptor.unique]
     if not unique:
         return
     if collection is not None:
         for descriptor in unique:
             _check_has_shard_key(collection, descriptor)
-    if account.is_continuous and not with_collection:
+    if account.is_continuous and not with_collection and account.refuses(LATE_UNIQUE_INDEX):
         raise frozen()
     if collection is None:
         return

@@ -92,15 +92,15 @@ def create_requested(op: OperationContext, request: CreateIndexesRequest, with_c
     """Creates the indexes of a request. with_collection: whether the same command has created the collection."""
     if is_long(op):
         return _create_in_turns(op, request, with_collection)
-    return _create(op, request.collection, _parsed(op, request), request.commit_quorum, with_collection)
+    return _create(op, request.collection, requested_indexes(op, request), request.commit_quorum, with_collection)
 
 
 def _create_in_turns(op: OperationContext, request: CreateIndexesRequest, with_collection: bool) -> Steps[Reply]:
-    wanted = yield from in_turns(op, lambda: _parsed(op, request))
+    wanted = yield from in_turns(op, lambda: requested_indexes(op, request))
     return (yield from _create(op, request.collection, wanted, request.commit_quorum, with_collection))
 
 
-def _parsed(op: OperationContext, request: CreateIndexesRequest) -> list[IndexDescriptor]:
+def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> list[IndexDescriptor]:
     """The specifications of a request. The errors of `parse_index_spec`, and those of the collection's name and of the
     dialect."""
     name = request.collection

@@ -16,8 +16,14 @@ from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
 from mongottl.commands.admin.cosmos import account_of
-from mongottl.commands.ddl.cosmos_indexes import accepted_spec, listed_index
-from mongottl.commands.ddl.indexes import CreateIndexesRequest, DropIndexesRequest, create_requested, drop_indexes
+from mongottl.commands.ddl.cosmos_indexes import accepted_spec, check_new_indexes, listed_index
+from mongottl.commands.ddl.indexes import (
+    CreateIndexesRequest,
+    DropIndexesRequest,
+    create_requested,
+    drop_indexes,
+    requested_indexes,
+)
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -333,19 +339,21 @@ def _set_indexes(
     wanted: list[tuple[bytes, IndexDescriptor]],
     with_collection: bool = False,
 ) -> Steps[None]:
-    """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key.
+    """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key. What
+    can be refused is refused before.
 
     with_collection: whether the collection was created just now.
     """
     descriptors = [descriptor for _, descriptor in wanted]
-    gone: list[Value] = [
-        index.name for index in collection.listed_indexes if not _is_kept(collection, index, descriptors)
-    ]
-    if gone:
-        yield from _finished(drop_indexes(op, DropIndexesRequest(collection.name, gone)))
+    names = [index.name for index in collection.listed_indexes]
+    gone = [index.name for index in collection.listed_indexes if not _is_kept(collection, index, descriptors)]
     new = [spec for spec, descriptor in wanted if not descriptor.is_id]
+    request = CreateIndexesRequest(collection.name, new)
+    made = [one for one in requested_indexes(op, request) if one.name not in names or one.name in gone]
+    check_new_indexes(op, account_of(op), collection, made, with_collection, gone)
+    if gone:
+        yield from _finished(drop_indexes(op, DropIndexesRequest(collection.name, [*gone])))
     if new:
-        request = CreateIndexesRequest(collection.name, new)
         yield from create_requested(op, request, with_collection)
 
 

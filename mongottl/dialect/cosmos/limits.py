@@ -16,11 +16,20 @@ MAX_OPERATION_S: Final = 60.0
 _SMALL_BYTES: Final = 2 * 1024 * 1024
 _LARGE_BYTES: Final = 16 * 1024 * 1024
 MAX_ID_BYTES: Final = 1023
+# Pages of replies are smaller, as Microsoft's page has it (4 MB).
+MAX_MESSAGE_BYTES: Final = 4_194_304
+_LARGE_MESSAGE_BYTES: Final = 48_000_000
 
 
 def max_document_bytes(account: Account) -> int:
     """The largest document that an account stores."""
     return _LARGE_BYTES if account.can("EnableMongo16MBDocumentSupport") else _SMALL_BYTES
+
+
+def max_message_bytes(account: Account) -> int:
+    """The largest message. With documents of 16 MB it must be larger than the 4 MB that are reported; how much is
+    assumed to be as in MongoDB."""
+    return _LARGE_MESSAGE_BYTES if account.can("EnableMongo16MBDocumentSupport") else MAX_MESSAGE_BYTES
 
 
 def too_large() -> WriteError:

@@ -33,5 +33,4 @@ INDEX_CONFLICT: Final = "Index with name {name} already exists with different op
 URI_OPTIONS: Final = "retryWrites=false"
 
 DATE_TTL_REFUSAL: Final = "The 'expireAfterSeconds' option is supported on '_ts' field only."
-MAX_MESSAGE_SIZE_BYTES: Final = 4_194_304
 MAX_WRITE_BATCH_SIZE: Final = 1000

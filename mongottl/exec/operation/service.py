@@ -11,7 +11,7 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
-from mongottl.dialect.cosmos.limits import max_document_bytes
+from mongottl.dialect.cosmos.limits import max_document_bytes, max_message_bytes
 from mongottl.document.build import encode
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Int64, Timestamp, Value
 from mongottl.exec.operation.client import ClientInfo
@@ -62,6 +62,10 @@ class ConcernDefaults:
         self.updated_ms = 0
 
 
+# What a reply may have besides the documents of its page.
+_AROUND_PAGE_BYTES: Final = 64 * 1024
+
+
 class ServiceContext:
     """The state that all commands and background tasks of one server share."""
 
@@ -71,6 +75,9 @@ class ServiceContext:
         # Bounds on a stored document, on an `_id` (0 for none), and on the time of an operation (0.0 for none).
         self.max_document_bytes: int = MAX_DOCUMENT_BYTES
         self.max_id_bytes: int = self.dialect.max_id_bytes
+        # Bounds on the array of documents in a reply, and on a message.
+        self.max_page_bytes: int = MAX_DOCUMENT_BYTES
+        self.max_message_bytes: int = self.dialect.max_message_size_bytes
         self.max_operation_s: float = self.dialect.max_operation_s
         if self.dialect.account is not None:
             self.configure_account(
@@ -166,6 +173,8 @@ class ServiceContext:
         assert account is not None
         account.configure(capabilities, backup, allowed, throughput)
         self.max_document_bytes = max_document_bytes(account)
+        self.max_message_bytes = max_message_bytes(account)
+        self.max_page_bytes = min(MAX_DOCUMENT_BYTES, self.max_message_bytes - _AROUND_PAGE_BYTES)
 
     def script_opener(self, name: str, now_ms: int) -> "Callable[[Pause], Scripts]":
         """What opens the scripts of an operation, given its function that lets other operations run.

@@ -15,7 +15,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.aggregation import OperationRun, check_stage_allowed
 from mongottl.exec.results.change_event import EntryEvents, is_watched
-from mongottl.exec.results.cursors import MAX_PAGE_BYTES, ClientCursor, Page, PageSource, Tail
+from mongottl.exec.results.cursors import ClientCursor, Page, PageSource, Tail
 from mongottl.exec.results.reading import Pull
 from mongottl.exec.results.resume_token import ResumePoint, high_water_mark, parse_token, token_of
 from mongottl.exec.results.split_event import event_data, split_event
@@ -117,7 +117,12 @@ class ChangeStream:
         made: list[bytes] = []
         examined = 0
         size = 0
-        while self._number < oplog.end and not self.ended and examined < _EVENTS_AT_ONCE and size < MAX_PAGE_BYTES:
+        while (
+            self._number < oplog.end
+            and not self.ended
+            and examined < _EVENTS_AT_ONCE
+            and size < op.service.max_page_bytes
+        ):
             if len(made) >= most:
                 break
             examined += 1

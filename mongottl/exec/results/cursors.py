@@ -24,19 +24,21 @@ from mongottl.storage.snapshot.claims import ClaimedByTransaction
 DEFAULT_FIRST_BATCH: Final = 101
 MAX_PAGE_BYTES: Final = MAX_DOCUMENT_BYTES
 # The maximum size of a stored document, and 16 KiB for fields that a query adds.
-MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + 16 * 1024
+_ADDED_BYTES: Final = 16 * 1024
+MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + _ADDED_BYTES
 # Documents of a list that one call adds to a page.
 _LISTED_AT_ONCE: Final = 2048
 
 
 class Page:
-    """The batch of a reply while it is filled: at most `wanted` documents (0: any number) in an array of 16 MiB.
+    """The batch of a reply while it is filled: at most `wanted` documents (0: any number) in an array of `max_bytes`.
 
     A reply may be 16 KiB larger than the array, for its other fields (namespace, cursor id).
     """
 
-    def __init__(self, wanted: int) -> None:
+    def __init__(self, wanted: int, max_bytes: int = MAX_PAGE_BYTES) -> None:
         self.wanted = wanted
+        self._max_bytes = max_bytes
         self.count = 0
         self._size = ArraySize()
         self._array = ArrayBuilder()
@@ -51,7 +53,7 @@ class Page:
         array = self._size.copy()
         for i in range(start, end):
             size = len(records[i][1])
-            if array.count > 0 and array.with_one_more(size) > MAX_PAGE_BYTES:
+            if array.count > 0 and array.with_one_more(size) > self._max_bytes:
                 return i
             array.add(size)
         return end
@@ -70,14 +72,14 @@ class Page:
     def add(self, document: bytes) -> bool:
         """Adds the document; False if it does not fit, and then the page is full. The first one always fits.
 
-        BSONObjectTooLarge (10334) for one larger than MAX_RESULT_BYTES, which stages may have built.
+        BSONObjectTooLarge (10334) for one that is larger than a page by more than 16 KiB, which stages may have built.
         """
         size = len(document)
-        if size > MAX_RESULT_BYTES:
+        if size > self._max_bytes + _ADDED_BYTES:
             raise too_large(document)
         if self.is_full():
             return False
-        if self.count > 0 and self._size.with_one_more(size) > MAX_PAGE_BYTES:
+        if self.count > 0 and self._size.with_one_more(size) > self._max_bytes:
             self._closed = True
             return False
         self._array.append(document)
@@ -180,7 +182,7 @@ class ClientCursor(OpenCursor):
 
     def next_page(self, op: OperationContext, wanted: int) -> Steps[Page]:
         """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
-        page = Page(wanted)
+        page = Page(wanted, op.service.max_page_bytes)
         op.step_records = min(op.step_records, self.step_records)
         while True:
             conflict: ClaimedByTransaction | None = None

@@ -22,14 +22,15 @@ _ENCODED_AT_ONCE: Final = 4096
 class DistinctValues:
     """Collects the distinct values; of values that compare equal, the first is kept."""
 
-    def __init__(self, path: FieldPath, collation: Collation | None) -> None:
+    def __init__(self, path: FieldPath, collation: Collation | None, max_bytes: int = MAX_DISTINCT_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._path = path
         self._collation = collation
         self._values: dict[bytes, Value] = {}
         self._size = ArraySize()
 
     def add(self, documents: list[bytes]) -> None:
-        """Adds the values of documents. 17217 if all values exceed MAX_DISTINCT_BYTES."""
+        """Adds the values of documents. 17217 if all values exceed `max_bytes`."""
         values = self._values
         for document in documents:
             for value in values_at(document, self._path):
@@ -37,7 +38,7 @@ class DistinctValues:
                 if key not in values:
                     values[key] = value
                     self._size.add(value_size(value))
-                    if self._size.size > MAX_DISTINCT_BYTES:
+                    if self._size.size > self._max_bytes:
                         raise CommandError(17217, "distinct too big, 16mb cap")
 
     def in_order(self, op: OperationContext) -> Steps[RawArray]:
