@@ -233,6 +233,8 @@ def test_shapes_of_pipelines(ten: Database[Documents], stage: Documents, plan: b
         ("c", {"$out": "o"}, "majority", 0),
         ("c", {"$out": "o"}, "linearizable", 72),
         ("c", {"$merge": {"into": "o"}}, "linearizable", 72),
+        ("c", {"$out": "o"}, "snapshot", 72),
+        ("c", {"$merge": {"into": "o"}}, "snapshot", 72),
         ("c", {"$match": {}}, "linearizable", 0),
     ],
     ids=str,

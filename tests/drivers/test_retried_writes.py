@@ -9,7 +9,7 @@ import pymongo
 import pytest
 from bson import Binary, Int64
 from pymongo.database import Database
-from pymongo.errors import AutoReconnect, NetworkTimeout, OperationFailure
+from pymongo.errors import AutoReconnect, NetworkTimeout
 
 import mongottl
 from tests.drivers.test_protocol import Raw
@@ -316,12 +316,14 @@ def test_config_transactions_shows_the_latest_write_of_each_session(attempts: At
     assert reply["cursor"]["firstBatch"] == [{"n": 2}]
 
 
-def test_statement_ids_beyond_an_int_are_refused(database: Database[dict[str, Any]]) -> None:
-    lsid = {"id": Binary(bytes(16), 4)}
-    documents = [{"_id": number} for number in range(5)]
-    with pytest.raises(OperationFailure) as caught:
-        database.command("insert", "c", documents=documents, stmtId=2**31 - 3, lsid=lsid, txnNumber=Int64(1))
-    assert caught.value.code == 72
-    assert (
-        database.command("insert", "c", documents=documents, stmtId=2**31 - 5, lsid=lsid, txnNumber=Int64(2))["n"] == 5
-    )
+def test_statement_ids_beyond_an_int_are_refused(server: mongottl.RunningServer) -> None:
+    raw = Raw(server.port)
+    insert = {
+        "insert": "c",
+        "$db": "statement_ids",
+        "documents": [{"_id": number} for number in range(5)],
+        "lsid": {"id": Binary(b"ids beyond ints!", 4)},
+    }
+    assert raw.run({**insert, "stmtId": 2**31 - 3, "txnNumber": Int64(1)})["code"] == 72
+    assert raw.run({**insert, "stmtId": 2**31 - 5, "txnNumber": Int64(2)})["n"] == 5
+    raw.socket.close()
